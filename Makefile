@@ -1,0 +1,65 @@
+# What a developer does here, by name. `make` alone lists it.
+# Needs make and Python 3.11 or later; no root, no active virtual environment.
+
+VENV ?= .venv
+#: How many processes run the tests.
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ignis-ready
+
+# Spark starts its workers with this Python, whether or not the environment is active.
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HOME &&
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check lint types contracts pytest crash bench notebooks fmt clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv and install everything, Java included if there is none
+	@:
+
+$(READY): pyproject.toml
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: setup ## stream a year of flights through a queue, crash half-way, show the result
+	@$(WITH_JAVA) $(BIN)/python -m pyspark_ignis.demo
+
+test: lint types contracts pytest ## the whole gate: all of the four below
+
+check: test ## the same as test
+
+lint: setup ## style: ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## types: mypy --strict
+	$(BIN)/mypy
+
+contracts: setup ## who may import whom: import-linter
+	$(BIN)/lint-imports --no-logo
+
+pytest: setup ## tests; JOBS=1 for one process
+	@$(WITH_JAVA) $(BIN)/pytest -n $(JOBS)
+
+crash: setup ## the long campaign of kill -9
+	@$(WITH_JAVA) $(BIN)/pytest -m slow --timeout 3600
+	@$(WITH_JAVA) $(BIN)/python -m tests.crash.spark.campaign
+
+bench: setup ## rates against bare Arrow files
+	@$(WITH_JAVA) $(BIN)/python benchmarks/ceiling.py
+
+notebooks: setup ## execute every notebook
+	@$(WITH_JAVA) $(BIN)/pytest -m notebook
+
+fmt: setup ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove caches and build results; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf metastore_db spark-warehouse derby.log
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
