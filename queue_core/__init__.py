@@ -1,0 +1,30 @@
+"""A sharded message queue on Arrow segments and a SQL catalog; knows nothing of Spark.
+
+The public names are resolved when first used: executors read segments and must not wait for a SQL
+library to be imported.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queue_core.errors import IgnisError
+    from queue_core.queue import Firing, Queue
+    from queue_core.settings import QueueSettings
+    from queue_core.store import Store
+
+_HOMES = {
+    "Firing": "queue_core.queue",
+    "IgnisError": "queue_core.errors",
+    "Queue": "queue_core.queue",
+    "QueueSettings": "queue_core.settings",
+    "Store": "queue_core.store",
+}
+
+__all__ = ["Firing", "IgnisError", "Queue", "QueueSettings", "Store"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'queue_core' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,53 @@
+"""Where a store is: a catalog's URL and a storage's URI, plain values that can be sent around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from queue_core.errors import BadOption
+
+#: The catalog of an embedded store, in its folder.
+CATALOG_FILE = "catalog.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A store's catalog and storage."""
+
+    catalog: str
+    storage: str
+
+    @staticmethod
+    def of(
+        path: str | Path | None = None, *, catalog: str | None = None, storage: str | None = None
+    ) -> Address:
+        """
+        An embedded store's folder, or a catalog and a storage.
+
+        Raises `BadOption` unless there is exactly one of both.
+        """
+        if path is not None and (catalog or storage):
+            raise BadOption("give either path=, or catalog= and storage=, not both")
+        if path is None or not str(path):
+            if not catalog or not storage:
+                raise BadOption(
+                    "where is the store? give path=some/folder, or both "
+                    "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix"
+                )
+            return Address(catalog, storage)
+        folder = _folder(str(path))
+        return Address(f"sqlite:///{folder / CATALOG_FILE}", str(folder))
+
+
+def _folder(path: str) -> Path:
+    if "://" in path or path.startswith("file:"):
+        parts = urlsplit(path)
+        if parts.scheme != "file":
+            raise BadOption(
+                f"path={path!r} is no local folder; give catalog=postgresql+psycopg://… and "
+                f"storage={path}"
+            )
+        path = unquote(parts.path)
+    return Path(path).absolute()

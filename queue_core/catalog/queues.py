@@ -1,0 +1,162 @@
+"""Queues in the catalog: found, created, described, extended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Connection, Row, Select, insert, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import counters, queues, schemas, shards, turns
+from queue_core.errors import NoSuchQueue, QueueExists
+from queue_core.model import Magazine, QueueInfo
+from queue_core.names import nearest
+from queue_core.schema import deserialize, evolve, serialize
+from queue_core.settings import QueueSettings
+
+
+def find(connection: Connection, name: str) -> QueueInfo:
+    """The queue of that name; raises `NoSuchQueue`, with the nearest name there is."""
+    row = connection.execute(_described().where(queues.c.name == name)).first()
+    if row is None:
+        known = connection.scalars(select(queues.c.name)).all()
+        there = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
+    return _info(row)
+
+
+def find_all(connection: Connection) -> list[QueueInfo]:
+    """Every queue, by name."""
+    return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]
+
+
+def create(
+    connection: Connection,
+    name: str,
+    schema: pa.Schema,
+    *,
+    shards: int,
+    key: str | None,
+    settings: QueueSettings,
+    exist_ok: bool,
+) -> QueueInfo:
+    """
+    The queue of that name, created if it is new.
+
+    Raises `QueueExists` when there is one, unless that is fine and it has the same columns, shards
+    and key.
+    """
+    queue_id = connection.scalar(
+        dialect.insert_new(connection, queues)
+        .values(
+            name=name,
+            shards=shards,
+            key_column=key,
+            schema_version=1,
+            settings=settings.to_json(),
+            created_at=dialect.now(),
+        )
+        .on_conflict_do_nothing()
+        .returning(queues.c.id)
+    )
+    if queue_id is not None:
+        _fill(connection, queue_id, schema, shards)
+    elif not exist_ok:
+        raise QueueExists(
+            f"queue {name!r} exists already; open it with store.queue({name!r}), or create it "
+            "with exist_ok=True"
+        )
+    found = find(connection, name)
+    _check_same(found, schema, shards, key)
+    return found
+
+
+def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> QueueInfo:
+    """The queue with the new columns of *schema* behind its own; raises `SchemaMismatch`."""
+    info = _held(connection, queue)
+    merged = evolve(info.schema, schema, queue.name)
+    if merged.equals(info.schema):
+        return info
+    version = info.schema_version + 1
+    connection.execute(
+        insert(schemas).values(queue_id=info.id, version=version, arrow=serialize(merged))
+    )
+    connection.execute(update(queues).where(queues.c.id == info.id).values(schema_version=version))
+    return find(connection, info.name)
+
+
+def change_settings(
+    connection: Connection, queue: QueueInfo, values: Mapping[str, Any]
+) -> QueueInfo:
+    """The queue with some of its settings changed; raises `BadOption`."""
+    info = _held(connection, queue)
+    settings = info.settings.changed(values)
+    settings.check_attributes(info.schema.names)
+    connection.execute(
+        update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
+    )
+    return replace(info, settings=settings)
+
+
+def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
+    """Every schema that a queue has had, by version, as Arrow IPC bytes."""
+    rows = connection.execute(
+        select(schemas.c.version, schemas.c.arrow).where(schemas.c.queue_id == queue_id)
+    )
+    return {version: bytes(data) for version, data in rows}
+
+
+def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """The queue as it is now, which nobody else changes until the transaction ends."""
+    query = _described().where(queues.c.id == queue.id)
+    return _info(connection.execute(dialect.locked(connection, query, queues)).one())
+
+
+def _described() -> Select[Any]:
+    return select(queues, schemas.c.arrow).join(
+        schemas,
+        (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version),
+    )
+
+
+def _info(row: Row[Any]) -> QueueInfo:
+    return QueueInfo(
+        id=row.id,
+        name=row.name,
+        shards=row.shards,
+        key=row.key_column,
+        schema=deserialize(row.arrow),
+        schema_version=row.schema_version,
+        settings=QueueSettings.from_json(row.settings),
+        created_at=row.created_at,
+    )
+
+
+def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) -> None:
+    connection.execute(
+        insert(schemas).values(queue_id=queue_id, version=1, arrow=serialize(schema))
+    )
+    places = [
+        {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
+        for magazine in Magazine
+        for shard in range(count)
+    ]
+    for table in (shards, turns, counters):
+        zero = {column.name: 0 for column in table.c if not column.primary_key}
+        connection.execute(insert(table), [place | zero for place in places])
+
+
+def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None) -> None:
+    for what, there, wanted in (
+        ("shards", queue.shards, count),
+        ("key", queue.key, key),
+        ("columns", queue.schema.to_string(), schema.to_string()),
+    ):
+        if there != wanted:
+            raise QueueExists(
+                f"queue {queue.name!r} exists already with {what} {there!r}, not {wanted!r}; "
+                "open it with store.queue(), or take another name"
+            )

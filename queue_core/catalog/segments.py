@@ -1,0 +1,108 @@
+"""Segments in the catalog: published, found for reading, let go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import accumulate
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import files, segments, slices
+from queue_core.errors import PublicationRefused
+from queue_core.ids import first_id
+from queue_core.model import Source, Staged
+from queue_core.segment import pack_chunks, unpack_chunks
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+_INSERT = insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id)
+
+
+def claim(connection: Connection, locations: Iterable[str]) -> None:
+    """
+    Make staged files safe from removal.
+
+    Raises `PublicationRefused` when one is being removed: the location is a primary key, which
+    publishing and removing both insert, in this order.
+    """
+    for location in sorted(locations):
+        claimed = connection.execute(
+            dialect.insert_new(connection, files)
+            .values(location=location, state="live", since=dialect.now())
+            .on_conflict_do_nothing()
+            .returning(files.c.location)
+        )
+        if claimed.first() is None:
+            raise PublicationRefused(
+                f"segment {location} was cleaned up, or published before; write the rows again"
+            )
+
+
+def publish(connection: Connection, queue_id: int, staged: Staged) -> int:
+    """Make a staged segment, whose file is claimed, known; return its id."""
+    values = {
+        "queue_id": queue_id,
+        "schema_version": staged.schema_version,
+        "location": staged.location,
+        "data": staged.data,
+        "rows": staged.rows,
+        "bytes": staged.bytes,
+        "chunks": pack_chunks(staged.chunks),
+    }
+    return int(connection.execute(_INSERT, values).scalar_one())
+
+
+def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, Source]:
+    """What is needed to read segments, with all of their chunks."""
+    rows = connection.execute(
+        select(segments).where(dialect.one_of(connection, segments.c.id, segment_ids))
+    )
+    return {row.id: _source(row) for row in rows}
+
+
+def release(connection: Connection, segment_ids: Collection[int]) -> None:
+    """Let go of those segments that no slice names any more; their files become garbage."""
+    if not segment_ids:
+        return
+    unnamed = dialect.one_of(connection, segments.c.id, segment_ids) & ~exists().where(
+        slices.c.segment_id == segments.c.id
+    )
+    gone = connection.scalars(delete(segments).where(unnamed).returning(segments.c.location)).all()
+    discard(connection, [location for location in gone if location is not None])
+
+
+def discard(connection: Connection, locations: Collection[str]) -> None:
+    """Mark published files as garbage; vacuum removes them later."""
+    if locations:
+        connection.execute(
+            update(files)
+            .where(files.c.location == bindparam("gone"))
+            .values(state="garbage", since=dialect.now()),
+            [{"gone": location} for location in sorted(locations)],
+        )
+
+
+def discard_unpublished(connection: Connection, locations: Collection[str]) -> None:
+    """Mark staged files as garbage unless they are published; vacuum removes them later."""
+    if locations:
+        connection.execute(
+            dialect.insert_new(connection, files)
+            .values(state="garbage", since=dialect.now())
+            .on_conflict_do_nothing(),
+            [{"location": location} for location in sorted(locations)],
+        )
+
+
+def _source(row: Row[Any]) -> Source:
+    chunks = unpack_chunks(row.chunks)
+    firsts = accumulate((chunk.rows for chunk in chunks[:-1]), initial=0)
+    return Source(
+        segment_id=row.id,
+        first_id=first_id(row.id),
+        location=row.location,
+        data=row.data,
+        schema_version=row.schema_version,
+        chunks=tuple(zip(firsts, chunks, strict=True)) if chunks else (),
+        loaded_at=row.loaded_at,
+    )

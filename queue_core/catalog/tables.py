@@ -1,0 +1,234 @@
+"""The tables of the catalog. Times are microseconds since 1970, by the database's clock."""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    and_,
+    text,
+)
+
+metadata = MetaData()
+
+# SQLite numbers rows by itself only in a column of exactly the type INTEGER.
+_Id = BigInteger().with_variant(Integer(), "sqlite")
+
+#: One row per fact about the store itself: its format version and its id.
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+queues = Table(
+    "queues",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("name", String(128), nullable=False, unique=True),
+    Column("shards", Integer, nullable=False),
+    #: The column whose hash picks the shard.
+    Column("key_column", String(255)),
+    Column("schema_version", Integer, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+#: Every schema a queue has had: older segments are read with the one they were written with.
+schemas = Table(
+    "schemas",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("arrow", LargeBinary, nullable=False),
+)
+
+#: Load pointers: what a load advances. Apart from `counters`, so that loading and firing do not
+#: wait for each other.
+shards = Table(
+    "shards",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("magazine", SmallInteger, primary_key=True),
+    Column("shard", Integer, primary_key=True),
+    #: The place of the next message.
+    Column("load_pointer", BigInteger, nullable=False),
+    #: Messages that came in, by whichever verb.
+    Column("loaded", BigInteger, nullable=False),
+)
+
+#: Fire pointers: what a firing advances. A row is its shard's turn as well: whoever fires locks it,
+#: or a later message could be fired before an earlier one which another firing looks at and leaves.
+turns = Table(
+    "turns",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("magazine", SmallInteger, primary_key=True),
+    Column("shard", Integer, primary_key=True),
+    #: One past the furthest place that was fired.
+    Column("fire_pointer", BigInteger, nullable=False),
+    #: Messages that were fired, by whichever verb.
+    Column("fired", BigInteger, nullable=False),
+)
+
+#: What became of fired messages in a shard, counted since its beginning.
+counters = Table(
+    "counters",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("magazine", SmallInteger, primary_key=True),
+    Column("shard", Integer, primary_key=True),
+    Column("reloaded", BigInteger, nullable=False),
+    Column("deleted", BigInteger, nullable=False),
+    #: Left for the sideline because they failed.
+    Column("sidelined", BigInteger, nullable=False),
+    #: Left the sideline for main.
+    Column("shovelled", BigInteger, nullable=False),
+    #: Left for the sideline because they were stuck.
+    Column("swept", BigInteger, nullable=False),
+    #: Set apart because their segment cannot be read.
+    Column("damaged", BigInteger, nullable=False),
+)
+
+
+def _same_place(one: Table, other: Table) -> ColumnElement[bool]:
+    return and_(*(one.c[key] == other.c[key] for key in ("queue_id", "magazine", "shard")))
+
+
+#: Load pointer, fire pointer and counters of each shard, side by side.
+places = shards.join(turns, _same_place(shards, turns)).join(
+    counters, _same_place(shards, counters)
+)
+
+segments = Table(
+    "segments",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    Column("schema_version", Integer, nullable=False),
+    #: The file in the storage; null when *data* holds the bytes.
+    Column("location", String(400)),
+    Column("data", LargeBinary),
+    Column("rows", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    #: Where each record batch lies, and its checksum.
+    Column("chunks", LargeBinary, nullable=False),
+    Column("loaded_at", BigInteger, nullable=False),
+    # Inlined segments, of which there may be very many, are not in the index.
+    Index(
+        "segments_by_location",
+        "location",
+        unique=True,
+        sqlite_where=text("location IS NOT NULL"),
+        postgresql_where=text("location IS NOT NULL"),
+    ),
+    # Ids are never used twice: they are part of message ids.
+    sqlite_autoincrement=True,
+)
+
+#: Every file that was ever published or is being removed. Publishing inserts its location and so
+#: does condemning, so that one of the two is refused.
+files = Table(
+    "files",
+    metadata,
+    Column("location", String(400), primary_key=True),
+    #: ``live``, ``garbage`` (no slice names it any more) or ``condemned`` (it is being removed).
+    Column("state", String(16), nullable=False),
+    Column("since", BigInteger, nullable=False),
+)
+
+slices = Table(
+    "slices",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    Column("magazine", SmallInteger, nullable=False),
+    Column("shard", Integer, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    #: Place of the first row in its shard.
+    Column("position", BigInteger, nullable=False),
+    Column("segment_id", BigInteger, nullable=False),
+    Column("row_start", Integer, nullable=False),
+    Column("row_stop", Integer, nullable=False),
+    #: The rows when they have gaps: a roaring bitmap.
+    Column("bitmap", LargeBinary),
+    Column("count", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("deliveries", Integer, nullable=False),
+    Column("consumer_id", BigInteger),
+    Column("ticket", BigInteger),
+    #: When it was fired, or stamped by a shovel.
+    Column("fired_at", BigInteger),
+    #: Statistics of the attribute columns, as JSON.
+    Column("stats", Text),
+    Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position"),
+    Index("slices_of_segment", "segment_id"),
+    Index(
+        "slices_of_ticket",
+        "consumer_id",
+        "ticket",
+        sqlite_where=text("consumer_id IS NOT NULL"),
+        postgresql_where=text("consumer_id IS NOT NULL"),
+    ),
+)
+
+consumers = Table(
+    "consumers",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("name", String(200), nullable=False, unique=True),
+    #: Grows each time the consumer is started; an older life is fenced off.
+    Column("epoch", BigInteger, nullable=False),
+    #: The number of the last ticket.
+    Column("last_ticket", BigInteger, nullable=False),
+    #: The last ticket that is done with: what it still holds is nobody's work any more.
+    Column("acknowledged", BigInteger, nullable=False),
+    #: When it last said that it lives; null if it never does.
+    Column("heartbeat_at", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+tickets = Table(
+    "tickets",
+    metadata,
+    Column("consumer_id", BigInteger, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("fired_at", BigInteger, nullable=False),
+    #: When somebody was first shown its messages; null if nobody ever was.
+    Column("planned_at", BigInteger),
+    #: A browser's ticket holds no slices but ranges of places: JSON.
+    Column("browsed", Text),
+)
+
+#: The last batch that each streaming query has published to each queue.
+publications = Table(
+    "publications",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("query_id", String(200), primary_key=True),
+    Column("batch_id", BigInteger, nullable=False),
+    Column("published_at", BigInteger, nullable=False),
+)
+
+#: Why messages were sidelined: one row per settlement, an Arrow table of its messages in it.
+failures = Table(
+    "failures",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    Column("failed_at", BigInteger, nullable=False),
+    Column("consumer", String(200)),
+    Column("arrow", LargeBinary, nullable=False),
+    Index("failures_of_queue", "queue_id", "failed_at"),
+)

@@ -1,0 +1,119 @@
+"""Named crash points: no-ops until a test arms one.
+
+A point stands before or after each step that a crash may separate: a file write, a sync, a commit.
+``IGNIS_FAULT=load.segment_written`` arms one for a process and its children; a number after a colon
+means the n-th passage (``settle.before_commit:3``), and an action after ``=`` how it dies: ``exit``
+(this process, by SIGKILL: the default), ``session`` (all processes of this session, so that a Spark
+driver dies with its workers) or ``raise`` (an `InjectedFault`, for tests in one process).
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+#: Every point, and what has happened when it is reached.
+POINTS = {
+    "open.before_commit": "the tables of a new catalog are made in the open transaction",
+    "open.committed": "a new catalog is there, without queues",
+    "create.before_commit": "a new queue is written in the open transaction",
+    "create.committed": "a new queue is there; its creator does not know yet",
+    "load.before_segment": "nothing written yet",
+    "load.writing": "a part of the rows is in the segment file",
+    "load.segment_written": "the segment file is written, not yet synced",
+    "load.segment_synced": "file and folder are durable; no slice names them",
+    "load.before_commit": "the slices are written in the open transaction",
+    "load.committed": "the load is done; its caller does not know yet",
+    "fire.before_commit": "the slices are the ticket's in the open transaction",
+    "fire.committed": "fired; nobody has seen the messages yet",
+    "settle.before_commit": "outcomes are written in the open transaction",
+    "settle.committed": "settled; its caller does not know yet",
+    "acknowledge.before_commit": "a committed batch's rows are removed in the open transaction",
+    "acknowledge.committed": "a committed batch's rows are gone",
+    "shovel.before_commit": "slices are in main in the open transaction",
+    "shovel.committed": "shovelled",
+    "sweep.before_commit": "slices are in the sideline in the open transaction",
+    "sweep.committed": "swept",
+    "recover.before_commit": "unseen tickets are given back in the open transaction",
+    "recover.committed": "unseen tickets are given back",
+    "quarantine.reported": "word of a damaged segment is in the storage; the catalog has not heard",
+    "quarantine.before_commit": "a damaged segment's slices are set apart in the open transaction",
+    "quarantine.committed": "a damaged segment's slices are set apart",
+    "repair.before_commit": "what was set apart is loaded again in the open transaction",
+    "repair.committed": "what was set apart is loaded again",
+    "vacuum.before_commit": "files are condemned in the open transaction",
+    "vacuum.condemned": "files are condemned in the catalog, and still there",
+    "vacuum.removing": "one file more is removed, of those that are condemned",
+    "vacuum.removed": "all files are removed; the catalog still knows them as condemned",
+    "source.before_fire": "latestOffset found nothing pending",
+    "source.fired": "fired, and Spark has not logged the offset",
+    "source.planning": "the offset is logged; partitions are being planned",
+    "source.planned": "the ticket is marked as planned; nothing was read",
+    "source.reading": "a task has read its first rows",
+    "sink.writing": "a task has rows in hand and nothing staged",
+    "sink.staged": "a task has staged its segment",
+    "sink.before_commit": "all tasks are done; nothing is published",
+    "sink.committed": "the batch is published; Spark does not know yet",
+}
+
+#: How a process can die at a point.
+ACTIONS = ("exit", "session", "raise")
+
+
+class InjectedFault(BaseException):
+    """Raised at an armed point whose action is ``raise``; nothing in the product catches it."""
+
+
+class _Armed:
+    name: str | None = None
+    passages = 1
+    action = "exit"
+
+
+def arm(text: str | None) -> None:
+    """Arm the point that *text* describes, or disarm with None; raises ValueError if it cannot."""
+    if not text:
+        _Armed.name = None
+        return
+    point_and_count, _, action = text.partition("=")
+    name, _, count = point_and_count.partition(":")
+    if name not in POINTS:
+        raise ValueError(f"unknown fault point {name!r}")
+    count, action = count or "1", action or "exit"
+    if not count.isdecimal() or int(count) < 1 or action not in ACTIONS:
+        raise ValueError(f"fault {text!r}: use point, point:passage or point=action, of {ACTIONS}")
+    _Armed.name, _Armed.passages, _Armed.action = name, int(count), action
+
+
+def point(name: str) -> None:
+    """Die here if a test has armed this point."""
+    if _Armed.name == name:
+        _Armed.passages -= 1
+        if _Armed.passages == 0:
+            _die(name)
+
+
+def _die(name: str) -> None:
+    if _Armed.action == "raise":
+        _Armed.name = None
+        raise InjectedFault(name)
+    sys.stderr.write(f"fault point {name}: killed\n")
+    sys.stderr.flush()
+    if _Armed.action == "session":
+        _kill_session()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _kill_session() -> None:
+    """Kill every other process of this session: a Spark driver has workers in several groups."""
+    mine = os.getsid(0)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if os.getsid(int(entry.name)) == mine:
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
+
+
+arm(os.environ.get("IGNIS_FAULT"))

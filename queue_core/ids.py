@@ -1,0 +1,131 @@
+"""Sets of message ids, kept as one roaring bitmap per segment.
+
+A message id is ``segment << ROW_BITS | row``: the segment that the message was loaded with, and its
+row there. It stays when the message moves.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+
+from queue_core.errors import BadOutcome
+from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS
+from queue_core.rows import Rows
+
+
+def first_id(segment_id: int) -> int:
+    """The id of the first message that was loaded with a segment."""
+    return segment_id << ROW_BITS
+
+
+class IdSet:
+    """An immutable set of message ids; small to pickle, whatever their number."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: dict[int, BitMap] | None = None) -> None:
+        self._blocks = blocks or {}
+
+    @staticmethod
+    def of(ids: pa.Array | pa.ChunkedArray | npt.NDArray[np.int64] | Iterable[int]) -> IdSet:
+        """The set of some ids, in any order; raises `BadOutcome` where one cannot be an id."""
+        numbers = _numbers(ids)
+        if not len(numbers):
+            return IdSet()
+        if int(numbers.min()) < 0:
+            raise BadOutcome(f"{int(numbers.min())} is no message id; take them from _message_id")
+        segments = numbers >> ROW_BITS
+        if (segments[1:] < segments[:-1]).any():
+            order = np.argsort(segments, kind="stable")
+            numbers, segments = numbers[order], segments[order]
+        rows = (numbers & (MAX_SEGMENT_ROWS - 1)).astype(np.uint32)
+        starts = np.flatnonzero(np.diff(segments, prepend=-1))
+        bounds = [*starts.tolist(), len(numbers)]
+        return IdSet(
+            {int(segments[start]): _bitmap(rows[start:stop]) for start, stop in pairwise(bounds)}
+        )
+
+    def __len__(self) -> int:
+        return sum(len(bitmap) for bitmap in self._blocks.values())
+
+    def __repr__(self) -> str:
+        return f"<IdSet of {len(self)} messages in {len(self._blocks)} segments>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdSet) and self._blocks == other._blocks
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self._blocks)))
+
+    def __or__(self, other: IdSet) -> IdSet:
+        blocks = dict(self._blocks)
+        for segment, bitmap in other._blocks.items():
+            blocks[segment] = blocks[segment] | bitmap if segment in blocks else bitmap
+        return IdSet(blocks)
+
+    def __and__(self, other: IdSet) -> IdSet:
+        both = self._blocks.keys() & other._blocks.keys()
+        met = {segment: self._blocks[segment] & other._blocks[segment] for segment in both}
+        return IdSet({segment: bitmap for segment, bitmap in met.items() if bitmap})
+
+    def __reduce__(self) -> tuple[object, tuple[dict[int, bytes]]]:
+        return _unpickle, ({segment: _packed(bits) for segment, bits in self._blocks.items()},)
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """The segments with which the messages were loaded."""
+        return tuple(self._blocks)
+
+    def rows(self, segment_id: int) -> Rows:
+        """Which rows of a segment are in the set."""
+        return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """The ids, ascending."""
+        parts = [
+            np.frombuffer(self._blocks[segment].to_array(), dtype=np.uint32).astype(np.int64)
+            + first_id(segment)
+            for segment in sorted(self._blocks)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _unpickle(blocks: dict[int, bytes]) -> IdSet:
+    return IdSet({segment: BitMap.deserialize(data) for segment, data in blocks.items()})
+
+
+def _packed(bitmap: BitMap) -> bytes:
+    compact = bitmap.copy()
+    compact.run_optimize()
+    return bytes(compact.serialize())
+
+
+def _bitmap(rows: npt.NDArray[np.uint32]) -> BitMap:
+    packed = array("I")
+    packed.frombytes(rows.tobytes())
+    return BitMap(packed)
+
+
+def _numbers(ids: Any) -> npt.NDArray[np.int64]:
+    try:
+        if isinstance(ids, pa.ChunkedArray):
+            ids = ids.combine_chunks()
+        if not isinstance(ids, pa.Array):
+            # Of the type that the values have: asked for integers, Arrow would cut fractions off.
+            ids = pa.array(ids)
+        if ids.null_count:
+            raise BadOutcome(f"{ids.null_count} message ids are null")
+        if len(ids) and not pa.types.is_integer(ids.type):
+            raise BadOutcome(f"message ids are whole numbers, not {ids.type}: {ids[0].as_py()!r}")
+        numbers: npt.NDArray[np.int64] = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return numbers
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise BadOutcome(f"message ids are whole numbers: {error}") from error

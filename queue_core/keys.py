@@ -1,0 +1,92 @@
+"""Which shard a key belongs to: the same everywhere and for ever, vectorised.
+
+The hash is a contract with what is stored: rows of one key stay in one shard, in order, across
+processes, machines and versions. Strings and bytes are hashed eight bytes at a time, all rows at
+once; fixed-width values by their bits. The mixing step is the finaliser of MurmurHash3.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_Hashes = npt.NDArray[np.uint64]
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shards_of(keys: pa.Array, shards: int) -> npt.NDArray[np.uint16]:
+    """
+    The shard of each key.
+
+    *keys* is an array of integers, booleans, dates, timestamps, decimals, strings or binary without
+    nulls; the result has a number in ``[0, shards)`` for each.
+    """
+    if shards == 1:
+        return np.zeros(len(keys), dtype=np.uint16)
+    return (_hash(keys) % np.uint64(shards)).astype(np.uint16)
+
+
+def can_be_key(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be the key of a queue."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_decimal128(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+    )
+
+
+def _hash(keys: pa.Array) -> _Hashes:
+    kind = keys.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _hash_bytes(keys)
+    if pa.types.is_decimal128(kind):
+        words = np.frombuffer(keys.buffers()[1], dtype=np.uint64).reshape(-1, 2)
+        words = words[keys.offset : keys.offset + len(keys)]
+        return _mix(_mix(words[:, 0] ^ _SEED) ^ words[:, 1])
+    if pa.types.is_date32(kind):
+        keys = keys.view(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        keys = keys.view(pa.int64())
+    # Through int64, so that a key keeps its shard when its column is read back wider.
+    values = keys.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return _mix(values.view(np.uint64) ^ _SEED)
+
+
+def _hash_bytes(keys: pa.Array) -> _Hashes:
+    if len(keys) == 0:
+        return np.empty(0, dtype=np.uint64)
+    _, offsets_buffer, data = keys.buffers()
+    offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[keys.offset :][: len(keys) + 1]
+    begins = offsets[:-1].astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    # Every eight-byte window of the data, at any byte: rows then gather their words from it.
+    low, high = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(high - low + 8, dtype=np.uint8)
+    if high > low:
+        padded[: high - low] = np.frombuffer(data, dtype=np.uint8)[low:high]
+    windows = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
+    begins -= low
+    hashes: _Hashes = _mix(lengths.view(np.uint64) ^ _SEED)
+    rows = np.flatnonzero(lengths > 0)
+    done = 0
+    while len(rows):
+        words = windows[begins[rows] + done]
+        left = lengths[rows] - done
+        missing = np.clip(8 - left, 0, 7).astype(np.uint64) * np.uint64(8)
+        words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> missing
+        hashes[rows] = _mix(hashes[rows] ^ words)
+        done += 8
+        rows = rows[left > 8]
+    return hashes
+
+
+def _mix(words: _Hashes) -> _Hashes:
+    mixed = words ^ (words >> np.uint64(33))
+    mixed *= np.uint64(0xFF51AFD7ED558CCD)
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
+    mixed ^= mixed >> np.uint64(33)
+    return mixed

@@ -1,0 +1,214 @@
+"""The nouns, as frozen values. Positions and row ranges are half-open; times are microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import pyarrow as pa
+
+from queue_core.rows import Rows
+from queue_core.settings import QueueSettings
+
+#: A message id is the number of its segment, then the number of its row in this many bits.
+ROW_BITS = 20
+#: Rows of one segment at most.
+MAX_SEGMENT_ROWS = 1 << ROW_BITS
+#: Segments without a file are called this and their id.
+INLINE = "inlined/"
+
+
+class Magazine(IntEnum):
+    """The two magazines of a queue."""
+
+    MAIN = 0
+    SIDELINE = 1
+
+
+class State(IntEnum):
+    """What a slice is doing."""
+
+    #: Waiting to be fired.
+    LOADED = 0
+    #: In flight, held by a ticket.
+    FIRED = 1
+    #: Set apart, since its segment cannot be read.
+    DAMAGED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as the catalog describes it."""
+
+    id: int
+    name: str
+    shards: int
+    #: The column whose hash picks the shard, or None.
+    key: str | None
+    schema: pa.Schema
+    #: Grows by one whenever columns are added.
+    schema_version: int
+    settings: QueueSettings
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One record batch of a segment: the unit that is read and checked."""
+
+    rows: int
+    #: Where its bytes begin in the file, or in the inlined data.
+    offset: int
+    length: int
+    #: xxh3-64 of the bytes.
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A range of rows of a staged segment that goes to one shard; *shard* None is still open."""
+
+    shard: int | None
+    start: int
+    stop: int
+    #: Statistics of the attribute columns, as JSON, or None.
+    stats: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A segment that is written and durable, and that no slice names yet."""
+
+    #: Where the file is in the storage, or None when *data* holds the bytes.
+    location: str | None
+    data: bytes | None
+    rows: int
+    bytes: int
+    chunks: tuple[Chunk, ...]
+    runs: tuple[Run, ...]
+    schema_version: int
+
+    def in_shard(self, shard: int) -> Staged:
+        """The segment with those of its runs that are still open going to *shard*."""
+        open_runs = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
+        return replace(self, runs=tuple(open_runs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Rows of one segment at one place of one shard: the unit everything moves in."""
+
+    id: int
+    queue_id: int
+    magazine: Magazine
+    shard: int
+    #: Place of the row ``rows.start`` in its shard; the place of row r is position + r - start.
+    position: int
+    segment_id: int
+    rows: Rows
+    #: Size of the rows, in bytes; an estimate once a segment is split.
+    bytes: int
+    #: How often the messages have failed.
+    attempts: int
+    #: How often they have been fired.
+    deliveries: int
+    fired_at: int | None = None
+    consumer_id: int | None = None
+    ticket: int | None = None
+    stats: str | None = None
+
+    @property
+    def end(self) -> int:
+        """One past the place of the last row."""
+        return self.position + self.rows.stop - self.rows.start
+
+    def place_of(self, row: int) -> int:
+        """The place of a row in the shard."""
+        return self.position + row - self.rows.start
+
+    def bytes_of(self, rows: Rows) -> int:
+        """The share that some of the rows have in the size."""
+        return self.bytes * len(rows) // max(len(self.rows), 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is needed to read a segment, on any machine, without the catalog."""
+
+    segment_id: int
+    #: Message id of row 0.
+    first_id: int
+    location: str | None
+    data: bytes | None
+    schema_version: int
+    #: The chunks that are wanted, each with the number of its first row.
+    chunks: tuple[tuple[int, Chunk], ...]
+    loaded_at: int
+
+    def narrowed(self, start: int, stop: int) -> Source:
+        """With only those chunks that hold rows of a half-open range."""
+        wanted = (pair for pair in self.chunks if pair[0] < stop and start < pair[0] + pair[1].rows)
+        return replace(self, chunks=tuple(wanted))
+
+    @property
+    def name(self) -> str:
+        """What to call the segment in an error."""
+        return self.location or f"{INLINE}{self.segment_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Rows that share their attempts and their time of firing."""
+
+    rows: Rows
+    attempts: int
+    fired_at: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows of one segment to be read in order of their rows; several parts may interleave."""
+
+    queue: str
+    shard: int
+    source: Source
+    parts: tuple[Part, ...]
+    bytes: int = 0
+
+    def __len__(self) -> int:
+        return sum(len(part.rows) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All that is needed to read some messages in order: picklable, no handles."""
+
+    #: Where segments are.
+    storage: str
+    #: The schema that is handed out, as Arrow IPC bytes.
+    schema: bytes
+    #: The schemas of older segments, by queue and version.
+    schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    pieces: tuple[Piece, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """Whoever fires: its name, and which of its lives this one is."""
+
+    id: int
+    name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """One firing of one consumer."""
+
+    consumer: Consumer
+    number: int
+    fired_at: int
+    messages: int

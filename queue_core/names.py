@@ -1,0 +1,55 @@
+"""Names are checked before they reach SQL, a path or a DataFrame."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from queue_core.errors import BadName
+
+_QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
+_CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
+_LONGEST_COLUMN = 255
+
+
+def check_queue(name: str) -> str:
+    """Return *name* if a queue may have it; raises `BadName`."""
+    if not isinstance(name, str) or not _QUEUE.fullmatch(name):
+        raise BadName(
+            f"queue name {name!r}: use a letter, then letters, digits, '_', '-' or '.', "
+            "at most 128 in all"
+        )
+    return name
+
+
+def check_consumer(name: str) -> str:
+    """Return *name* if a consumer may have it; raises `BadName`."""
+    if not isinstance(name, str) or not _CONSUMER.fullmatch(name):
+        raise BadName(
+            f"consumer name {name!r}: use a letter or digit, then letters, digits or any of "
+            "'_.:@-', at most 200 in all"
+        )
+    return name
+
+
+def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
+    """Refuse names that are empty, reserved, or there twice if case is ignored; `BadName`."""
+    taken = set(reserved)
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name or len(name) > _LONGEST_COLUMN or not name.isprintable():
+            raise BadName(f"column name {name!r}: use 1 to {_LONGEST_COLUMN} printable characters")
+        if name.lower() in taken:
+            raise BadName(f"column name {name!r} is reserved for ignis; rename the column")
+        twin = seen.get(name.lower())
+        if twin == name:
+            raise BadName(f"column {name!r} is there twice; rename one of them")
+        if twin is not None:
+            raise BadName(f"columns {twin!r} and {name!r} differ in case only; rename one of them")
+        seen[name.lower()] = name
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint such as ``; did you mean 'path'?``, or nothing when none is near."""
+    lower = {candidate.lower(): candidate for candidate in known}
+    match = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return f"; did you mean {lower[match[0]]!r}?" if match else ""

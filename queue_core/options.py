@@ -1,0 +1,128 @@
+"""Options given as strings: each described once, parsed, checked and documented from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from queue_core.errors import BadOption, Invalid
+from queue_core.names import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: ``.option("maxMessagesPerTrigger", "1000")``."""
+
+    #: In lowerCamelCase, as Spark's own are; case does not matter to a user.
+    name: str
+    #: What it does, its unit, and what happens without it; a sentence for the documentation.
+    about: str
+    #: Turns the text into a value; raises `ValueError` with what is allowed.
+    parse: Callable[[str], Any] = str
+    default: Any = None
+
+
+#: Where the store is.
+STORE: tuple[Option, ...] = (
+    Option("path", "Folder of an embedded store; may also be given to `load()` or `start()`."),
+    Option("catalog", "Database URL of the catalog, with `storage`, instead of `path`."),
+    Option("storage", "Folder or `pyarrow.fs` URI of the segments, with `catalog`."),
+)
+
+
+def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict[str, Any]:
+    """
+    The value of every known option, by its name.
+
+    Raises one `BadOption` that tells of all unknown and malformed ones at once.
+    """
+    options = {option.name.lower(): option for option in known}
+    values = {option.name: option.default for option in options.values()}
+    faults = []
+    for name, text in given.items():
+        option = options.get(name.lower())
+        if option is None:
+            names = [option.name for option in options.values()]
+            faults.append(f"unknown option {name!r}{nearest(name, names)}")
+            continue
+        try:
+            values[option.name] = option.parse(text)
+        except Invalid as error:
+            faults.append(f"{option.name}={text!r}: {error}")
+        except ValueError as error:
+            faults.append(f"{option.name}={text!r}: use {error}")
+    if faults:
+        raise BadOption(f"{where}: {'; '.join(faults)}")
+    return values
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A parser of one of some words, in any case."""
+    words = {word.lower(): word for word in allowed}
+
+    def check(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(f"{', '.join(allowed)}{nearest(text, allowed)}")
+        return words[text.lower()]
+
+    return check
+
+
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """A parser of a whole number within bounds; ``1_000`` is one too."""
+
+    def check(text: str) -> int:
+        allowed = f"a whole number, {low} or more" if high is None else f"{low} to {high}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(allowed) from None
+        if value < low or (high is not None and value > high):
+            raise ValueError(allowed)
+        return value
+
+    return check
+
+
+def seconds(text: str) -> float:
+    """A parser of a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+    number = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text.strip().lower()[len(number) :].strip()
+    try:
+        value = float(number) * units[unit]
+    except (KeyError, ValueError):
+        raise ValueError("a duration such as 200ms, 5s, 20m, 2h or 1d") from None
+    if value < 0:
+        raise ValueError("a duration of 0 or more")
+    return value
+
+
+def size(text: str) -> int:
+    """A parser of a number of bytes: ``1048576``, ``64k``, ``16m``, ``1g``."""
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    body = text.strip().lower().removesuffix("b")
+    factor = units.get(body[-1:], 1)
+    try:
+        value = int(body[:-1] if factor > 1 else body) * factor
+    except ValueError:
+        raise ValueError("a number of bytes such as 1048576, 64k, 16m or 1g") from None
+    if value < 1:
+        raise ValueError("at least 1 byte")
+    return value
+
+
+def boolean(text: str) -> bool:
+    """A parser of ``true`` or ``false``."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false")
+    return text.lower() == "true"
+
+
+def words(text: str) -> tuple[str, ...]:
+    """A parser of names with commas between them."""
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not found:
+        raise ValueError("one or more names, with commas between them")
+    return found

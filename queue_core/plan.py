@@ -1,0 +1,171 @@
+"""Pure decisions: how a limit is shared out, where it cuts, how shards become partitions."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from queue_core.model import Part, Piece, Slice, Source
+from queue_core.rows import Rows
+
+Name = TypeVar("Name", bound=Hashable)
+
+#: Part of a slice that is taken.
+Taken = tuple[Slice, Rows]
+
+
+def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name, int]:
+    """
+    Share *limit* out among those that have something, as evenly as they can take it.
+
+    What cannot be divided goes to one after the other, beginning at *turn*, so that over many
+    turns all get the same.
+    """
+    names = sorted((name for name in available if available[name] > 0), key=repr)
+    names = names[turn % len(names) :] + names[: turn % len(names)] if names else []
+    shares: dict[Name, int] = {}
+    for name in sorted(names, key=available.__getitem__):
+        if available[name] * (len(names) - len(shares)) > limit:
+            break
+        shares[name] = available[name]
+        limit -= available[name]
+    hungry = [name for name in names if name not in shares]
+    for index, name in enumerate(hungry):
+        shares[name] = limit // len(hungry) + (index < limit % len(hungry))
+    return {name: shares[name] for name in names}
+
+
+def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
+    """
+    Take the first *limit* messages of one shard, in order of their places.
+
+    *slices* come in order of their positions. The spans of some may interleave, when messages in
+    between were reloaded: such are cut at one place.
+    """
+    taken: list[Taken] = []
+    left = sum(len(piece.rows) for piece in slices) if limit is None else limit
+    for group in _interleaved(slices):
+        if left <= 0:
+            break
+        taken.extend(_first([(piece, piece.rows) for piece in group], left))
+        left -= sum(len(piece.rows) for piece in group)
+    return taken
+
+
+def before(taken: Sequence[Taken], end: int) -> list[Taken]:
+    """Of what was taken from one shard, the messages that stand before a place."""
+    cut = [
+        (piece, rows)
+        if piece.place_of(rows.stop) <= end
+        else (piece, rows.between(0, max(end - piece.place_of(0), 0)))
+        for piece, rows in taken
+    ]
+    return [(piece, rows) for piece, rows in cut if rows]
+
+
+def within_bytes(taken: Mapping[Name, Sequence[Taken]], limit: int) -> dict[Name, list[Taken]]:
+    """
+    Of what was taken from each shard, the first messages that fit into *limit* bytes in all.
+
+    At least one message is left, so that one which is larger than the limit is not stuck.
+    """
+    sizes = {name: _bytes(pieces) for name, pieces in taken.items()}
+    if sum(sizes.values()) <= limit:
+        return {name: list(pieces) for name, pieces in taken.items()}
+    shares = share(sizes, limit)
+    fitting = {
+        name: list(_fitting(taken[name], given)) for name, given in shares.items() if taken[name]
+    }
+    fitting = {name: pieces for name, pieces in fitting.items() if pieces}
+    if not fitting:
+        name = next(iter(shares))
+        piece, rows = taken[name][0]
+        fitting = {name: [(piece, rows.split(1)[0])]}
+    return fitting
+
+
+def pieces(
+    held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, Source], queue: str
+) -> Iterator[Piece]:
+    """What to read for slices of one queue, in order of shards and places."""
+    shards: dict[tuple[int, int], list[Taken]] = {}
+    for piece, rows in held:
+        shards.setdefault((piece.magazine, piece.shard), []).append((piece, rows))
+    for magazine, shard in sorted(shards):
+        ordered = sorted(
+            shards[magazine, shard], key=lambda taken: taken[0].place_of(taken[1].start)
+        )
+        narrowed = {id(piece): rows for piece, rows in ordered}
+        for group in _interleaved([piece for piece, _ in ordered]):
+            parts = tuple(
+                Part(rows=narrowed[id(s)], attempts=s.attempts, fired_at=s.fired_at) for s in group
+            )
+            yield Piece(
+                queue=queue,
+                shard=shard,
+                source=sources[group[0].segment_id].narrowed(
+                    min(part.rows.start for part in parts), max(part.rows.stop for part in parts)
+                ),
+                parts=parts,
+                bytes=sum(s.bytes_of(narrowed[id(s)]) for s in group),
+            )
+
+
+def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
+    """Spread shards over at most *count* partitions, the largest first to the emptiest."""
+    bins = [(0, index) for index in range(max(1, min(count, len(sizes))))]
+    spread: list[list[Name]] = [[] for _ in bins]
+    for name in sorted(sizes, key=lambda name: (-sizes[name], repr(name))):
+        filled, index = heapq.heappop(bins)
+        spread[index].append(name)
+        heapq.heappush(bins, (filled + sizes[name], index))
+    return [names for names in spread if names]
+
+
+def _interleaved(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
+    """Neighbours whose spans of places overlap belong together; others stand alone."""
+    group: list[Slice] = []
+    end = -1
+    for piece in slices:
+        if group and piece.position >= end:
+            yield group
+            group = []
+        group.append(piece)
+        end = max(end, piece.end) if len(group) > 1 else piece.end
+    if group:
+        yield group
+
+
+def _first(group: Sequence[Taken], count: int) -> list[Taken]:
+    """Of slices that interleave, the first *count* messages by their places."""
+    if count >= sum(len(rows) for _, rows in group):
+        return list(group)
+    if len(group) == 1:
+        ((piece, rows),) = group
+        return [(piece, rows.split(count)[0])] if count else []
+    places = np.concatenate(
+        [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
+    )
+    return before(group, int(np.partition(places, count)[count]))
+
+
+def _fitting(taken: Sequence[Taken], limit: int) -> Iterator[Taken]:
+    narrowed = {id(piece): rows for piece, rows in taken}
+    for slices in _interleaved([piece for piece, _ in taken]):
+        group = [(piece, narrowed[id(piece)]) for piece in slices]
+        size = _bytes(group)
+        if size > limit:
+            counts = range(sum(len(rows) for _, rows in group))
+            fits = bisect_right(counts, limit, key=lambda count: _bytes(_first(group, count))) - 1
+            yield from _first(group, fits)
+            return
+        limit -= size
+        yield from group
+
+
+def _bytes(taken: Iterable[Taken]) -> int:
+    return sum(piece.bytes_of(rows) for piece, rows in taken)

@@ -1,0 +1,360 @@
+"""`Queue`: the verbs of one queue as methods, and `Firing`, what a firing gives."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+
+from queue_core.catalog import queues, views
+from queue_core.catalog.wake import Watch
+from queue_core.errors import BadOption, DamagedSegment
+from queue_core.ids import IdSet
+from queue_core.model import Consumer, Magazine, Piece, QueueInfo, Reading, Staged, Ticket
+from queue_core.names import nearest
+from queue_core.outcomes import Settlement
+from queue_core.reading import output_schema, read_table
+from queue_core.schema import Loadable, conform
+from queue_core.settings import QueueSettings, check_seconds, is_whole
+from queue_core.staging import Stager
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from queue_core.verbs.held import reading
+from queue_core.verbs.load import publish
+from queue_core.verbs.peek import browse, peek
+from queue_core.verbs.quarantine import quarantine, repair
+from queue_core.verbs.selection import Selection
+from queue_core.verbs.settle import settle
+from queue_core.verbs.shovel import shovel
+from queue_core.verbs.sweep import DEAD_AFTER_SECONDS, sweep
+
+if TYPE_CHECKING:
+    from queue_core.store import Store
+
+#: Bytes from which a load without a key is spread over the shards, in so large parts.
+_SPREAD_BYTES = 4 << 20
+
+#: What can be settled: a firing, or message ids as a pyarrow or numpy array or a list.
+Messages = Any
+
+
+class Firing:
+    """What one firing took: ``firing.messages``, and the ticket that holds them."""
+
+    def __init__(self, ticket: Ticket | None, messages: pa.Table) -> None:
+        #: None when there was nothing to fire.
+        self.ticket = ticket
+        #: The queue's columns, then those of `queue_core.schema.METADATA`.
+        self.messages = messages
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """The message ids (int64), in the order of `messages`."""
+        return self.messages.column("_message_id")
+
+    def __len__(self) -> int:
+        return int(self.messages.num_rows)
+
+    def __repr__(self) -> str:
+        if self.ticket is None:
+            return "<Firing of nothing>"
+        return (
+            f"<Firing of {len(self)} messages, ticket {self.ticket.number} of "
+            f"{self.ticket.consumer.name}>"
+        )
+
+
+class Queue:
+    """One queue of a store. Get it from `Store.queue` or `Store.create_queue`."""
+
+    def __init__(self, store: Store, info: QueueInfo) -> None:
+        self._store = store
+        self.info = info
+        self._turn = itertools.count(random.randrange(info.shards))
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
+
+    @property
+    def store(self) -> Store:
+        """The store that the queue is in."""
+        return self._store
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.info.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The queue's own columns."""
+        return self.info.schema
+
+    def load(self, rows: Loadable) -> pa.Array:
+        """
+        Publish messages; durable once this returns.
+
+        *rows* is a pyarrow Table or RecordBatch or a list of dicts. Returns their ids (int64), in
+        the order of the rows. All of them are loaded or none is. Raises `SchemaMismatch`,
+        `StorageUnavailable`, `CatalogUnavailable`.
+        """
+        table = conform(rows, self.schema, self.name)
+        if table.num_rows == 0:
+            return pa.array([], pa.int64())
+        staged: list[Staged] = []
+        places: list[npt.NDArray[np.int64]] = []
+        stagers = []
+        try:
+            for part in self._parts(table):
+                stagers.append(self._stager())
+                for batch in part.to_batches():
+                    stagers[-1].add(batch)
+                shard = next(self._turn) % self.info.shards
+                base = sum(segment.rows for segment in staged)
+                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
+                places.extend(order + base for order in stagers[-1].order)
+        except BaseException:
+            for stager in stagers:
+                stager.discard()
+            raise
+        first_ids = publish(self._store.catalog, self._store.storage, self.info, staged)
+        ids = np.concatenate(
+            [first + np.arange(s.rows) for first, s in zip(first_ids, staged, strict=True)]
+        )
+        return pa.array(ids[np.concatenate(places)], pa.int64())
+
+    def fire(
+        self,
+        max_messages: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        timeout: float = 0.0,
+        selector: str | None = None,
+        order_by: str | None = None,
+        magazine: str = "main",
+        consumer: Consumer | None = None,
+    ) -> Firing:
+        """
+        Acquire the next messages, each shard in order, evenly from all shards.
+
+        Waits up to *timeout* seconds for the first one; when there is none, the firing is empty.
+        *selector* is a SQL condition over the queue's columns and the metadata columns; *order_by*
+        (``"priority DESC, size"``) says what comes first. *consumer* is this process unless given.
+        Raises `BadOption`, `BadSelector`, `ConsumerFenced`, and `DamagedSegment`, whose messages
+        are then set apart: fire again for the others.
+        """
+        wanted = self._wanted(max_messages, max_bytes, magazine, selector, order_by)
+        check_seconds("timeout", timeout)
+        who = consumer or self._store.consumer()
+        catalog = self._store.catalog
+        with self._setting_apart():
+            ticket = fire(catalog, who, wanted)
+            if ticket is None and timeout > 0:
+                ticket = self._wait(who, wanted, timeout)
+        if ticket is None:
+            return Firing(None, output_schema(self.schema).empty_table())
+        uri = self._store.storage.uri
+        with catalog.read() as connection:
+            number = ticket.number
+            found = reading(connection, uri, [self.info], who.id, number - 1, number)
+        return Firing(ticket, self._read(found, ticket, wanted.selection))
+
+    def delete(self, messages: Messages) -> int:
+        """
+        Finish fired messages: they are gone. Returns how many were still held.
+
+        *messages* is a `Firing`, or ids. What is not fired any more is left alone. Raises
+        `BadOutcome` for an id that is not of this queue.
+        """
+        return self.settle(Settlement(deleted=_ids(messages)), _consumer(messages))
+
+    def sideline(self, messages: Messages, reason: str | None = None) -> int:
+        """Set fired messages aside, with the reason; they have failed once more. As `delete`."""
+        return self.settle(Settlement.sideline(_ids(messages), reason), _consumer(messages))
+
+    def reload(self, messages: Messages) -> int:
+        """Put fired messages back to their old places, without counting a failure. As `delete`."""
+        return self.settle(Settlement(reloaded=_ids(messages)), _consumer(messages))
+
+    def settle(self, settlement: Settlement, consumer: Consumer | None = None) -> int:
+        """Give each of some fired messages its outcome, in one transaction. As `delete`."""
+        return settle(self._store.catalog, [self.info], settlement, consumer)
+
+    def peek(
+        self,
+        count: int = 10,
+        *,
+        selector: str | None = None,
+        order_by: str | None = None,
+        magazine: str = "main",
+    ) -> pa.Table:
+        """The messages that such a firing would take now, as `Firing.messages`."""
+        wanted = self._wanted(count, None, magazine, selector, order_by)
+        with self._setting_apart():
+            found = peek(self._store.catalog, self._store.storage.uri, self.info, wanted)
+        return self._read(found, None, wanted.selection)
+
+    def browse(self, *, magazine: str = "main") -> pa.Table:
+        """Every message in a magazine, waiting or in flight, as `Firing.messages`."""
+        store = self._store
+        found = browse(store.catalog, store.storage.uri, [self.info], magazine_of(magazine))
+        return self._read(found, None)
+
+    def metadata(self) -> pa.Table:
+        """Pointers and counters per magazine and shard: `queue_core.views.SHARDS`."""
+        return views.view(self._store.catalog, "shards", self.name)
+
+    def failures(self) -> pa.Table:
+        """Why messages were sidelined: `queue_core.views.FAILURES`."""
+        return views.view(self._store.catalog, "failures", self.name)
+
+    def shovel(self, limit: int | None = None) -> int:
+        """Bring sidelined messages back to main; returns how many were moved."""
+        return shovel(self._store.catalog, self.info, _positive("limit", limit))
+
+    def sweep(
+        self, older_than: float | None = None, *, dead_after: float = DEAD_AFTER_SECONDS
+    ) -> int:
+        """
+        Sideline what was fired more than *older_than* seconds ago and never finished.
+
+        Without it, the queue's setting ``sweep_after``. Leaves alone what a living consumer works
+        on. Returns how many messages were moved.
+        """
+        age = self.info.settings.sweep_after if older_than is None else older_than
+        check_seconds("older_than", age)
+        check_seconds("dead_after", dead_after)
+        return sweep(self._store.catalog, self.info, age, dead_after)
+
+    def repair(self) -> int:
+        """Load again what was set apart, once its segments were restored; returns how many."""
+        return repair(self._store.catalog, self.info.id)
+
+    def add_columns(self, schema: pa.Schema) -> None:
+        """Add the columns of *schema* that are new; they must be nullable. `SchemaMismatch`."""
+        self.info = self._store.catalog.write(
+            lambda connection: queues.add_columns(connection, self.info, schema)
+        )
+
+    def change_settings(self, **settings: Any) -> QueueSettings:
+        """Change some settings (`QueueSettings`) while the queue is in use; raises `BadOption`."""
+        self.info = self._store.catalog.write(
+            lambda connection: queues.change_settings(connection, self.info, settings)
+        )
+        return self.info.settings
+
+    def refresh(self) -> Queue:
+        """Read the queue's description again, as others may have changed it."""
+        self.info = self._store.queue(self.name).info
+        return self
+
+    def _wanted(
+        self,
+        max_messages: int | None,
+        max_bytes: int | None,
+        magazine: str,
+        selector: str | None,
+        order_by: str | None,
+    ) -> Wanted:
+        return Wanted(
+            queue_ids=(self.info.id,),
+            magazine=magazine_of(magazine),
+            max_messages=_positive("max_messages", max_messages),
+            max_bytes=_positive("max_bytes", max_bytes),
+            selection=Selection.parse([self.info], self._store.storage.uri, selector, order_by),
+        )
+
+    def _parts(self, table: pa.Table) -> Iterable[pa.Table]:
+        """A large load without a key in as many parts as there are shards to go to."""
+        parts = 1
+        if self.info.key is None and table.num_rows > 1:
+            parts = max(min(self.info.shards, table.nbytes // _SPREAD_BYTES), 1)
+        rows = -(-table.num_rows // parts)
+        return (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+
+    def _stager(self) -> Stager:
+        return Stager(
+            self._store.storage,
+            self.name,
+            self.schema,
+            schema_version=self.info.schema_version,
+            shards=self.info.shards,
+            key=self.info.key,
+            attributes=self.info.settings.attributes,
+            compression=self.info.settings.compression,
+            keep_order=True,
+        )
+
+    def _wait(self, consumer: Consumer, wanted: Wanted, timeout: float) -> Ticket | None:
+        end = time.monotonic() + timeout
+        with Watch(self._store.catalog) as watch:
+            while (left := end - time.monotonic()) > 0:
+                # Looked at before the first wait, for what came before the watch began.
+                ticket = fire(self._store.catalog, consumer, wanted)
+                if ticket is not None:
+                    return ticket
+                watch.wait(left)
+        return fire(self._store.catalog, consumer, wanted)
+
+    def _read(
+        self, found: Reading, ticket: Ticket | None, selection: Selection | None = None
+    ) -> pa.Table:
+        try:
+            with self._setting_apart():
+                messages = read_table(found)
+            return messages if selection is None else selection.sorted(messages)
+        except BaseException:
+            if ticket is not None:
+                self._give_back(found.pieces, ticket)
+            raise
+
+    @contextmanager
+    def _setting_apart(self) -> Iterator[None]:
+        """Set apart what turns out to be damaged, so that the next call goes without it."""
+        try:
+            yield
+        except DamagedSegment:
+            quarantine(self._store.catalog, self._store.storage)
+            raise
+
+    def _give_back(self, pieces: Iterable[Piece], ticket: Ticket) -> None:
+        """Nobody has seen the messages of a ticket that cannot be read."""
+        blocks: dict[int, BitMap] = {}
+        for piece in pieces:
+            for part in piece.parts:
+                rows = part.rows.as_bitmap()
+                segment = piece.source.segment_id
+                blocks[segment] = blocks[segment] | rows if segment in blocks else rows
+        self.settle(Settlement(reloaded=IdSet(blocks)), ticket.consumer)
+
+
+def magazine_of(name: str) -> Magazine:
+    """``main`` or ``sideline``; raises `BadOption`."""
+    names = {magazine.name.lower(): magazine for magazine in Magazine}
+    if name not in names:
+        raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
+    return names[name]
+
+
+def _ids(messages: Messages) -> IdSet:
+    return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
+
+
+def _consumer(messages: Messages) -> Consumer | None:
+    if isinstance(messages, Firing) and messages.ticket is not None:
+        return messages.ticket.consumer
+    return None
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value is not None and (not is_whole(value) or value <= 0):
+        raise BadOption(f"{name}={value!r}: use a whole number, 1 or more")
+    return value

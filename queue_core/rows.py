@@ -1,0 +1,111 @@
+"""A set of rows of one segment: a range when contiguous, a roaring bitmap when not.
+
+Pure values. Row numbers are ``uint32``, ranges are half-open.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap
+
+RowNumbers = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows *start* (inclusive) to *stop* (exclusive), all of them or those in *bitmap*."""
+
+    #: The lowest row.
+    start: int
+    #: One past the highest row.
+    stop: int
+    #: The rows themselves when they have gaps, else None.
+    bitmap: BitMap | None = None
+
+    @staticmethod
+    def span(start: int, stop: int) -> Rows:
+        """All rows of a half-open range."""
+        return Rows(start, stop)
+
+    @staticmethod
+    def of_bitmap(bitmap: BitMap) -> Rows:
+        """The rows of a bitmap, as a range when it has no gaps."""
+        if not bitmap:
+            return EMPTY
+        low, high = bitmap.min(), bitmap.max()
+        if high - low + 1 == len(bitmap):
+            return Rows(low, high + 1)
+        return Rows(low, high + 1, bitmap)
+
+    @staticmethod
+    def of_numbers(numbers: npt.NDArray[np.integer]) -> Rows:
+        """The rows with these numbers, in any order."""
+        packed = array("I")
+        packed.frombytes(np.ascontiguousarray(numbers, dtype=np.uint32).tobytes())
+        return Rows.of_bitmap(BitMap(packed))
+
+    @staticmethod
+    def from_bytes(start: int, stop: int, data: bytes | None) -> Rows:
+        """Read what `to_bytes` wrote."""
+        return Rows(start, stop, None if data is None else BitMap.deserialize(data))
+
+    def to_bytes(self) -> bytes | None:
+        """The bitmap in the portable roaring format, or None for a range."""
+        if self.bitmap is None:
+            return None
+        compact = self.bitmap.copy()
+        compact.run_optimize()
+        return bytes(compact.serialize())
+
+    def __len__(self) -> int:
+        return self.stop - self.start if self.bitmap is None else len(self.bitmap)
+
+    def numbers(self) -> RowNumbers:
+        """The row numbers, ascending."""
+        if self.bitmap is None:
+            return np.arange(self.start, self.stop, dtype=np.uint32)
+        return np.frombuffer(self.bitmap.to_array(), dtype=np.uint32)
+
+    def as_bitmap(self) -> BitMap:
+        """The rows as a bitmap of the caller's own."""
+        return BitMap(range(self.start, self.stop)) if self.bitmap is None else self.bitmap.copy()
+
+    def __and__(self, other: Rows) -> Rows:
+        if self.bitmap is None and other.bitmap is None:
+            return self.between(other.start, other.stop)
+        return Rows.of_bitmap(self.as_bitmap() & other.as_bitmap())
+
+    def __or__(self, other: Rows) -> Rows:
+        if not self or not other:
+            return self or other
+        return Rows.of_bitmap(self.as_bitmap() | other.as_bitmap())
+
+    def __sub__(self, other: Rows) -> Rows:
+        if not self or not other or other.stop <= self.start or other.start >= self.stop:
+            return self
+        return Rows.of_bitmap(self.as_bitmap() - other.as_bitmap())
+
+    def between(self, start: int, stop: int) -> Rows:
+        """Those of the rows that lie in a half-open range."""
+        low, high = max(self.start, start), min(self.stop, stop)
+        if low >= high:
+            return EMPTY
+        if self.bitmap is None:
+            return Rows(low, high)
+        return Rows.of_bitmap(self.bitmap & BitMap(range(low, high)))
+
+    def split(self, count: int) -> tuple[Rows, Rows]:
+        """The first *count* rows, and the others."""
+        if count <= 0:
+            return EMPTY, self
+        if count >= len(self):
+            return self, EMPTY
+        cut = self.start + count if self.bitmap is None else int(self.bitmap[count])
+        return self.between(self.start, cut), self.between(cut, self.stop)
+
+
+EMPTY = Rows(0, 0)

@@ -1,0 +1,345 @@
+"""A queue's Arrow schema: what a queue can hold, which rows fit, and how it may grow.
+
+Types are kept in the one form in which Spark hands Arrow data in and wants it back: strings and
+binaries with 32-bit offsets, timestamps in microseconds and UTC, decimals of 128 bits, no
+dictionaries. Everything that fits into these without loss is cast on the way in.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from queue_core.errors import SchemaMismatch
+from queue_core.names import check_columns, nearest
+
+#: What can be loaded: Arrow data, or a list of one dict per message.
+Loadable: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any]]"
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+#: The columns that describe a message; they follow the queue's own columns when messages are read.
+METADATA = pa.schema(
+    [
+        #: Never changes, wherever the message is moved.
+        pa.field("_message_id", pa.int64(), nullable=False),
+        pa.field("_queue", pa.string(), nullable=False),
+        pa.field("_shard", pa.int32(), nullable=False),
+        #: How often the message has failed: 0 at first.
+        pa.field("_attempt", pa.int32(), nullable=False),
+        pa.field("_loaded_at", TIMESTAMP, nullable=False),
+        #: When it was fired; null while it waits.
+        pa.field("_fired_at", TIMESTAMP),
+    ]
+)
+
+
+def canonical(schema: pa.Schema) -> pa.Schema:
+    """
+    The schema as a queue keeps it.
+
+    Raises `SchemaMismatch` for a type that Spark cannot hold and `BadName` for a column name that
+    is not allowed.
+    """
+    if not isinstance(schema, pa.Schema):
+        raise SchemaMismatch(f"a queue's schema is a pyarrow.Schema, not {type(schema).__name__}")
+    if not len(schema):
+        raise SchemaMismatch("a queue needs at least one column")
+    check_columns(schema.names, reserved=METADATA.names)
+    return pa.schema([_canonical_field(field, field.name) for field in schema])
+
+
+def serialize(schema: pa.Schema) -> bytes:
+    """The schema as Arrow IPC bytes."""
+    return bytes(schema.serialize())
+
+
+def deserialize(data: bytes) -> pa.Schema:
+    """Read what `serialize` wrote."""
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def conform(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
+    """
+    The rows as a table of exactly *schema*, metadata columns dropped.
+
+    Nullable columns that are missing become null. Raises `SchemaMismatch` for a column that the
+    queue lacks, a value that does not fit, or a null where none may be.
+    """
+    table = _as_table(rows, schema, queue)
+    if table.schema.equals(schema, check_metadata=False):
+        return _without_nulls(table, schema, queue)
+    table = table.drop_columns([name for name in table.column_names if name in METADATA.names])
+    _check_known(table.column_names, schema, queue)
+    columns = [_conform_column(table, field, queue) for field in schema]
+    return _without_nulls(pa.table(columns, schema=schema), schema, queue)
+
+
+def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None:
+    """Raise `SchemaMismatch` unless rows of schema *incoming* can be loaded, by their types."""
+    empty = incoming.empty_table()
+    conform(empty, schema, queue)
+    for field in schema:
+        if field.name in incoming.names:
+            continue
+        if not field.nullable:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} is required and missing")
+
+
+def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
+    """
+    The schema that holds the messages of both: *old* with the new columns behind it.
+
+    Raises `SchemaMismatch` unless every column of *old* that *new* repeats is unchanged and every
+    column that it adds is nullable.
+    """
+    new = canonical(new)
+    for field in old:
+        if field.name in new.names:
+            other = new.field(field.name)
+            if not other.type.equals(field.type) or other.nullable != field.nullable:
+                raise SchemaMismatch(
+                    f"queue {queue!r}: column {field.name!r} is {_describe(field)} and cannot "
+                    f"become {_describe(other)}; only new nullable columns can be added"
+                )
+    added = [field for field in new if field.name not in old.names]
+    for field in added:
+        if not field.nullable:
+            raise SchemaMismatch(
+                f"queue {queue!r}: new column {field.name!r} must be nullable, since older "
+                "messages have no value for it"
+            )
+    return canonical(pa.schema([*old, *added]))
+
+
+def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of an older or narrower schema as one of *schema*; new columns are null."""
+    if batch.schema.equals(schema, check_metadata=False):
+        return batch
+    columns = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    wrong = f"queue {queue!r}: load a pyarrow Table or RecordBatch or a list of dicts, not "
+    if not isinstance(rows, Iterable):
+        raise SchemaMismatch(f"{wrong}{type(rows).__name__}")
+    dicts = list(rows)
+    for row in dicts:
+        if not isinstance(row, dict | Mapping):
+            raise SchemaMismatch(f"{wrong}{type(rows).__name__} of {type(row).__name__}")
+    _check_known(set().union(*dicts) - set(METADATA.names), schema, queue)
+    columns = [_column([row.get(field.name) for row in dicts], field, queue) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
+    seen = set()
+    for name in names:
+        if name not in schema.names:
+            raise SchemaMismatch(
+                f"queue {queue!r} has no column {name!r}{nearest(str(name), schema.names)}; "
+                f"it has {', '.join(schema.names)}"
+            )
+        if name in seen:
+            raise SchemaMismatch(f"queue {queue!r}: column {name!r} is there twice")
+        seen.add(name)
+
+
+def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
+    # Asked for whole numbers or dates, Arrow cuts fractions and hours off without a word. A cast
+    # from the type that the values have does not.
+    kind = None if _is_cut_to(field.type) else field.type
+    try:
+        column = pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SchemaMismatch(
+            f"queue {queue!r}: column {field.name!r} is {field.type}; values do not fit: {error}"
+        ) from error
+    return _cast(column, field, queue)
+
+
+def _is_cut_to(kind: pa.DataType) -> bool:
+    while _t.is_list(kind):
+        kind = kind.value_type
+    return bool(_t.is_integer(kind) or _t.is_date(kind) or _t.is_timestamp(kind))
+
+
+def _conform_column(table: pa.Table, field: pa.Field, queue: str) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        if not field.nullable and table.num_rows:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} is required and missing")
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    return _cast(table.column(field.name), field, queue)
+
+
+def _cast(
+    column: pa.Array | pa.ChunkedArray, field: pa.Field, queue: str
+) -> pa.Array | pa.ChunkedArray:
+    if column.type.equals(field.type):
+        return column
+    why = ""
+    if _are_alike(column.type, field.type):
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowException, ValueError) as error:
+            why = f": {error}"
+    raise SchemaMismatch(
+        f"queue {queue!r}: column {field.name!r} is {field.type}; "
+        f"{column.type} values do not fit{why}"
+    )
+
+
+def _are_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a cast keeps the meaning of values, so that no text is taken for a number."""
+    if _t.is_null(given):
+        return True
+    if _t.is_dictionary(given):
+        return _are_alike(given.value_type, wanted)
+    if _is_list(wanted):
+        return _is_list(given) and _are_alike(given.value_type, wanted.value_type)
+    if _t.is_map(wanted):
+        return bool(
+            _t.is_map(given)
+            and _are_alike(given.key_type, wanted.key_type)
+            and _are_alike(given.item_type, wanted.item_type)
+        )
+    if _t.is_struct(wanted):
+        return _t.is_struct(given) and all(
+            _are_alike(field.type, wanted.field(field.name).type)
+            for field in given
+            if wanted.get_field_index(field.name) >= 0
+        )
+    return any(family(given) and family(wanted) for family in _FAMILIES)
+
+
+def _without_nulls(table: pa.Table, schema: pa.Schema, queue: str) -> pa.Table:
+    for field in schema:
+        if not field.nullable and table.column(field.name).null_count:
+            raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
+    return table
+
+
+def _describe(field: pa.Field) -> str:
+    return f"{field.type}{'' if field.nullable else ' not null'}"
+
+
+def _canonical_field(field: pa.Field, column: str) -> pa.Field:
+    # Spark marks its variants and geometries by metadata of a struct's fields; all else is dropped.
+    kept = {name: field.metadata[name] for name in _MARKS if name in (field.metadata or {})}
+    return pa.field(
+        field.name, _canonical_type(field.type, column), field.nullable, metadata=kept or None
+    )
+
+
+def _canonical_type(kind: pa.DataType, column: str) -> pa.DataType:
+    for matches, convert in _CONVERSIONS:
+        if matches(kind):
+            return convert(kind, column)
+    raise SchemaMismatch(
+        f"column {column!r}: Spark cannot hold the type {kind}"
+        + ("; use int64 or decimal128(20, 0)" if pa.types.is_uint64(kind) else "")
+    )
+
+
+def _list_type(kind: pa.DataType, column: str) -> pa.DataType:
+    item = kind.value_field
+    return pa.list_(pa.field("element", _canonical_type(item.type, column), item.nullable))
+
+
+def _map_type(kind: pa.DataType, column: str) -> pa.DataType:
+    return pa.map_(
+        pa.field("key", _canonical_type(kind.key_type, column), nullable=False),
+        pa.field("value", _canonical_type(kind.item_type, column), kind.item_field.nullable),
+    )
+
+
+def _struct_type(kind: pa.DataType, column: str) -> pa.DataType:
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    return pa.struct([_canonical_field(field, f"{column}.{field.name}") for field in fields])
+
+
+def _decimal_type(kind: pa.DataType, column: str) -> pa.DataType:
+    if kind.precision > 38:
+        raise SchemaMismatch(f"column {column!r}: Spark's decimals have at most 38 digits")
+    if not 0 <= kind.scale <= kind.precision:
+        raise SchemaMismatch(
+            f"column {column!r}: {kind} has a scale that Spark's decimals cannot have; "
+            "use one from 0 to the number of digits"
+        )
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+_MARKS = (b"variant", b"geometry", b"geography", b"srid")
+# The id of Arrow's year-month interval, for which pyarrow has no name.
+_INTERVAL_MONTHS = 21
+
+_Matches: TypeAlias = Callable[[pa.DataType], bool]
+_Convert: TypeAlias = Callable[[pa.DataType, str], pa.DataType]
+_t = pa.types
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(_t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(_t.is_string(kind) or _t.is_large_string(kind) or _t.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        _t.is_binary(kind)
+        or _t.is_large_binary(kind)
+        or _t.is_binary_view(kind)
+        or _t.is_fixed_size_binary(kind)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    # Not list views: Arrow's cast of those can write too few offsets.
+    return bool(_t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind))
+
+
+#: Types that can be cast to each other; whether the values fit, the cast tells.
+_FAMILIES: tuple[_Matches, ...] = (
+    _is_number,
+    _is_text,
+    _is_binary,
+    _t.is_boolean,
+    _t.is_date,
+    _t.is_timestamp,
+    _t.is_time,
+    _t.is_duration,
+)
+_CONVERSIONS: tuple[tuple[_Matches, _Convert], ...] = (
+    (_t.is_dictionary, lambda kind, column: _canonical_type(kind.value_type, column)),
+    (_t.is_signed_integer, lambda kind, _: kind),
+    (_t.is_uint8, lambda *_: pa.int16()),
+    (_t.is_uint16, lambda *_: pa.int32()),
+    (_t.is_uint32, lambda *_: pa.int64()),
+    (_t.is_boolean, lambda kind, _: kind),
+    (_t.is_float16, lambda *_: pa.float32()),
+    (_t.is_floating, lambda kind, _: kind),
+    (_is_text, lambda *_: pa.string()),
+    (_is_binary, lambda *_: pa.binary()),
+    (_t.is_date, lambda *_: pa.date32()),
+    (_t.is_timestamp, lambda kind, _: pa.timestamp("us", tz="UTC" if kind.tz else None)),
+    (_t.is_time, lambda *_: pa.time64("ns")),
+    (_t.is_duration, lambda *_: pa.duration("us")),
+    (_t.is_decimal, _decimal_type),
+    (_t.is_null, lambda kind, _: kind),
+    (lambda kind: kind.id == _INTERVAL_MONTHS, lambda kind, _: kind),
+    (_t.is_map, _map_type),
+    (_is_list, _list_type),
+    (_t.is_struct, _struct_type),
+)

@@ -1,0 +1,63 @@
+"""The few columns that a selector or an order touches, and its nodes worked out on them.
+
+That goes block by block, which bounds the memory for intermediate values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+import pyarrow as pa
+
+from queue_core.errors import BadSelector
+from queue_core.selector.nodes import Column, Datum, Node, evaluate
+
+_BLOCK_ROWS = 1 << 17
+
+
+def touched(names: Set[str], schema: pa.Schema) -> pa.Schema:
+    """The part of the schema that has those names."""
+    return pa.schema([(field.name, field.type) for field in schema if field.name in names])
+
+
+def work_out(
+    nodes: Sequence[Node], rows: pa.RecordBatch | pa.Table, schema: pa.Schema, text: str
+) -> list[pa.ChunkedArray]:
+    """
+    The values of each node, which is no constant, in the order of the rows.
+
+    A column that the rows lack is NULL. Raises `BadSelector`, which names *text*, when a column
+    has another type than *schema* says, or Arrow cannot compute with it.
+    """
+    try:
+        # This casts a column of another type.
+        table = pa.table([_column(rows, field) for field in schema], schema=schema)
+        blocks = [
+            [evaluate(node, _Reader(batch)) for node in nodes]
+            for batch in table.to_batches(max_chunksize=_BLOCK_ROWS)
+        ]
+    except pa.ArrowException as error:
+        raise BadSelector(f"{text!r} cannot be worked out on these rows: {error}") from error
+    return [
+        pa.chunked_array([block[at] for block in blocks], node.type)
+        for at, node in enumerate(nodes)
+    ]
+
+
+class _Reader:
+    """Gives the values of columns, each read once."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._read: dict[tuple[str, ...], Datum] = {}
+
+    def __call__(self, column: Column) -> Datum:
+        if column.path not in self._read:
+            self._read[column.path] = column.read(self._batch.column(column.path[0]))
+        return self._read[column.path]
+
+
+def _column(rows: pa.RecordBatch | pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if field.name not in rows.schema.names:
+        return pa.nulls(rows.num_rows, field.type)
+    return rows.column(field.name)

@@ -1,0 +1,132 @@
+"""SQL's meaning in Arrow's functions, where the two differ.
+
+Conditions are true, false or NULL. NaN equals itself and is greater than all numbers, as in Spark.
+Nothing here raises on account of the data. Each function takes arrays as well as Arrow expressions;
+a constant is never the first argument, the place where Arrow looks for an expression.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from queue_core.selector.nodes import Datum, Kernel
+from queue_core.stats import python_value
+
+_NULL = pa.scalar(None)
+_FALSE = pa.scalar(False)
+
+
+def null_unless(condition: Datum, value: Datum) -> Datum:
+    """The value where the condition is true, NULL elsewhere."""
+    return pc.if_else(condition, value, _NULL)
+
+
+def conjunction(*conditions: Datum) -> Datum:
+    """All of them: false if one is, else NULL if one is."""
+    return _pairwise(pc.and_kleene, conditions)
+
+
+def disjunction(*conditions: Datum) -> Datum:
+    """Any of them: true if one is, else NULL if one is."""
+    return _pairwise(pc.or_kleene, conditions)
+
+
+def _pairwise(combine: Callable[[Datum, Datum], Datum], values: tuple[Datum, ...]) -> Datum:
+    """In a tree of little depth, so that many thousand conditions make no deep expression."""
+    while len(values) > 1:
+        pairs = [combine(*values[at : at + 2]) for at in range(0, len(values) - 1, 2)]
+        values = (*pairs, *values[len(pairs) * 2 :])
+    return values[0]
+
+
+AND = Kernel("and", conjunction)
+OR = Kernel("or", disjunction)
+NOT = Kernel("not", pc.invert)
+IS_NULL = Kernel("is null", pc.is_null)
+COALESCE = Kernel("coalesce", pc.coalesce)
+IS_TRUE = Kernel("is true", lambda x: pc.coalesce(x, _FALSE))
+IS_NAN = Kernel("isnan", lambda x: pc.coalesce(pc.is_nan(x), _FALSE))
+#: Condition, value if true, value if not.
+IF = Kernel("if", lambda when, then, other: pc.if_else(pc.coalesce(when, _FALSE), then, other))
+
+
+def _float_equal(x: Datum, y: Datum) -> Datum:
+    return pc.or_kleene(pc.equal(x, y), pc.and_kleene(pc.is_nan(x), pc.is_nan(y)))
+
+
+def _float_less(x: Datum, y: Datum) -> Datum:
+    return pc.or_kleene(pc.less(x, y), pc.and_kleene(pc.invert(pc.is_nan(x)), pc.is_nan(y)))
+
+
+def _null_safe(equal: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+    return lambda x, y: pc.coalesce(equal(x, y), pc.and_kleene(pc.is_null(x), pc.is_null(y)))
+
+
+_COMPARISONS = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+    "<=>": _null_safe(pc.equal),
+}
+_FLOAT_COMPARISONS: dict[str, Callable[[Datum, Datum], Datum]] = {
+    "=": _float_equal,
+    "<>": lambda x, y: pc.invert(_float_equal(x, y)),
+    "<": _float_less,
+    "<=": lambda x, y: pc.invert(_float_less(y, x)),
+    ">": lambda x, y: _float_less(y, x),
+    ">=": lambda x, y: pc.invert(_float_less(x, y)),
+    "<=>": _null_safe(_float_equal),
+}
+
+
+def comparison(operator: str, type_: pa.DataType) -> Kernel:
+    """Compare two values of one type."""
+    if pt.is_floating(type_):
+        return Kernel(operator, _FLOAT_COMPARISONS[operator], uses=3)
+    return Kernel(operator, _COMPARISONS[operator], uses=2 if operator == "<=>" else 1)
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of an IN, in order, for reasoning with statistics."""
+
+    sorted: tuple[Any, ...]
+
+    def any_between(self, low: Any, high: Any) -> bool:
+        """Whether one of them is in a closed range."""
+        at = bisect_left(self.sorted, low)
+        return at < len(self.sorted) and bool(self.sorted[at] <= high)
+
+
+def membership(values: pa.Array) -> Kernel:
+    """Whether a value is among *values*, of its own type; NULL when only a NULL could be equal."""
+    known = values.drop_null()
+    floating = pt.is_floating(values.type)
+    if floating:
+        known = _without_sign_of_zero(known)
+
+    def is_in(x: Datum) -> Datum:
+        found = pc.is_in(_without_sign_of_zero(x) if floating else x, known)
+        if values.null_count:
+            found = null_unless(found, found)
+        return null_unless(pc.is_valid(x), found)
+
+    floor = {python_value(value) for value in known}
+    ceiling = {python_value(value, up=True) for value in known}
+    exact = None not in floor and floor == ceiling
+    return Kernel("in", is_in, uses=4, detail=Values(tuple(sorted(floor))) if exact else None)
+
+
+def _without_sign_of_zero(x: Datum) -> Datum:
+    # is_in tells -0.0 from 0.0.
+    return pc.add(x, pa.scalar(0.0, pa.float64()))

@@ -1,0 +1,164 @@
+"""What a selector or an order is made of, typed: columns, literals, and kernels called on them.
+
+One tree serves three ways of reading it: evaluated on Arrow arrays, turned into an Arrow
+expression, and reasoned about with statistics. `kernels` is written once for the first two, since
+Arrow's compute functions take expressions as well as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from queue_core.selector.types import read_type
+
+#: An array, a chunked array, a scalar or an Arrow expression.
+Datum: TypeAlias = Any
+Node: TypeAlias = "Column | Literal | Call"
+
+
+class Unfit(Exception):
+    """A value or a type cannot be used like this; the message says why, *node* which it is."""
+
+    def __init__(self, message: str, node: Node | None = None) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A function over data."""
+
+    name: str
+    apply: Callable[..., Datum]
+    #: How often `apply` uses an argument: an expression grows by as much.
+    uses: int = 1
+    #: Whether, with all other arguments fixed, the result only rises or only falls.
+    monotone: bool = False
+    #: What reasoning with statistics needs to know: the values of an IN, the prefix of a LIKE.
+    detail: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column, or a field of a struct column."""
+
+    #: The name of the column, then those of the fields on the way.
+    path: tuple[str, ...]
+    #: The type of the value in the data.
+    declared: pa.DataType
+
+    @cached_property
+    def type(self) -> pa.DataType:
+        """The type in which the value is read."""
+        return read_type(self.declared)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The top-level column."""
+        return frozenset(self.path[:1])
+
+    def read(self, column: Datum) -> Datum:
+        """The values, given those of the top-level column."""
+        if self.path[1:]:
+            column = pc.struct_field(column, list(self.path[1:]))
+        if self.type.equals(self.declared):
+            return column
+        if pt.is_timestamp(self.declared):  # take the zone off, and leave the moment as it is
+            column = cast(column, pa.int64())
+        return cast(column, self.type)
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """A constant."""
+
+    value: pa.Scalar
+    columns: frozenset[str] = frozenset()
+
+    @property
+    def type(self) -> pa.DataType:
+        """Its type; that of NULL is null."""
+        return self.value.type
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A kernel applied to nodes."""
+
+    kernel: Kernel
+    args: tuple[Node, ...]
+    type: pa.DataType
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The top-level columns below."""
+        return frozenset[str]().union(*(arg.columns for arg in self.args))
+
+    @cached_property
+    def size(self) -> int:
+        """Nodes of the Arrow expression, which repeats what a kernel uses more than once."""
+        below = sum(arg.size if isinstance(arg, Call) else 1 for arg in self.args)
+        return 1 + self.kernel.uses * below
+
+
+def call(kernel: Kernel, *args: Node) -> Node:
+    """
+    A call, of the type that Arrow says it has; worked out at once when all is constant.
+
+    Raises `Unfit` when the kernel does not take such types.
+    """
+    values = [arg.value if isinstance(arg, Literal) else pa.array([], arg.type) for arg in args]
+    try:
+        result = kernel.apply(*values)
+    except pa.ArrowException as error:
+        types = ", ".join(str(arg.type) for arg in args)
+        raise Unfit(f"{kernel.name} does not take {types}") from error
+    if isinstance(result, pa.Scalar):
+        return Literal(result)
+    return Call(kernel, args, result.type)
+
+
+def is_null(node: Node) -> bool:
+    """Whether it is the constant NULL, of whatever type."""
+    return isinstance(node, Literal) and not node.value.is_valid
+
+
+def evaluate(node: Node, column_of: Callable[[Column], Datum]) -> Datum:
+    """The values of a node; each node is worked out once, wherever it is used."""
+    seen: dict[int, Datum] = {}
+
+    def value(node: Node) -> Datum:
+        if isinstance(node, Literal):
+            return node.value
+        if id(node) not in seen:
+            seen[id(node)] = (
+                column_of(node)
+                if isinstance(node, Column)
+                else node.kernel.apply(*[value(arg) for arg in node.args])
+            )
+        return seen[id(node)]
+
+    return value(node)
+
+
+def expression(node: Node) -> pc.Expression:
+    """The node as an Arrow expression."""
+    if isinstance(node, Literal):
+        return pc.scalar(node.value)
+    if isinstance(node, Column):
+        return node.read(pc.field(node.path[0]))
+    return node.kernel.apply(*[expression(arg) for arg in node.args])
+
+
+def cast(value: Datum, type_: pa.DataType) -> Datum:
+    """Cast without complaint: what does not fit has been ruled out before."""
+    if isinstance(value, pc.Expression):
+        return value.cast(type_, safe=False)
+    return pc.cast(value, type_, safe=False)

@@ -1,0 +1,226 @@
+"""Which of the eligible messages come first: an order over columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import total_ordering
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from sqlglot import TokenType, exp
+
+from queue_core.selector.columns import touched, work_out
+from queue_core.selector.grammar import understand
+from queue_core.selector.nodes import Column, Literal, Node
+from queue_core.selector.prune import bounds
+from queue_core.selector.syntax import Source
+from queue_core.selector.types import is_ordered
+from queue_core.stats import ColumnStats, python_value
+
+#: A heap is faster than a sort below this part of the rows.
+_FEW = 1 / 8
+_ROW = "row"
+
+#: A rank, then the value if the rank is that of values.
+_Place: TypeAlias = tuple[Any, ...]
+#: Where something stands among others by each key: what comes first is less.
+Place: TypeAlias = tuple[_Place, ...]
+
+
+class Key(NamedTuple):
+    """One of the things by which an order goes."""
+
+    node: Node
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def nan_rank(self) -> int:
+        """NaN is greater than all numbers."""
+        return 1 if self.descending else 3
+
+    @property
+    def null_rank(self) -> int:
+        """NULL comes last unless it is asked for first."""
+        return 0 if self.nulls_first else 4
+
+
+#: Between those of NaN and NULL, in either direction.
+_VALUE_RANK = 2
+_FIRST, _LAST = (-1,), (5,)
+
+
+@dataclass(frozen=True)
+class Order:
+    """
+    An ORDER BY over the columns of a queue; of equal messages the one that came first is first.
+
+    Equal and hashed by its text and its columns; pickled as these, and parsed again.
+    """
+
+    text: str
+    #: The columns that it names, as the queue declares them.
+    schema: pa.Schema
+    _keys: tuple[Key, ...] = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, schema: pa.Schema) -> Order:
+        """
+        Understand an order such as ``priority DESC, size``.
+
+        ``MIN(size)`` is ``size ASC`` and ``MAX(size)`` is ``size DESC``. NULLs come last unless
+        ``NULLS FIRST`` is said. Raises `BadSelector`, which shows the fault and its place.
+        """
+        parts = [_key(part, schema) for part in Source.of("order", text).parts()]
+        names = frozenset[str]().union(*(names for _, names in parts))
+        return cls(text, touched(names, schema), tuple(key for key, _ in parts))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it touches."""
+        return frozenset(self.schema.names)
+
+    def indices(self, rows: pa.RecordBatch | pa.Table) -> pa.UInt64Array:
+        """The numbers of the rows in this order."""
+        table, sort_keys = self._sortable(rows)
+        return pc.sort_indices(table, sort_keys=sort_keys)
+
+    def top(self, rows: pa.RecordBatch | pa.Table, k: int) -> pa.UInt64Array:
+        """The first *k* of `indices`, found faster when they are few."""
+        if k >= rows.num_rows * _FEW:
+            return self.indices(rows).slice(0, k)
+        table, sort_keys = self._sortable(rows)
+        table = table.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
+        return pc.select_k_unstable(table, k, [*sort_keys, (_ROW, "ascending")])
+
+    def place(self, rows: pa.RecordBatch | pa.Table, row: int) -> Place:
+        """Where a row stands: of two rows, the one with the lesser place comes first."""
+        values = work_out(
+            [key.node for key in self._keys], rows.slice(row, 1), self.schema, self.text
+        )
+        return tuple(_place(key, value[0]) for key, value in zip(self._keys, values, strict=True))
+
+    def bound(self, stats: Mapping[str, ColumnStats]) -> Place:
+        """
+        A place that no row comes before, given statistics of all rows.
+
+        So rows need not be looked at when as many as are wanted stand at this place or before it.
+        """
+        return tuple(_first_place(key, stats) for key in self._keys)
+
+    def _sortable(self, rows: pa.RecordBatch | pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
+        """Columns to sort by; Arrow puts NaN and NULL last, where no rank before them differs."""
+        columns: dict[str, pa.ChunkedArray] = {}
+        sort_keys = []
+        found = work_out([key.node for key in self._keys], rows, self.schema, self.text)
+        for at, (key, values) in enumerate(zip(self._keys, found, strict=True)):
+            ranks = _ranks(key, values)
+            if ranks is not None:
+                columns[f"rank {at}"] = ranks
+                sort_keys.append((f"rank {at}", "ascending"))
+            columns[f"value {at}"] = values
+            sort_keys.append((f"value {at}", "descending" if key.descending else "ascending"))
+        return pa.table(columns).combine_chunks(), sort_keys
+
+    def __reduce__(self) -> tuple[Callable[..., Order], tuple[str, pa.Schema]]:
+        return Order.parse, (self.text, self.schema)
+
+
+@total_ordering
+class _Backwards:
+    """A value that is less where the value itself is greater."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backwards) and bool(self.value == other.value)
+
+    def __lt__(self, other: _Backwards) -> bool:
+        return bool(other.value < self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"-{self.value!r}"
+
+
+def _key(part: Source, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
+    """One part of an order, an expression and its direction, and the columns that it names."""
+    part, nulls = _without_words(part, ("NULLS", "FIRST"), ("NULLS", "LAST"))
+    part, direction = _without_words(part, ("ASC",), ("DESC",))
+    tree = part.tree()
+    if isinstance(tree, exp.Min | exp.Max) and not tree.expressions:
+        if direction:
+            name = tree.sql_name()
+            raise part.fault(f"{name} is a direction; leave {direction[0]} out", *part.span())
+        direction = ("DESC",) if isinstance(tree, exp.Max) else ("ASC",)
+        tree = tree.this
+    node, names = understand(tree, part, schema)
+    if isinstance(node, Literal):
+        raise part.fault("an order needs a column", *part.span())
+    if not is_ordered(node.type):
+        raise part.fault(f"values of {node.type} have no order", *part.span())
+    return Key(node, direction == ("DESC",), nulls == ("NULLS", "FIRST")), names
+
+
+def _without_words(part: Source, *endings: tuple[str, ...]) -> tuple[Source, tuple[str, ...]]:
+    """The part without the words that it ends with, if it does; quoted ones are names."""
+    words = [
+        "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
+        for token in part.tokens
+    ]
+    for ending in endings:
+        rest = len(words) - len(ending)
+        if rest > 0 and tuple(words[rest:]) == ending:
+            return replace(part, tokens=part.tokens[:rest]), ending
+    return part, ()
+
+
+def _ranks(key: Key, values: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """What stands before the values in the sort, where that is not simply NaN, then NULL, last."""
+    nan = pc.is_nan(values) if pt.is_floating(values.type) and key.descending else None
+    has_nan = nan is not None and pc.any(nan).as_py()
+    if not has_nan and not (key.nulls_first and values.null_count):
+        return None
+    rank = pa.scalar(_VALUE_RANK, pa.int8())
+    if has_nan:
+        rank = pc.if_else(nan, pa.scalar(key.nan_rank, pa.int8()), rank)
+    return pc.if_else(pc.is_null(values), pa.scalar(key.null_rank, pa.int8()), rank)
+
+
+def _place(key: Key, value: pa.Scalar) -> _Place:
+    if not value.is_valid:
+        return (key.null_rank,)
+    # What Python cannot hold exactly stands a little later than it does: then nothing is missed.
+    exact = python_value(value, up=not key.descending)
+    if exact is None:
+        return (key.nan_rank,) if _is_nan(value) else _LAST
+    return (_VALUE_RANK, _Backwards(exact) if key.descending else exact)
+
+
+def _first_place(key: Key, stats: Mapping[str, ColumnStats]) -> _Place:
+    low, high = bounds(key.node, stats)
+    best = high if key.descending else low
+    if best is None:
+        return _FIRST
+    if key.nulls_first and _may_be_null(key.node, stats):
+        return (key.null_rank,)
+    return (_VALUE_RANK, _Backwards(best) if key.descending else best)
+
+
+def _may_be_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
+    one = stats.get(node.path[0]) if isinstance(node, Column) else None
+    return one is None or one.null_count > 0
+
+
+def _is_nan(value: pa.Scalar) -> bool:
+    return bool(pt.is_floating(value.type) and math.isnan(value.as_py()))

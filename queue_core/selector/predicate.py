@@ -1,0 +1,79 @@
+"""Which messages are eligible: a condition over columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.errors import BadSelector
+from queue_core.selector import prune
+from queue_core.selector.columns import touched, work_out
+from queue_core.selector.functions import truth
+from queue_core.selector.grammar import understand
+from queue_core.selector.nodes import Call, Literal, Node, Unfit, expression
+from queue_core.selector.syntax import Source
+from queue_core.stats import ColumnStats
+
+#: Nodes of an Arrow expression at most.
+_LARGEST_EXPRESSION = 1 << 16
+
+
+@dataclass(frozen=True)
+class Selector:
+    """
+    A condition in SQL over the columns of a queue.
+
+    Equal and hashed by its text and its columns; pickled as these, and parsed again.
+    """
+
+    text: str
+    #: The columns that it names, as the queue declares them.
+    schema: pa.Schema
+    _root: Node = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, schema: pa.Schema) -> Selector:
+        """
+        Understand a condition such as ``priority > 5 AND kind IN ('a', 'b')``.
+
+        Raises `BadSelector`, which shows the fault and its place.
+        """
+        source = Source.of("selector", text)
+        root, names = understand(source.tree(), source, schema)
+        try:
+            root = truth(root)
+        except Unfit as error:
+            raise source.fault(str(error), *source.span()) from error
+        return cls(text, touched(names, schema), root)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it touches: those that `mask` reads."""
+        return frozenset(self.schema.names)
+
+    def mask(self, rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
+        """
+        True for each row that is eligible; false where the condition is false or NULL.
+
+        A column that the rows lack is NULL. Raises `BadSelector` if Arrow cannot work it out.
+        """
+        if isinstance(self._root, Literal):
+            return pa.repeat(pa.scalar(self._root.value.as_py() is True), rows.num_rows)
+        (found,) = work_out([self._root], rows, self.schema, self.text)
+        return pc.fill_null(found, False).combine_chunks()
+
+    def may_match(self, stats: Mapping[str, ColumnStats]) -> bool:
+        """Whether a row can be eligible, given statistics of all rows; only a no is certain."""
+        return prune.outcomes(self._root, stats).true
+
+    def expression(self) -> pc.Expression:
+        """The condition for Arrow to filter by; NULL there means not eligible, as in any filter."""
+        if isinstance(self._root, Call) and self._root.size > _LARGEST_EXPRESSION:
+            raise BadSelector(f"the selector is too large for one Arrow expression: {self.text}")
+        return expression(self._root)
+
+    def __reduce__(self) -> tuple[Callable[..., Selector], tuple[str, pa.Schema]]:
+        return Selector.parse, (self.text, self.schema)

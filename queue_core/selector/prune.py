@@ -1,0 +1,221 @@
+"""What statistics say about a condition, without looking at a row.
+
+Two questions are asked of each part: can a row make it true, can a row make it false. NULL needs no
+third: AND, OR and NOT make neither of the other two from it. Where few distinct values are known, a
+part that touches one column is simply worked out for each of them; else by the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.selector.functions import Prefix
+from queue_core.selector.kernels import Values
+from queue_core.selector.nodes import Call, Column, Literal, Node, evaluate, is_null
+from queue_core.stats import ColumnStats, python_value
+
+
+class Outcomes(NamedTuple):
+    """What a condition can be for some rows."""
+
+    true: bool
+    false: bool
+
+
+_ANY = Outcomes(true=True, false=True)
+
+
+class Bounds(NamedTuple):
+    """A closed range that holds a value; None where it is open."""
+
+    low: Any
+    high: Any
+
+    @property
+    def only(self) -> bool:
+        """Whether there is just one value in it."""
+        return self.low is not None and bool(self.low == self.high)
+
+    def meets(self, other: Bounds) -> bool:
+        """Whether a value of one may equal a value of the other."""
+        return not (self.below(other) or other.below(self))
+
+    def below(self, other: Bounds) -> bool:
+        """Whether every value of this one is less than every one of the other."""
+        return self.high is not None and other.low is not None and bool(self.high < other.low)
+
+
+_OPEN = Bounds(None, None)
+
+
+def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
+    """What the condition can be for rows of which *stats* are the statistics."""
+    if isinstance(node, Literal):
+        value = node.value.as_py()
+        return Outcomes(value is True, value is False)
+    known = _known_values(node, stats)
+    if known is not None:
+        return _tried(node, *known)
+    if not isinstance(node, Call):
+        return _ANY
+    below = (outcomes(arg, stats) for arg in node.args)
+    match node.kernel.name:
+        case "and":
+            parts = list(below)
+            return Outcomes(all(p.true for p in parts), any(p.false for p in parts))
+        case "or":
+            parts = list(below)
+            return Outcomes(any(p.true for p in parts), all(p.false for p in parts))
+        case "not":
+            return _opposite(*below)
+    return _by_bounds(node, stats)
+
+
+def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
+    """Between which values the node's are; a constant is between itself."""
+    if isinstance(node, Literal):
+        return Bounds(python_value(node.value), python_value(node.value, up=True))
+    if isinstance(node, Column):
+        one = stats.get(node.path[0])
+        if one is None or node.path[1:]:
+            return _OPEN
+        return Bounds(_without_zone(one.min), _without_zone(one.max))
+    if not node.kernel.monotone:
+        return _OPEN
+    return _at_corners(node, [bounds(arg, stats) for arg in node.args])
+
+
+def _known_values(
+    node: Node, stats: Mapping[str, ColumnStats]
+) -> tuple[frozenset[Any], bool] | None:
+    if len(node.columns) != 1:
+        return None
+    one = stats.get(next(iter(node.columns)))
+    if one is None or one.distinct is None:
+        return None
+    return one.distinct, one.null_count > 0
+
+
+@lru_cache(maxsize=4096)
+def _tried(node: Node, distinct: frozenset[Any], with_null: bool) -> Outcomes:
+    """The condition worked out for each value that its one column has."""
+    values = [_without_zone(value) for value in distinct] + [None] * with_null
+
+    def column_of(column: Column) -> pa.Array:
+        # A field of a struct has distinct values only when there are none at all.
+        return pa.array(values, column.type)
+
+    try:
+        found = evaluate(node, column_of)
+    except pa.ArrowException:
+        return _ANY
+    true, false = pc.any(found).as_py(), pc.any(pc.invert(found)).as_py()
+    return Outcomes(bool(true), bool(false))
+
+
+def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
+    name, detail = node.kernel.name, node.kernel.detail
+    if name == "is null":
+        return _null_or_not(node.args[0], stats)
+    if name in _COMPARISONS:
+        left, right = (bounds(arg, stats) for arg in node.args)
+        return _COMPARISONS[name](left, right)
+    if name == "<=>" and any(isinstance(arg, Literal) and not is_null(arg) for arg in node.args):
+        left, right = (bounds(arg, stats) for arg in node.args)
+        return Outcomes(left.meets(right), false=True)  # NULL is not the same as a constant
+    if isinstance(detail, Values):
+        return _in(bounds(node.args[0], stats), detail)
+    if isinstance(detail, Prefix):
+        return _begins(bounds(node.args[0], stats), detail)
+    return _ANY
+
+
+def _null_or_not(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
+    one = stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
+    if one is None:
+        return _ANY
+    return Outcomes(one.null_count > 0, one.null_count < one.row_count)
+
+
+def _equal(left: Bounds, right: Bounds) -> Outcomes:
+    same = left.only and right.only and left.low == right.low
+    return Outcomes(left.meets(right), not same)
+
+
+def _less(left: Bounds, right: Bounds) -> Outcomes:
+    open_below = left.low is None or right.high is None
+    return Outcomes(open_below or left.low < right.high, not left.below(right))
+
+
+def _opposite(part: Outcomes) -> Outcomes:
+    return Outcomes(part.false, part.true)
+
+
+_COMPARISONS: dict[str, Callable[[Bounds, Bounds], Outcomes]] = {
+    "=": _equal,
+    "<>": lambda left, right: _opposite(_equal(left, right)),
+    "<": _less,
+    ">": lambda left, right: _less(right, left),
+    "<=": lambda left, right: _opposite(_less(right, left)),
+    ">=": lambda left, right: _opposite(_less(left, right)),
+}
+
+
+def _in(values: Bounds, wanted: Values) -> Outcomes:
+    if values.low is None or values.high is None:
+        return _ANY
+    there = wanted.any_between(values.low, values.high)
+    return Outcomes(there, not (there and values.only))
+
+
+def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
+    """A text begins with a prefix when it lies between it and the last that begins with it."""
+    text = prefix.text
+    below = values.high is not None and values.high < text
+    above = values.low is not None and values.low > text and not values.low.startswith(text)
+    inside = (
+        prefix.whole
+        and values.low is not None
+        and values.high is not None
+        and values.low.startswith(text)
+        and values.high.startswith(text)
+    )
+    return Outcomes(not (below or above), not inside)
+
+
+def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
+    """What rises or falls with each argument is least and greatest where those are."""
+    if any(low is None or high is None for low, high in below):
+        return _OPEN
+    corners = [
+        [pa.scalar(value, arg.type) for value in (low, high)]
+        for arg, (low, high) in zip(node.args, below, strict=True)
+    ]
+    try:
+        found = [node.kernel.apply(*corner) for corner in product(*corners)]
+    except pa.ArrowException:
+        return _OPEN
+    low = [python_value(value) for value in found]
+    high = [python_value(value, up=True) for value in found]
+    if any(value is None or _is_infinite(value) for value in [*low, *high]):
+        return _OPEN
+    return Bounds(min(low), max(high))
+
+
+def _is_infinite(value: Any) -> bool:
+    return isinstance(value, float) and math.isinf(value)
+
+
+def _without_zone(value: Any) -> Any:
+    """Moments are compared in UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value

@@ -1,0 +1,1 @@
+"""Side tasks: what keeps a store tidy, apart from the life of its messages."""

@@ -1,0 +1,97 @@
+"""Vacuum: remove the files that no slice names, after a grace period.
+
+What: files of settled messages, and files whose writer died before it published them. The danger: a
+writer that is only slow. So a file is first condemned in the catalog, which a publication of it
+conflicts with, and removed only when that is committed; a file whose writer comes back later is
+missing then, and publishing checks that. A crash in between leaves a condemned file to the next
+run.
+Reports the locations that it removed, or would remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, delete, exists, select, update
+
+from queue_core import faults
+from queue_core.catalog import Catalog, dialect, segments
+from queue_core.catalog.tables import files, slices
+from queue_core.catalog.tables import segments as segment_rows
+from queue_core.storage import Storage
+
+#: Seconds for which a file that nobody names is left alone.
+GRACE_SECONDS = 3600.0
+
+
+def vacuum(
+    catalog: Catalog, storage: Storage, grace: float = GRACE_SECONDS, *, dry_run: bool = False
+) -> list[str]:
+    """Remove unnamed files older than *grace* seconds; return their locations."""
+    present = storage.list()
+    if dry_run:
+        with catalog.read() as connection:
+            strangers, garbage = _removable(connection, present, grace)
+            return sorted(present.keys() & {*strangers, *garbage, *_condemned(connection)})
+
+    def condemn(connection: Connection) -> list[str]:
+        _release_unnamed(connection)
+        strangers, garbage = _removable(connection, present, grace)
+        now = dialect.now()
+        if strangers:
+            # In the order in which publications claim theirs, or the two could deadlock.
+            connection.execute(
+                dialect.insert_new(connection, files)
+                .values(state="condemned", since=now)
+                .on_conflict_do_nothing(),
+                [{"location": location} for location in strangers],
+            )
+        these = dialect.one_of(connection, files.c.location, garbage)
+        # So are those locked, before they are changed in any order.
+        ordered = select(files.c.location).where(these).order_by(files.c.location)
+        connection.execute(dialect.locked(connection, ordered)).all()
+        connection.execute(
+            update(files)
+            .where(these, files.c.state == "garbage")
+            .values(state="condemned", since=now)
+        )
+        found = _condemned(connection)
+        faults.point("vacuum.before_commit")
+        return found
+
+    condemned = catalog.write(condemn)
+    faults.point("vacuum.condemned")
+    for location in condemned:
+        storage.remove(location)
+        faults.point("vacuum.removing")
+    faults.point("vacuum.removed")
+    catalog.write(lambda connection: _forget(connection, condemned))
+    return sorted(location for location in condemned if location in present)
+
+
+def _removable(
+    connection: Connection, present: Mapping[str, int], grace: float
+) -> tuple[list[str], list[str]]:
+    """Files that the catalog does not know, and those that it has given up; in order."""
+    now = int(connection.scalar(select(dialect.now())) or 0)
+    before = now - int(grace * 1e6)
+    known = {row.location: row for row in connection.execute(select(files))}
+    strangers = (at for at, written in present.items() if at not in known and written <= before)
+    garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
+    return sorted(strangers), sorted(garbage)
+
+
+def _condemned(connection: Connection) -> list[str]:
+    query = select(files.c.location).where(files.c.state == "condemned")
+    return sorted(connection.scalars(query))
+
+
+def _release_unnamed(connection: Connection) -> None:
+    """Let go of segments that two settlements, each leaving it to the other, have left behind."""
+    named = exists().where(slices.c.segment_id == segment_rows.c.id)
+    segments.release(connection, connection.scalars(select(segment_rows.c.id).where(~named)).all())
+
+
+def _forget(connection: Connection, locations: Sequence[str]) -> None:
+    these = dialect.one_of(connection, files.c.location, locations)
+    connection.execute(delete(files).where(these, files.c.state == "condemned"))

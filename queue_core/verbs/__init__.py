@@ -1,0 +1,14 @@
+"""The verbs: one file, one transaction each. What each does to slices:
+
+| verb        | slices                                                                      |
+|-------------|-----------------------------------------------------------------------------|
+| load        | new ones at the tail of main                                                |
+| fire        | the next loaded ones become a ticket's                                      |
+| acknowledge | what a ticket still holds is deleted                                        |
+| settle      | fired ones are deleted, moved to the sideline, or loaded again in place      |
+| shovel      | those of the sideline go to the tail of main                                |
+| sweep       | those fired too long ago go to the tail of the sideline                     |
+| recover     | those fired and never seen are loaded again in place                        |
+| quarantine  | those of unreadable segments are set apart                                  |
+| held, peek  | none: they are looked at                                                    |
+"""

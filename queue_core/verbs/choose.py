@@ -1,0 +1,236 @@
+"""Which messages a firing takes: eligible ones, in order, evenly from all shards.
+
+Reads and locks; changes nothing. One mechanism for every rule: conditions on slices that SQL can
+see, a `Selection` of rows where columns have to be looked at, and then limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, select
+
+from queue_core.catalog import Catalog, dialect
+from queue_core.catalog.slices import Place, fetch
+from queue_core.catalog.tables import counters, places, shards, slices, turns
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, Slice, State
+from queue_core.plan import Taken, before, share, take, within_bytes
+from queue_core.verbs import selection
+from queue_core.verbs.selection import Selection
+
+#: Slices that one firing takes at most: what a driver plans and hands out must stay small.
+MAX_SLICES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a firing may take."""
+
+    #: The queues, of one schema.
+    queue_ids: tuple[int, ...]
+    magazine: Magazine = Magazine.MAIN
+    max_messages: int | None = None
+    #: A firing takes at least one message, also if that one is larger.
+    max_bytes: int | None = None
+    #: Only places before these, and only what was not fired since; from `horizon`.
+    horizon: Horizon | None = None
+    #: Only rows that a selector lets through, and first what an order puts first.
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """A moment: what was loaded by then, so that a query can end when it has handled that."""
+
+    #: The load pointer of each shard.
+    pointers: Mapping[Place, int]
+    at: int
+
+
+def horizon(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
+    """What is loaded now."""
+    with catalog.read() as connection:
+        rows = connection.execute(
+            select(shards).where(
+                dialect.one_of(connection, shards.c.queue_id, queue_ids),
+                shards.c.magazine == int(magazine),
+            )
+        )
+        pointers = {(row.queue_id, row.magazine, row.shard): row.load_pointer for row in rows}
+        at = connection.scalar(select(dialect.now()))
+    return Horizon(pointers=pointers, at=int(at or 0))
+
+
+def waiting(connection: Connection, wanted: Wanted, lock: str | None = None) -> dict[Place, int]:
+    """
+    How many messages wait in each shard, by its counters; a hint, while others are at work.
+
+    *lock* takes the turns as well: ``"wait"`` those of all shards, ``"skip"`` those of shards where
+    something waits and nobody else fires.
+    """
+    return _waiting(connection, wanted, lock)[0]
+
+
+def _waiting(
+    connection: Connection, wanted: Wanted, lock: str | None
+) -> tuple[dict[Place, int], int]:
+    """The same, and how many messages were ever fired there."""
+    left = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
+    query = (
+        select(turns.c.queue_id, turns.c.magazine, turns.c.shard, turns.c.fired, left.label("left"))
+        .select_from(places)
+        .where(
+            dialect.one_of(connection, turns.c.queue_id, wanted.queue_ids),
+            turns.c.magazine == int(wanted.magazine),
+        )
+        .order_by(turns.c.queue_id, turns.c.shard)
+    )
+    if lock == "skip":
+        query = dialect.skip_locked(connection, query.where(left > 0), turns)
+    elif lock == "wait":
+        query = dialect.locked(connection, query, turns)
+    rows = connection.execute(query).all()
+    hints = {(row.queue_id, row.magazine, row.shard): max(row.left, 0) for row in rows}
+    return hints, sum(row.fired for row in rows)
+
+
+def anything(connection: Connection, wanted: Wanted) -> bool:
+    """Whether there may be something to take."""
+    query = select(slices.c.id).where(*_eligible(connection, wanted)).limit(1)
+    return connection.scalar(query) is not None
+
+
+def _eligible(connection: Connection, wanted: Wanted) -> list[ColumnElement[bool]]:
+    conditions = [
+        dialect.one_of(connection, slices.c.queue_id, wanted.queue_ids)
+        if len(wanted.queue_ids) > 1
+        else slices.c.queue_id == wanted.queue_ids[0],
+        slices.c.magazine == int(wanted.magazine),
+        slices.c.state == int(State.LOADED),
+    ]
+    if wanted.horizon is not None:
+        at = wanted.horizon.at
+        conditions.append(slices.c.fired_at.is_(None) | (slices.c.fired_at < at))
+    return conditions
+
+
+def pick(catalog: Catalog, wanted: Wanted) -> IdSet | None:
+    """The messages that the selection picks now; None when there is no selection."""
+    if wanted.selection is None:
+        return None
+    with catalog.read() as connection:
+        found = fetch(connection, *_eligible(connection, wanted))
+        waiting = [
+            piece
+            for place, pieces in _by_place(found).items()
+            for piece in _before(pieces, wanted, place)
+        ]
+        reading = selection.reading(connection, waiting, wanted.selection)
+    return selection.select(reading, wanted.selection, wanted.max_messages)
+
+
+def choose(
+    connection: Connection, wanted: Wanted, lock: str | None, picked: IdSet | None = None
+) -> list[Taken]:
+    """
+    What to take from each shard: as much of each as the limit allows, evenly.
+
+    *lock* is that of `waiting`; slices that others hold are passed over in both cases. *picked* is
+    what `pick` has found: then only of these.
+    """
+    hints, fired = _waiting(connection, wanted, lock)
+    if picked is not None:
+        chosen = _take_picked(connection, wanted, hints, picked, lock)
+    elif wanted.max_messages is None:
+        chosen = _take_shares(connection, wanted, dict.fromkeys(hints), lock)
+    else:
+        # By what was fired before, each turn begins where the last one ended.
+        shares = share(hints, wanted.max_messages, turn=fired)
+        chosen = _take_shares(connection, wanted, shares, lock)
+        if not any(chosen.values()):
+            # The hints were wrong: take what there is.
+            every = dict.fromkeys(hints, wanted.max_messages)
+            chosen = _first(_take_shares(connection, wanted, every, lock), wanted.max_messages)
+    chosen = {place: taken for place, taken in chosen.items() if taken}
+    if wanted.max_bytes is not None and chosen:
+        chosen = within_bytes(chosen, wanted.max_bytes)
+    return [taken for place in sorted(chosen) for taken in chosen[place]]
+
+
+def _take_shares(
+    connection: Connection, wanted: Wanted, shares: Mapping[Place, int | None], lock: str | None
+) -> dict[Place, list[Taken]]:
+    most = max(MAX_SLICES // max(len(shares), 1), 1)
+    chosen = {}
+    for place, count in shares.items():
+        if count == 0:
+            continue
+        number = most if count is None else min(count, most)
+        found = fetch(
+            connection,
+            *_eligible(connection, wanted),
+            slices.c.queue_id == place[0],
+            slices.c.shard == place[2],
+            limit=number + 1,
+            lock="skip" if lock else None,
+        )
+        taken = take(_before(found[:number], wanted, place), count)
+        # What is left out may stand between the rows of what is not.
+        chosen[place] = before(taken, found[number].position) if found[number:] else taken
+    return chosen
+
+
+def _take_picked(
+    connection: Connection,
+    wanted: Wanted,
+    hints: Mapping[Place, int],
+    picked: IdSet,
+    lock: str | None,
+) -> dict[Place, list[Taken]]:
+    """What is still there of what was picked, in the shards whose turn was taken."""
+    found = fetch(
+        connection,
+        *_eligible(connection, wanted),
+        dialect.one_of(connection, slices.c.segment_id, picked.segments),
+        lock="skip" if lock else None,
+    )
+    whole = {piece.id: piece for piece in found}
+    chosen: dict[Place, list[Taken]] = {}
+    for place, pieces in _by_place(found).items():
+        if place in hints:
+            narrowed = [_narrowed(piece, picked) for piece in pieces]
+            chosen[place] = take([piece for piece in narrowed if piece.rows], None)
+    if wanted.max_messages is not None:
+        chosen = _first(chosen, wanted.max_messages)
+    return {
+        place: [(whole[piece.id], rows) for piece, rows in taken] for place, taken in chosen.items()
+    }
+
+
+def _narrowed(piece: Slice, picked: IdSet) -> Slice:
+    rows = piece.rows & picked.rows(piece.segment_id)
+    return replace(piece, rows=rows, position=piece.place_of(rows.start))
+
+
+def _first(chosen: Mapping[Place, list[Taken]], limit: int) -> dict[Place, list[Taken]]:
+    """Within a limit over all shards, what was taken from each without looking at the others."""
+    sizes = {place: sum(len(rows) for _, rows in taken) for place, taken in chosen.items()}
+    shares = share(sizes, limit)
+    return {place: take([s for s, _ in chosen[place]], count) for place, count in shares.items()}
+
+
+def _by_place(pieces: Sequence[Slice]) -> dict[Place, list[Slice]]:
+    found: dict[Place, list[Slice]] = {}
+    for piece in pieces:
+        found.setdefault((piece.queue_id, int(piece.magazine), piece.shard), []).append(piece)
+    return found
+
+
+def _before(pieces: Sequence[Slice], wanted: Wanted, place: Place) -> list[Slice]:
+    """Those that were loaded by the horizon; a load is one slice, so none lies on both sides."""
+    if wanted.horizon is None:
+        return list(pieces)
+    end = wanted.horizon.pointers.get(place, 0)
+    return [piece for piece in pieces if piece.position < end]

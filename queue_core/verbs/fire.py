@@ -1,0 +1,64 @@
+"""Fire: acquire the next eligible messages of main or the sideline.
+
+Changes: the slices that are taken become the ticket's; one that a limit cuts through is split.
+Guard: the consumer's epoch is checked, and one firing at a time takes from a shard, or a later
+message could be fired before an earlier one. Firings pass over shards that others fire from, and
+wait, for the length of a transaction, only when those are all there are.
+The catalog alone says who holds what. Crash before the commit: nothing was fired.
+Crash after it: the ticket holds its messages; the consumer finds it when it comes back, and when it
+does not, the messages are given back if nobody has seen them (`recover`) or swept (`sweep`).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from queue_core import faults
+from queue_core.catalog import Catalog, consumers
+from queue_core.catalog.slices import Changes
+from queue_core.model import Consumer, State, Ticket
+from queue_core.verbs.choose import Wanted, anything, choose, pick
+
+
+def fire(
+    catalog: Catalog, consumer: Consumer, wanted: Wanted, *, seen: bool = True
+) -> Ticket | None:
+    """
+    Fire the next messages as one ticket; None when there are none.
+
+    *seen* False means that the messages are only planned: until `planned`, they can be given back.
+    Raises `ConsumerFenced`.
+    """
+    with catalog.read() as connection:
+        if not anything(connection, wanted):
+            return None
+    picked = pick(catalog, wanted)
+
+    def work(connection: Connection) -> Ticket | None:
+        consumers.check(connection, consumer)
+        taken = choose(connection, wanted, "skip", picked)
+        # Nothing may mean that others fire from every shard: they may leave something.
+        taken = taken or choose(connection, wanted, "wait", picked)
+        if not taken:
+            return None
+        number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
+        changes = Changes()
+        for piece, rows in taken:
+            changes.mark(
+                piece,
+                rows,
+                state=int(State.FIRED),
+                consumer_id=consumer.id,
+                ticket=number,
+                fired_at=fired_at,
+                deliveries=piece.deliveries + 1,
+            )
+            changes.fire(piece, rows)
+        changes.apply(connection)
+        faults.point("fire.before_commit")
+        messages = sum(len(rows) for _, rows in taken)
+        return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)
+
+    ticket = catalog.write(work)
+    faults.point("fire.committed")
+    return ticket
