@@ -1,0 +1,33 @@
+"""What an executor gets: which messages to read, as plain values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql.datasource import InputPartition
+
+from queue_core.model import Piece, Reading
+from queue_core.plan import partitions as spread
+
+
+@dataclass
+class IgnisPartition(InputPartition):
+    """Messages of some shards, each shard in order."""
+
+    reading: Reading
+
+
+def split(reading: Reading, count: int) -> Sequence[IgnisPartition]:
+    """Spread a reading over at most *count* partitions; the rows of a shard stay together."""
+    shards: dict[tuple[str, int], list[Piece]] = defaultdict(list)
+    for piece in reading.pieces:
+        shards[piece.queue, piece.shard].append(piece)
+    sizes = {shard: sum(piece.bytes for piece in pieces) for shard, pieces in shards.items()}
+    return [
+        IgnisPartition(
+            replace(reading, pieces=tuple(piece for shard in shards_ for piece in shards[shard]))
+        )
+        for shards_ in spread(sizes, count)
+    ]

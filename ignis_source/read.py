@@ -1,0 +1,44 @@
+"""From a partition to record batches, on an executor. Imports no SQL library and no session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from ignis_source.partition import IgnisPartition
+from queue_core import faults
+from queue_core.reading import output_schema, read
+from queue_core.schema import deserialize
+
+
+def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The messages of a partition as batches of exactly *schema*, as Spark insists."""
+    for batch in read(partition.reading, schema.names):
+        yield relabelled(batch, schema)
+        faults.point("source.reading")
+
+
+def read_selected(
+    partition: IgnisPartition, schema: pa.Schema, selector: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The same, but only those messages that a selector lets through."""
+    if selector is None:
+        return read_partition(partition, schema)
+    # Not at the top: streams select when they fire, and need no SQL parser here.
+    from queue_core.selector import Selector
+
+    whole = output_schema(deserialize(partition.reading.schema))
+    condition = Selector.parse(selector, whole)
+    names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
+    selected = (batch.filter(condition.mask(batch)) for batch in read(partition.reading, names))
+    return (relabelled(batch.select(schema.names), schema) for batch in selected)
+
+
+def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns under a schema that differs in nullability or in names of nested fields."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,60 @@
+"""Which columns a source has, in Spark's types and in Arrow's; what a user's schema picks."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ignis_source.options import SourceOptions
+from queue_core.errors import SchemaMismatch
+from queue_core.names import nearest
+from queue_core.reading import output_schema
+from queue_core.schema import METADATA
+from queue_core.store import Store
+from queue_core.views import VIEWS
+
+
+def source_schema(options: SourceOptions) -> StructType:
+    """The columns of a queue, or of a view, as Spark sees them; asks the catalog."""
+    return from_arrow_schema(_available(options, metadata=options.include_metadata))
+
+
+def projection(options: SourceOptions, wanted: StructType) -> pa.Schema:
+    """
+    The Arrow schema that Spark expects of each batch, for the schema it was given.
+
+    A schema given by the user is a projection. Raises `SchemaMismatch` for a column that the queue
+    lacks or has with another type.
+    """
+    there = _available(options, metadata=True)
+    expected = to_arrow_schema(wanted, timezone="UTC")
+    for field in expected:
+        if field.name not in there.names:
+            raise SchemaMismatch(
+                f"{_named(options)} has no column {field.name!r}"
+                f"{nearest(field.name, there.names)}; it has {', '.join(there.names)}"
+            )
+        actual = from_arrow_schema(pa.schema([there.field(field.name)]))[0].dataType
+        asked = wanted[field.name].dataType
+        if actual.simpleString() != asked.simpleString():
+            raise SchemaMismatch(
+                f"{_named(options)}: column {field.name!r} is {actual.simpleString()}, not "
+                f"{asked.simpleString()}; read it as it is and cast it in the query"
+            )
+    return expected
+
+
+def _available(options: SourceOptions, *, metadata: bool) -> pa.Schema:
+    if options.view is not None:
+        return VIEWS[options.view]
+    with Store(options.address, create=False) as store:
+        schemas = [store.queue(name).schema for name in options.queues]
+    whole = output_schema(schemas[0])
+    return whole if metadata else pa.schema([f for f in whole if f.name not in METADATA.names])
+
+
+def _named(options: SourceOptions) -> str:
+    if options.view is not None:
+        return f"view {options.view!r}"
+    return f"queue {', '.join(map(repr, options.queues))}"

@@ -1,0 +1,224 @@
+"""The driver's side of a streaming query: a store, a consumer, and what it has fired.
+
+One per query and process, begun when Spark first asks for something. Nothing is released at its
+end, since Spark may end it without a word, or keep it when the query is gone: the catalog's tickets
+and the heartbeat say what is abandoned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ignis_source.heartbeat import Heartbeat
+from ignis_source.offset import Offset
+from ignis_source.options import SourceOptions
+from queue_core import faults
+from queue_core.catalog import consumers
+from queue_core.catalog.wake import Watch
+from queue_core.errors import BadOption
+from queue_core.model import Consumer, QueueInfo, Reading, Ticket
+from queue_core.store import Store
+from queue_core.verbs import browse
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.choose import Horizon, Wanted, horizon, waiting
+from queue_core.verbs.fire import fire
+from queue_core.verbs.held import held
+from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.selection import Selection
+
+#: Seconds between two looks of an idle query at a store in which others are busy.
+LOOK_SECONDS = 0.2
+#: Seconds after which an idle query looks again, even if nobody has said that anything changed.
+BLIND_SECONDS = 5.0
+#: Seconds between two looks for what dead consumers and damaged segments have left.
+TIDY_SECONDS = 60.0
+
+
+class Session:
+    """What a streaming reader keeps between Spark's calls."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self.store = Store(options.address, create=False)
+        self._queues = open_queues(self.store, options.queues)
+        self._selection = Selection.parse(
+            self._queues, self.store.storage.uri, options.selector, options.order_by
+        )
+        self._watch = Watch(self.store.catalog)
+        self._consumer: Consumer | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._horizon: Horizon | None = None
+        #: Up to which ticket this session has acknowledged, and which it has given out last.
+        self._acknowledged = -1
+        self._latest = -1
+        #: A ticket behind which there is none.
+        self._newest = -1
+        #: When a look last found nothing; 0 when the last one found something.
+        self._empty_at = 0.0
+        self._tidied_at = 0.0
+        self._backlog: tuple[float, int] = (0.0, 0)
+        # Now, since a logged batch is planned again before anything else is asked for.
+        quarantine(self.store.catalog, self.store.storage)
+
+    def set_horizon(self) -> None:
+        """From now on fire only what is loaded at this moment."""
+        ids = [info.id for info in self._queues]
+        self._horizon = horizon(self.store.catalog, ids, self._options.magazine)
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Every batch up to *offset* is committed."""
+        if offset.ticket <= max(self._acknowledged, 0):
+            return
+        consumer = self._as(offset.consumer)
+        if self._options.ack == "browse":
+            # The last ticket says where to go on.
+            acknowledge(self.store.catalog, consumer, offset.ticket - 1, delete=False)
+        else:
+            delete = self._options.ack == "onCommit"
+            acknowledge(self.store.catalog, consumer, offset.ticket, delete=delete)
+        self._acknowledged = offset.ticket
+
+    def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:
+        """
+        The next ticket behind *start*; *start* itself when there is nothing to fire.
+
+        First one that an earlier run had fired already, else a new one. When there is nothing it
+        waits a moment, so that Spark does not ask eighty times a second.
+        """
+        consumer = self._as(start.consumer)
+        number = self._found(consumer, start.ticket)
+        if number is None:
+            self._tidy()
+            number = self._fire_or_wait(consumer, max_messages, max_bytes)
+            self._newest = number or start.ticket
+        if number is None:
+            return start
+        self._latest = number
+        return Offset(start.consumer, number)
+
+    def plan(self, start: Offset, end: Offset) -> Reading:
+        """What the tickets behind *start* up to *end* hold."""
+        # The start of batch 0 is not logged; a restarted query has made up another consumer for it.
+        after = start.ticket if start.consumer == end.consumer else 0
+        consumer = self._as(end.consumer)
+        uri = self.store.storage.uri
+        catalog = self.store.catalog
+        faults.point("source.planning")
+        if self._options.ack == "browse":
+            found = browse.browsed(
+                catalog, uri, self._queues, self._options.magazine, consumer.id, after, end.ticket
+            )
+        else:
+            found = held(catalog, uri, self._queues, consumer.id, after, end.ticket)
+        faults.point("source.planned")
+        self._latest = max(self._latest, end.ticket)
+        return found
+
+    def backlog(self) -> int:
+        """How many messages wait, at most a second old."""
+        asked_at, count = self._backlog
+        if time.monotonic() - asked_at > 1.0:
+            wanted = self._wanted(None, None)
+            with self.store.catalog.read() as connection:
+                count = sum(waiting(connection, wanted).values())
+            self._backlog = (time.monotonic(), count)
+        return count
+
+    @property
+    def latest(self) -> int:
+        """The last ticket that this session knows of."""
+        return max(self._latest, 0)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions a batch has at most."""
+        concurrency = max(info.settings.concurrency for info in self._queues)
+        return self._options.partitions or max(concurrency, 1)
+
+    def _as(self, name: str) -> Consumer:
+        """This process as the consumer of that name; an earlier life of it is over."""
+        if self._consumer is None or self._consumer.name != name:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._consumer = self.store.consumer(name, beats=True)
+            self._heartbeat = Heartbeat(
+                self.store.catalog, self._consumer, self._options.heartbeat_interval
+            )
+            self._heartbeat.start()
+            self._latest = self._newest = self._acknowledged = -1
+        assert self._heartbeat is not None, "a consumer has a heartbeat"
+        self._heartbeat.check()
+        return self._consumer
+
+    def _found(self, consumer: Consumer, after: int) -> int | None:
+        if self._newest == after:
+            return None
+        with self.store.catalog.read() as connection:
+            return consumers.ticket_behind(connection, consumer, after)
+
+    def _fire_or_wait(
+        self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
+    ) -> int | None:
+        wanted = self._wanted(max_messages, max_bytes)
+        if self._horizon is not None:
+            return self._fire(consumer, wanted)
+        end = time.monotonic() + self._options.idle_wait
+        look = self._due() or self._watch.wait(self._options.idle_wait)
+        while look:
+            # Others may be busy in the same store: look for ourselves only so often.
+            time.sleep(max(0.0, self._empty_at + LOOK_SECONDS - time.monotonic()))
+            number = self._fire(consumer, wanted)
+            if number is not None:
+                # A limit may have left some behind.
+                self._empty_at = 0.0
+                return number
+            self._empty_at = time.monotonic()
+            left = end - self._empty_at
+            # Where others never rest there is always something to look at: answer Spark in time.
+            look = left > 0 and self._watch.wait(left)
+        return None
+
+    def _due(self) -> bool:
+        """Whether to look at once: a look found something, is long ago, or things changed."""
+        changed = self._watch.changed()
+        return changed or time.monotonic() - self._empty_at > BLIND_SECONDS
+
+    def _fire(self, consumer: Consumer, wanted: Wanted) -> int | None:
+        faults.point("source.before_fire")
+        ticket: Ticket | None
+        if self._options.ack == "browse":
+            ticket = browse.browse_next(self.store.catalog, consumer, wanted)
+        else:
+            ticket = fire(self.store.catalog, consumer, wanted, seen=False)
+        faults.point("source.fired")
+        return ticket.number if ticket is not None else None
+
+    def _wanted(self, max_messages: int | None, max_bytes: int | None) -> Wanted:
+        return Wanted(
+            queue_ids=tuple(info.id for info in self._queues),
+            magazine=self._options.magazine,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            horizon=self._horizon,
+            selection=self._selection,
+        )
+
+    def _tidy(self) -> None:
+        """Take back what died unseen, and set apart what executors found damaged."""
+        if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
+            self._tidied_at = time.monotonic()
+            quarantine(self.store.catalog, self.store.storage)
+            self.store.recover()
+
+
+def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
+    """The queues of those names; raises `NoSuchQueue`, or `BadOption` if their schemas differ."""
+    infos = [store.queue(name).info for name in names]
+    for info in infos[1:]:
+        if not info.schema.equals(infos[0].schema):
+            raise BadOption(
+                f"queues={','.join(names)}: {info.name!r} and {infos[0].name!r} have different "
+                "columns; read them as two sources"
+            )
+    return infos

@@ -1,0 +1,102 @@
+"""The streaming reader: what Spark asks, in Spark's words.
+
+Spark pickles this object to its executors, where only `read` is called; so the driver's side lives
+in a `Session`, which is imported and begun when it is first needed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from ignis_source.limits import admitted, default_limit
+from ignis_source.offset import Offset
+from ignis_source.options import SourceOptions
+from ignis_source.partition import IgnisPartition, split
+from ignis_source.read import read_selected
+
+if TYPE_CHECKING:
+    from ignis_source.session import Session
+
+
+class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Fires messages of one or more queues, one ticket a micro-batch."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._name: str | None = options.consumer
+        self._session: Session | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Before the first ticket. Asked again for batch 0, after which the checkpoint knows."""
+        if self._name is None:
+            self._name = f"spark:{uuid.uuid4().hex}"
+        return Offset(self._name, 0).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What each trigger reads at most."""
+        return default_limit(self._options)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note where the queue ends now."""
+        self._driver().set_horizon()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """
+        Acknowledge what is committed, then fire the next messages.
+
+        Spark asks only when all batches up to *start* are committed, and tells so nowhere else for
+        the last one.
+        """
+        driver = self._driver()
+        begin = Offset.from_json(start)
+        self._name = begin.consumer
+        driver.acknowledge(begin)
+        return driver.next(begin, *admitted(self._options, limit)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The last ticket, and how many messages wait behind it; for the progress reports."""
+        if self._session is None or self._name is None:
+            return None
+        return Offset(self._name, self._session.latest).to_json() | {
+            "waiting": self._session.backlog()
+        }
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What the tickets behind *start* up to *end* hold; the same each time it is asked."""
+        driver = self._driver()
+        finish = Offset.from_json(end)
+        self._name = finish.consumer
+        reading = driver.plan(Offset.from_json(start), finish)
+        return split(reading, driver.partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: the messages of a partition."""
+        assert isinstance(partition, IgnisPartition)
+        # What is fired was selected when it was fired; a browser fires nothing.
+        selector = self._options.selector if self._options.ack == "browse" else None
+        return read_selected(partition, self._schema, selector)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is committed; `latestOffset` may have learned it earlier."""
+        self._driver().acknowledge(Offset.from_json(end))
+
+    def stop(self) -> None:
+        """Release nothing: Spark calls this when its driver dies, and not when a query stops."""
+
+    def _driver(self) -> Session:
+        if self._session is None:
+            # Not at the top: executors import this module and need no SQL library.
+            from ignis_source.session import Session
+
+            self._session = Session(self._options)
+        return self._session
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_session": None}
