@@ -1,0 +1,88 @@
+"""Every option of the sink, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from queue_core.address import Address
+from queue_core.errors import BadOption
+from queue_core.names import check_consumer, check_queue
+from queue_core.options import STORE, Option, boolean, one_of, parse, whole, words
+from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS
+
+OPTIONS: tuple[Option, ...] = (
+    *STORE,
+    Option("queue", "Queue to write; `load` creates it if it is new.", check_queue),
+    Option(
+        "queues",
+        "In `settle`, the several queues of a source with `queues`, with commas between them.",
+        words,
+    ),
+    Option(
+        "mode",
+        "`load` publishes the rows; `settle` gives each message the outcome that its row names.",
+        one_of("load", "settle"),
+        "load",
+    ),
+    Option(
+        "key",
+        "Column whose hash picks the shard: rows of one key stay in order. Without it, each "
+        "task's rows go to one shard, in turn. An existing queue keeps its own.",
+    ),
+    Option("shards", "Shards of a queue that is created.", whole(1, MAX_SHARDS), DEFAULT_SHARDS),
+    Option(
+        "mergeSchema",
+        "Whether columns that the queue lacks are added to it; they must be nullable.",
+        boolean,
+        False,
+    ),
+    Option(
+        "consumer",
+        "In `settle`, the consumer of the source: only what it still holds is touched.",
+        check_consumer,
+    ),
+)
+
+# What Spark hands over besides: its own options, which are not ours to check.
+_SPARKS_OWN = ("checkpointlocation", "queryname")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """The options of one write, checked."""
+
+    address: Address
+    queues: tuple[str, ...]
+    mode: str
+    key: str | None
+    shards: int
+    merge_schema: bool
+    consumer: str | None
+
+    @property
+    def queue(self) -> str:
+        """The queue that is loaded."""
+        return self.queues[0]
+
+    @staticmethod
+    def of(given: Mapping[str, str]) -> SinkOptions:
+        """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
+        ours = {name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}
+        values = parse(ours, OPTIONS, "ignis sink")
+        queues = (values["queue"],) if values["queue"] else values["queues"] or ()
+        if not queues or (values["queue"] and values["queues"]):
+            raise BadOption('ignis sink: which queue? give one .option("queue", "orders")')
+        if len(queues) > 1 and values["mode"] == "load":
+            raise BadOption("ignis sink: mode=load writes one queue; give queue, not queues")
+        return SinkOptions(
+            address=Address.of(
+                values["path"], catalog=values["catalog"], storage=values["storage"]
+            ),
+            queues=tuple(check_queue(name) for name in queues),
+            mode=values["mode"],
+            key=values["key"],
+            shards=values["shards"],
+            merge_schema=values["mergeSchema"],
+            consumer=values["consumer"],
+        )

@@ -1,0 +1,111 @@
+"""mode=settle: tasks reduce their rows to bitmaps; the commit settles them in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.types import StructType
+
+from ignis_sink.message import SettleMessage, current_query
+from ignis_sink.options import SinkOptions
+from ignis_sink.target import known_store
+from queue_core import faults
+from queue_core.errors import BadOption, BadOutcome
+from queue_core.names import nearest
+from queue_core.outcomes import Settlement
+
+_TYPES = {"_message_id": ("bigint",), "outcome": ("string",), "reason": ("string", "void")}
+_OPTIONAL = ("reason",)
+
+
+class SettleStreamWriter(DataSourceStreamArrowWriter):
+    """Settles the messages of a streaming query's micro-batches."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
+        """On an executor: gather the outcomes of a partition."""
+        return gather(iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Settle the batch; what is not held any more is left alone."""
+        tasks = [message for message in messages if message is not None]
+        faults.point("sink.before_commit")
+        if tasks:
+            query = tasks[0].query_id
+            apply(self._options, tasks, (query, batchId) if query else None)
+        faults.point("sink.committed")
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing was changed."""
+
+
+class SettleBatchWriter(DataSourceArrowWriter):
+    """Settles the messages that a DataFrame names."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
+        """On an executor: gather the outcomes of a partition."""
+        return gather(iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        """Settle all of them in one transaction."""
+        apply(self._options, [message for message in messages if message is not None], None)
+
+    def abort(self, messages: list[Any]) -> None:
+        """Nothing was changed."""
+
+
+def check_settlement(options: SinkOptions, schema: StructType) -> None:
+    """
+    Refuse a settlement before any task runs.
+
+    Raises `BadOutcome` unless the DataFrame's columns describe one, and `NoSuchStore` or
+    `NoSuchQueue` where there is nothing to settle.
+    """
+    for name, types in _TYPES.items():
+        if name not in schema.names:
+            if name in _OPTIONAL:
+                continue
+            raise BadOutcome(
+                f"mode=settle needs the column {name!r}{nearest(name, schema.names)}; the "
+                "DataFrame has _message_id (long), outcome (string) and, optionally, reason"
+            )
+        actual = schema[name].dataType.simpleString()
+        if actual not in types:
+            raise BadOutcome(f"mode=settle: column {name!r} is {actual}, not {types[0]}")
+    for queue in options.queues:
+        known_store(options.address).queue(queue)
+
+
+def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
+    """Reduce rows to one bitmap per segment and outcome, and the reasons."""
+    settlement = Settlement.merge(Settlement.of(batch) for batch in batches)
+    faults.point("sink.staged")
+    return SettleMessage(settlement=settlement, query_id=current_query())
+
+
+def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:
+    """Settle what all tasks have gathered, in one transaction."""
+    from queue_core.catalog import consumers
+    from queue_core.verbs.settle import settle
+
+    store = known_store(options.address)
+    queues = [store.queue(name).info for name in options.queues]
+    consumer = None
+    if options.consumer is not None:
+        with store.catalog.read() as connection:
+            consumer = consumers.by_name(connection, options.consumer)
+        if consumer is None:
+            raise BadOption(
+                f"consumer={options.consumer!r} has never fired from this store; give the "
+                "source and the sink the same consumer"
+            )
+    settlement = Settlement.merge(task.settlement for task in tasks)
+    settle(store.catalog, queues, settlement, consumer, batch)

@@ -1,0 +1,172 @@
+"""The queue that is written to: found, or about to be created; as plain values for the tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ignis_sink.options import SinkOptions
+from queue_core.address import Address
+from queue_core.errors import BadOption, Conflict, NoSuchQueue, NoSuchStore, SchemaMismatch
+from queue_core.keys import can_be_key
+from queue_core.names import nearest
+from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
+from queue_core.staging import Stager
+from queue_core.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How to stage rows for a queue."""
+
+    storage: str
+    queue: str
+    schema: pa.Schema
+    schema_version: int
+    shards: int
+    key: str | None
+    attributes: tuple[str, ...] = ()
+    compression: str | None = None
+
+    def stager(self) -> Stager:
+        """A stager for one task."""
+        return Stager(
+            Storage.open(self.storage),
+            self.queue,
+            self.schema,
+            schema_version=self.schema_version,
+            shards=self.shards,
+            key=self.key,
+            attributes=self.attributes,
+            compression=self.compression,
+        )
+
+
+def find_target(options: SinkOptions, rows: StructType) -> Target:
+    """
+    The target of a write of *rows*, checked before any of them is looked at.
+
+    Raises `SchemaMismatch` or `BadOption`.
+    """
+    incoming = _incoming(rows)
+    try:
+        info = known_store(options.address).queue(options.queue).info
+    except (NoSuchStore, NoSuchQueue):
+        return _new_target(options, incoming)
+    if options.key is not None and options.key != info.key:
+        raise BadOption(
+            f"key={options.key!r}: queue {info.name!r} has the key {info.key!r}, and keeps it"
+        )
+    schema = info.schema
+    added = [field for field in _nullable(incoming) if field.name not in schema.names]
+    if options.merge_schema and added:
+        schema = evolve(schema, pa.schema([*schema, *added]), info.name)
+    check_insertable(incoming, schema, info.name)
+    return Target(
+        storage=options.address.storage,
+        queue=info.name,
+        schema=schema,
+        schema_version=info.schema_version + (not schema.equals(info.schema)),
+        shards=info.shards,
+        key=info.key,
+        attributes=info.settings.attributes,
+        compression=info.settings.compression,
+    )
+
+
+def open_target(target: Target, options: SinkOptions) -> Any:
+    """
+    The queue of a target, created or extended where that is still to be done.
+
+    Raises `QueueExists` or `Conflict` when somebody else has given it another shape meanwhile.
+    """
+    try:
+        store = known_store(options.address)
+    except NoSuchStore:
+        _open_store(options.address, create=True).close()
+        store = known_store(options.address)
+    try:
+        queue = store.queue(target.queue)
+    except NoSuchQueue:
+        queue = store.create_queue(
+            target.queue, target.schema, shards=target.shards, key=target.key, exist_ok=True
+        )
+    if options.merge_schema and not set(target.schema.names) <= set(queue.schema.names):
+        queue.add_columns(target.schema)
+    _check_shape(queue, target)
+    return queue
+
+
+@lru_cache(maxsize=8)
+def known_store(address: Address) -> Any:
+    """A store that is there, opened once by a process that plans and commits batch after batch."""
+    return _open_store(address, create=False)
+
+
+def _open_store(address: Address, *, create: bool) -> Any:
+    # Not at the top: executors import this module and need no SQL library.
+    from queue_core.store import Store
+
+    return Store(address, create=create)
+
+
+def _check_shape(queue: Any, target: Target) -> None:
+    """What was staged is read with the schema of its version, and found by its key's shard."""
+    info = queue.info
+    schema = info.schema
+    if info.schema_version != target.schema_version:
+        from queue_core.catalog import queues
+
+        with queue.store.catalog.read() as connection:
+            older = queues.schemas_of(connection, info.id).get(target.schema_version)
+        schema = deserialize(older) if older else None
+    if schema != target.schema or (info.shards, info.key) != (target.shards, target.key):
+        raise Conflict(
+            f"queue {info.name!r} was created or changed by somebody else while rows were "
+            "written for it; nothing was loaded: write them again"
+        )
+
+
+def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
+    schema = canonical(_nullable(incoming))
+    key = options.key
+    if key is not None and key not in schema.names:
+        raise SchemaMismatch(
+            f"key={key!r} is no column of the DataFrame{nearest(key, schema.names)}; "
+            f"it has {', '.join(schema.names)}"
+        )
+    if key is not None and not can_be_key(schema.field(key).type):
+        raise SchemaMismatch(f"key={key!r}: a column of type {schema.field(key).type} is no key")
+    return Target(
+        storage=options.address.storage,
+        queue=options.queue,
+        schema=schema,
+        schema_version=1,
+        shards=options.shards,
+        key=key,
+    )
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """As Spark's own file formats do: what is not null today may be tomorrow."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _incoming(rows: StructType) -> pa.Schema:
+    """The columns of a DataFrame in Arrow's types, without those that describe a message."""
+    fields = [field for field in rows if field.name not in METADATA.names]
+    for field in fields:
+        try:
+            to_arrow_schema(StructType([field]), timezone="UTC")
+        except PySparkTypeError as error:
+            raise SchemaMismatch(
+                f"column {field.name!r}: PySpark cannot hand over the type "
+                f"{field.dataType.simpleString()}; cast it, to a string for instance"
+            ) from error
+    return to_arrow_schema(StructType(fields), timezone="UTC")
