@@ -1,0 +1,121 @@
+"""The second run: its driver is killed half-way, and started again from the same checkpoints.
+
+    flights ──copy──▶ copies ──handle──▶ noted, or sideline: never departed
+
+A process of its own runs both queries; SIGKILL ends it with all that it has started.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_ignis.consuming import consume
+from pyspark_ignis.demo.processes import kill_session
+from pyspark_ignis.demo.queries import copy, finish
+from pyspark_ignis.demo.samples import Sample, Sampler
+from pyspark_ignis.demo.session import quiet_spark
+from pyspark_ignis.demo.work import noted, noting_flights
+from queue_core import IgnisError, Store
+
+#: How many micro-batches it takes, unless said.
+BATCHES = 16
+#: Which share of the flights is settled when the driver is killed.
+KILL_AT = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """What the second run has done."""
+
+    #: How the queue stood when its driver was dead, and in the end.
+    killed: Sample
+    ended: Sample
+    #: How many processes were killed.
+    processes: int
+    #: Flights that never came to the handler, and flights that came as more than one message.
+    lost: int
+    doubled: int
+    #: Messages that the handler saw more than once, since a crash cut their batch short.
+    seen_again: int
+    #: The numbers of the flights in the sideline, in order.
+    sidelined: list[int]
+    #: How many failures were recorded.
+    failures: int
+
+
+def crash(
+    flights: pa.Table, store: Path, show: Callable[[Sample], None], *, batches: int = BATCHES
+) -> Crash:
+    """Run it in the folder *store*, kill it, run it to its end, and look what came of it."""
+    opened = Store.open(store)
+    opened.create_queue("flights", flights.schema, key="carrier").load(flights)
+    copies = opened.create_queue("copies", flights.schema, key="carrier")
+    with Sampler(copies, show) as sampler:
+        limit = -(-flights.num_rows // batches)
+        driver = _start(store, limit)
+        while not _half_way(store, sampler.take(), flights.num_rows):
+            if driver.poll() is not None:
+                raise _failed(store, "ended before it could be killed")
+            time.sleep(0.02)
+        processes = kill_session(driver.pid)
+        driver.wait()
+        killed = sampler.take()
+        if _start(store, limit).wait() != 0:
+            raise _failed(store, "failed when it was started again")
+    seen, times = np.unique(noted(store), axis=0, return_counts=True)
+    _, messages = np.unique(seen[:, 1], return_counts=True)
+    return Crash(
+        killed=killed,
+        ended=sampler.samples[-1],
+        processes=processes,
+        lost=flights.num_rows - len(messages),
+        doubled=int((messages > 1).sum()),
+        seen_again=int((times > 1).sum()),
+        sidelined=sorted(copies.browse(magazine="sideline")["number"].to_pylist()),
+        failures=copies.failures().num_rows,
+    )
+
+
+def drive(store: Path, limit: int) -> None:
+    """What the process does that is killed: both queries, until there is nothing left."""
+    with quiet_spark(store / "spark.log") as spark:
+        copying = copy(spark, store, limit)
+        handling = consume(
+            spark,
+            "copies",
+            noting_flights(str(store)),
+            path=store,
+            checkpoint=store / "checkpoints" / "handle",
+            columns=["number", "dep_time", "tailnum", "origin"],
+            max_messages=limit,
+            numPartitions=2,
+        )
+        copying.awaitTermination()
+        finish(handling)
+
+
+def _start(store: Path, limit: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pyspark_ignis.demo.crash", str(store), str(limit)]
+    with (store / "driver.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def _half_way(store: Path, sample: Sample, total: int) -> bool:
+    """Enough is settled, and the handler is in the middle of a batch: it has seen more."""
+    return sample.settled >= KILL_AT * total and len(noted(store)) > sample.settled
+
+
+def _failed(store: Path, how: str) -> IgnisError:
+    return IgnisError(f"the driver {how}; {store / 'driver.log'} tells why")
+
+
+if __name__ == "__main__":
+    drive(Path(sys.argv[1]), int(sys.argv[2]))

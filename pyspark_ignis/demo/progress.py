@@ -1,0 +1,42 @@
+"""What a user sees while a run goes on: bars that fill from samples of the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from pyspark_ignis.demo.samples import Sample
+
+
+@contextmanager
+def bars(
+    console: Console, shown: Mapping[str, tuple[Callable[[Sample], int], int]]
+) -> Iterator[Callable[[Sample], None]]:
+    """
+    Bars by their names: how to find a count in a sample, and the count at which it is full.
+
+    Gives what shows a sample.
+    """
+    columns = (
+        TextColumn("  {task.description:<10}"),
+        BarColumn(bar_width=36, complete_style="dark_orange", finished_style="green"),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as progress:
+        tasks = {
+            name: progress.add_task(name, total=total, note="")
+            for name, (_, total) in shown.items()
+        }
+
+        def show(sample: Sample) -> None:
+            for name, (count, _) in shown.items():
+                progress.update(tasks[name], completed=count(sample))
+            backlog = f"backlog {sample.waiting:,}, in flight {sample.in_flight:,}"
+            progress.update(tasks[next(iter(shown))], note=backlog)
+
+        yield show

@@ -1,0 +1,85 @@
+"""How the queues stand, again and again while queries run: for the progress and the picture."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core import Queue
+
+INTERVAL = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The messages of a queue at one moment, and what is done of those of the one behind it."""
+
+    #: Since the sampler began.
+    seconds: float
+    loaded: int
+    waiting: int
+    in_flight: int
+    deleted: int
+    sidelined: int
+    #: How many messages the next query is done with.
+    passed_on: int
+
+    @property
+    def settled(self) -> int:
+        """How many messages have had their outcome."""
+        return self.deleted + self.sidelined
+
+
+class Sampler:
+    """Takes samples of a queue and of the one behind it, in a thread, until the block ends."""
+
+    def __init__(
+        self, queue: Queue, show: Callable[[Sample], None], behind: Queue | None = None
+    ) -> None:
+        self.samples: list[Sample] = []
+        self._queue = queue
+        self._behind = behind
+        self._show = show
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._begin = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.take()
+
+    def _run(self) -> None:
+        while not self._ended.wait(INTERVAL):
+            self.take()
+
+    def take(self) -> Sample:
+        """Take one sample now."""
+        main = _main(self._queue)
+        columns = ("loaded", "waiting", "in_flight", "deleted", "sidelined")
+        sample = Sample(
+            seconds=time.monotonic() - self._begin,
+            passed_on=_sum(_main(self._behind), "deleted") if self._behind else 0,
+            **{column: _sum(main, column) for column in columns},
+        )
+        self.samples.append(sample)
+        self._show(sample)
+        return sample
+
+
+def _main(queue: Queue) -> pa.Table:
+    counters = queue.metadata()
+    return counters.filter(pc.equal(counters["magazine"], "main"))
+
+
+def _sum(counters: pa.Table, column: str) -> int:
+    return int(pc.sum(counters[column]).as_py())

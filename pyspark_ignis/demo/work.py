@@ -1,0 +1,97 @@
+"""What the demo's handlers do with a flight, once for batches and once for single flights.
+
+A flight that departed is done when its delay is published, or it is noted; one that never did is a
+failure.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_ignis.handlers import BatchHandler, RowHandler, batch_handler
+from queue_core import Queue, Store
+
+#: What is published of each flight that departed: minutes of delay, by carrier and planned hour.
+DELAYS = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("carrier", pa.string()),
+        ("hour", pa.int64()),
+        ("dep_delay", pa.int64()),
+    ]
+)
+
+
+class NeverDeparted(Exception):
+    """The flight was cancelled."""
+
+
+class NoAircraft(NeverDeparted):
+    """It had not even been given an aircraft."""
+
+
+def publishing_delays(path: str) -> BatchHandler:
+    """A handler of batches: publishes the delays to the queue ``delays`` of the store at *path*."""
+
+    @batch_handler
+    def handle(flights: pa.RecordBatch) -> pa.RecordBatch:
+        departed = pc.is_valid(flights["dep_time"])
+        delays(path).load(flights.filter(departed).select(DELAYS.names))
+        outcome = pc.if_else(departed, "delete", "sideline")
+        return pa.record_batch([outcome, why_not(flights)], ["outcome", "reason"])
+
+    return handle
+
+
+def noting_flights(folder: str) -> RowHandler:
+    """A handler of single flights: notes each one in *folder*, then raises if it never left."""
+
+    def handle(flight: dict[str, Any]) -> bool:
+        note(folder, flight["_message_id"], flight["number"])
+        if flight["dep_time"] is not None:
+            return True
+        if flight["tailnum"] is None:
+            raise NoAircraft(f"none assigned at {flight['origin']}")
+        raise NeverDeparted(f"cancelled at {flight['origin']}")
+
+    return handle
+
+
+def why_not(flights: pa.RecordBatch | pa.Table) -> pa.Array:
+    """The reason that `noting_flights` would give for each flight, had it not departed."""
+    why = pc.if_else(
+        pc.is_null(flights["tailnum"]), "NoAircraft: none assigned", "NeverDeparted: cancelled"
+    )
+    return pc.binary_join_element_wise(why, flights["origin"], " at ")
+
+
+@lru_cache
+def delays(path: str) -> Queue:
+    """The queue ``delays``; each process opens it once."""
+    return Store.open(path).create_queue("delays", DELAYS, exist_ok=True)
+
+
+def note(folder: str, message_id: int, number: int) -> None:
+    """Write down that a message was seen: at once, so that a killed process has still noted it."""
+    os.write(_notes(folder, os.getpid()), struct.pack("=qq", message_id, number))
+
+
+def noted(folder: Path) -> npt.NDArray[np.int64]:
+    """All that was noted, a row each time that a message was seen: its id, the flight's number."""
+    notes = b"".join(file.read_bytes() for file in sorted(folder.glob("*.notes")))
+    return np.frombuffer(notes, np.int64).reshape(-1, 2)
+
+
+@lru_cache
+def _notes(folder: str, process: int) -> int:
+    path = Path(folder, f"{process}.notes")
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

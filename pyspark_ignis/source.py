@@ -1,0 +1,103 @@
+"""`DataSource`: picks reader and writer, validates at once, holds no logic and no handles.
+
+Spark makes one of these in many processes; what needs the catalog is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from queue_core.errors import BadOption, IgnisError
+
+
+class IgnisDataSource(DataSource):
+    """``format("ignis")``: message queues as streams and tables, in both directions."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ignis"
+
+    def schema(self) -> StructType:
+        """The queue's columns and the metadata columns, or those of a view."""
+        from ignis_source.options import SourceOptions
+        from ignis_source.schema import source_schema
+
+        return source_schema(SourceOptions.of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Browse a queue, or show a view."""
+        from ignis_source.batch import IgnisBatchReader
+        from ignis_source.options import SourceOptions
+        from ignis_source.schema import projection
+
+        options = SourceOptions.of(self.options)
+        _refuse_order(options.order_by)
+        return IgnisBatchReader(options, projection(options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Fire messages, one ticket a micro-batch."""
+        from ignis_source.options import SourceOptions
+        from ignis_source.schema import projection
+        from ignis_source.stream import IgnisStreamReader
+
+        options = SourceOptions.of(self.options)
+        if options.view is not None:
+            raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
+        if options.ack == "browse":
+            _refuse_order(options.order_by)
+        return IgnisStreamReader(options, projection(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Load or settle the rows of a DataFrame."""
+        from ignis_sink.load import LoadBatchWriter
+        from ignis_sink.options import SinkOptions
+        from ignis_sink.settle import SettleBatchWriter, check_settlement
+        from ignis_sink.target import find_target
+
+        options = SinkOptions.of(self.options)
+        _refuse_overwrite(overwrite)
+        if options.mode == "settle":
+            check_settlement(options, schema)
+            return SettleBatchWriter(options)
+        return LoadBatchWriter(options, find_target(options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Load or settle the rows of each micro-batch, exactly once."""
+        from ignis_sink.load import LoadStreamWriter
+        from ignis_sink.options import SinkOptions
+        from ignis_sink.settle import SettleStreamWriter, check_settlement
+        from ignis_sink.target import Target, find_target
+
+        options = SinkOptions.of(self.options)
+        _refuse_overwrite(overwrite)
+        if options.mode == "settle":
+            check_settlement(options, schema)
+            return SettleStreamWriter(options)
+        try:
+            target: Target | IgnisError = find_target(options, schema)
+        except IgnisError as error:
+            target = error
+        return LoadStreamWriter(options, target)
+
+
+def _refuse_order(order_by: str | None) -> None:
+    if order_by is not None:
+        raise BadOption(
+            f"orderBy={order_by!r} says what is fired first, and browsing fires nothing; order the "
+            "DataFrame instead"
+        )
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise BadOption(
+            "a queue is only ever appended to: use mode('append'), or outputMode('append')"
+        )

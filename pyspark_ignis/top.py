@@ -1,0 +1,75 @@
+"""`ignis top`: what happens in the queues of a store, by its counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core import Store
+
+_THERE = ["queue", "waiting", "in_flight", "sidelined", "damaged"]
+# Counters of main, by what they are called as rates.
+_RATES = {
+    "loaded/s": "loaded",
+    "fired/s": "fired",
+    "deleted/s": "deleted",
+    "failed/s": "sidelined",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is in each queue at a moment, and what has happened there since ever."""
+
+    #: Seconds, by a clock that only serves to tell how long ago another sample was taken.
+    at: float
+    #: The view of queues.
+    queues: pa.Table
+    #: The counters of each queue's main magazine: one dict per queue, by its name.
+    counters: dict[str, dict[str, int]]
+
+
+def sample(store: Store) -> Sample:
+    """What is in each queue now."""
+    shards = store.view("shards")
+    main = shards.filter(pc.equal(shards.column("magazine"), "main"))
+    summed = main.group_by("queue").aggregate([(name, "sum") for name in _RATES.values()])
+    counters = {
+        row["queue"]: {name: row[f"{name}_sum"] for name in _RATES.values()}
+        for row in summed.to_pylist()
+    }
+    return Sample(time.monotonic(), store.view("queues"), counters)
+
+
+def frame(before: Sample | None, now: Sample) -> pa.Table:
+    """
+    One row per queue: the messages that are there, and rates per second since *before*.
+
+    The rates are null in the first frame, and for a queue that was not there before.
+    """
+    shown = now.queues.select(_THERE)
+    for rate, counter in _RATES.items():
+        values = [_rate(before, now, queue, counter) for queue in shown["queue"].to_pylist()]
+        shown = shown.append_column(rate, pa.array(values, pa.float64()))
+    return shown
+
+
+def frames(store: Store, interval: float) -> Iterator[pa.Table]:
+    """A frame at once, and then one every *interval* seconds, for ever."""
+    before = None
+    while True:
+        now = sample(store)
+        yield frame(before, now)
+        before = now
+        time.sleep(interval)
+
+
+def _rate(before: Sample | None, now: Sample, queue: str, counter: str) -> float | None:
+    if before is None or queue not in before.counters or queue not in now.counters:
+        return None
+    grown = now.counters[queue][counter] - before.counters[queue][counter]
+    return round(grown / (now.at - before.at), 1)
