@@ -1,0 +1,180 @@
+"""The books of a store: where every message is, by its rows and by the counters, which must agree.
+
+Everything is read from the tables themselves, in one transaction, and not through the views.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap
+from sqlalchemy import select
+
+from queue_core import Store
+from queue_core.catalog.tables import (
+    counters,
+    files,
+    schemas,
+    segments,
+    shards,
+    slices,
+    turns,
+)
+from queue_core.ids import first_id
+from queue_core.model import Magazine, State
+from queue_core.rows import Rows
+from queue_core.schema import deserialize
+from queue_core.segment import decode, unpack_chunks
+
+#: (queue, magazine, shard)
+Place = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Books:
+    """Where every message of a store is."""
+
+    #: The magazine and the state of each message, by its id.
+    messages: dict[int, tuple[Magazine, State]]
+    #: Messages that were loaded and are deleted, by the counters.
+    deleted: int
+
+    def ids(self, magazine: Magazine | None = None, state: State | None = None) -> set[int]:
+        """The messages in a magazine and in a state."""
+        return {
+            message
+            for message, (its_magazine, its_state) in self.messages.items()
+            if magazine in (None, its_magazine) and state in (None, its_state)
+        }
+
+
+def audit(store: Store, *, spoiled: bool = False) -> Books:
+    """
+    Check the books and return them.
+
+    Every message is in one slice and at one place; every slice has a segment, and every segment a
+    file, which is whole unless *spoiled* says that the test has seen to that; and what was loaded
+    is waiting, in flight, deleted or damaged, counted both ways.
+    """
+    with store.catalog.read() as connection:
+        tables = {
+            table.name: connection.execute(select(table)).mappings().all()
+            for table in (segments, files, slices, shards, turns, counters, schemas)
+        }
+        # Within the transaction, so that nothing that is named now can be removed meanwhile.
+        _check_segments(store, tables)
+        if not spoiled:
+            _check_contents(store, tables)
+    messages = _messages(tables)
+    deleted = _check_counters(tables)
+    return Books(messages, deleted)
+
+
+def leftover_files(store: Store) -> set[str]:
+    """Files in the storage that no segment is in."""
+    with store.catalog.read() as connection:
+        named = set(connection.scalars(select(segments.c.location)))
+    return set(store.storage.list()) - named
+
+
+def _check_segments(store: Store, tables: dict[str, Any]) -> None:
+    named = {row["segment_id"] for row in tables["slices"]}
+    known = {row["id"]: row for row in tables["segments"]}
+    assert named <= known.keys(), f"slices without a segment: {named - known.keys()}"
+    live = {row["location"] for row in tables["files"] if row["state"] == "live"}
+    located = {row["location"] for row in tables["segments"] if row["location"]}
+    assert live == located, f"live files without a segment, or the reverse: {live ^ located}"
+    there = store.storage.list().keys()
+    assert located <= there, f"segments without a file: {located - there}"
+
+
+def _check_contents(store: Store, tables: dict[str, Any]) -> None:
+    damaged = {r["segment_id"] for r in tables["slices"] if r["state"] == int(State.DAMAGED)}
+    written = {(r["queue_id"], r["version"]): deserialize(r["arrow"]) for r in tables["schemas"]}
+    for row in tables["segments"]:
+        if row["id"] not in damaged:
+            schema = written[row["queue_id"], row["schema_version"]]
+            assert _rows_on_file(store, row, schema) == row["rows"]
+
+
+def _rows_on_file(store: Store, row: Any, schema: pa.Schema) -> int:
+    """The rows of a segment, its checksums verified."""
+    data = row["data"]
+    if row["location"] is not None:
+        with store.storage.opened(row["location"]) as handle:
+            data = handle.read()
+    chunks = unpack_chunks(row["chunks"])
+    buffer = pa.py_buffer(data)
+    return sum(
+        decode(buffer.slice(c.offset, c.length), c, schema, str(row["location"])).num_rows
+        for c in chunks
+    )
+
+
+def _messages(tables: dict[str, Any]) -> dict[int, tuple[Magazine, State]]:
+    pointers = {_place(row): row["load_pointer"] for row in tables["shards"]}
+    sizes = {row["id"]: row["rows"] for row in tables["segments"]}
+    found: dict[int, tuple[Magazine, State]] = {}
+    taken: dict[int, BitMap] = defaultdict(BitMap)
+    places: dict[Place, BitMap] = defaultdict(BitMap)
+    for row in tables["slices"]:
+        rows = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"])
+        bits = rows.as_bitmap()
+        state = State(row["state"])
+        assert len(bits) == row["count"] > 0, f"slice {row['id']} counts itself wrongly"
+        assert (bits.min(), bits.max() + 1) == (rows.start, rows.stop)
+        assert rows.stop <= sizes[row["segment_id"]]
+        assert (
+            (state is State.FIRED)
+            == (row["ticket"] is not None)
+            == (row["consumer_id"] is not None)
+        ), f"slice {row['id']} is {state.name} by ticket {row['ticket']}"
+        twice = taken[row["segment_id"]] & bits
+        assert not twice, f"rows {list(twice)} of segment {row['segment_id']} are in two slices"
+        taken[row["segment_id"]] |= bits
+        shift = row["position"] - rows.start
+        here = BitMap(number + shift for number in bits)
+        assert not places[_place(row)] & here, f"slice {row['id']} stands where another one is"
+        places[_place(row)] |= here
+        assert here.max() < pointers[_place(row)], f"slice {row['id']} is behind the load pointer"
+        first = first_id(row["segment_id"])
+        found |= dict.fromkeys(
+            (first + number for number in bits), (Magazine(row["magazine"]), state)
+        )
+    return found
+
+
+def _check_counters(tables: dict[str, Any]) -> int:
+    counted: dict[Place, Counter[str]] = defaultdict(Counter)
+    for name in ("shards", "turns", "counters"):
+        for row in tables[name]:
+            counted[_place(row)].update(
+                {k: v for k, v in row.items() if k not in ("queue_id", "magazine", "shard")}
+            )
+    there: dict[Place, Counter[State]] = defaultdict(Counter)
+    for row in tables["slices"]:
+        there[_place(row)][State(row["state"])] += row["count"]
+    totals: Counter[str] = Counter()
+    for place, count in counted.items():
+        states = there[place]
+        left = sum(count[name] for name in ("deleted", "sidelined", "shovelled", "swept"))
+        assert count["loaded"] == left + states.total(), f"{place}: {count}, and there are {states}"
+        in_flight = count["fired"] - count["reloaded"] - left
+        assert in_flight == states[State.FIRED], f"{place}: {count}, and there are {states}"
+        assert count["damaged"] == states[State.DAMAGED]
+        assert min(count.values()) >= 0
+        assert count["fire_pointer"] <= count["load_pointer"]
+        totals.update(count)
+        totals.update({state.name: number for state, number in states.items()})
+    # A message that changes its magazine is loaded once more there.
+    moved = totals["sidelined"] + totals["shovelled"] + totals["swept"]
+    here = totals["LOADED"] + totals["FIRED"] + totals["deleted"] + totals["DAMAGED"]
+    assert totals["loaded"] - moved == here
+    return totals["deleted"]
+
+
+def _place(row: Any) -> Place:
+    return row["queue_id"], row["magazine"], row["shard"]

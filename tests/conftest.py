@@ -1,0 +1,125 @@
+"""What all tests share: a fresh store per catalog, one Spark session, a clean environment."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queue_core import Store, faults
+from queue_core.address import Address
+from tests import servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure() -> None:
+    """Nothing that is set for ignis outside reaches the tests or what they start."""
+    _forget_ignis()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with Spark go to one worker, since it has the one session."""
+    for item in items:
+        in_folder = Path(__file__).parent / "spark" in item.path.parents
+        if in_folder or "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # Py4J leaves sockets to the garbage collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment() -> Iterator[None]:
+    """What a test sets or arms for ignis ends with it."""
+    yield
+    _forget_ignis()
+
+
+def _forget_ignis() -> None:
+    for name in [name for name in os.environ if name.startswith("IGNIS_")]:
+        del os.environ[name]
+    faults.arm(None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[servers.Postgres]:
+    """A PostgreSQL server of this worker."""
+    with servers.postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty catalog, once per database."""
+    if request.param == "sqlite":
+        folder = tmp_path / "store"
+        yield Address.of(folder).catalog
+        return
+    with request.getfixturevalue("postgres").database() as url:
+        yield url
+
+
+@pytest.fixture(params=["folder"])
+def storage_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URI of an empty storage, once per kind."""
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def address(catalog_url: str, storage_uri: str) -> Address:
+    """Where the test's store is, to open it in other processes too."""
+    return Address(catalog_url, storage_uri)
+
+
+@pytest.fixture
+def store(address: Address) -> Iterator[Store]:
+    """A fresh store, once per catalog and storage."""
+    with Store(address) as opened:
+        yield opened
+        assert opened.catalog.engine.pool.checkedout() == 0, "a connection was not given back"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """The Spark session of this worker: two cores, no UI, UTC."""
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    )
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("ignis tests")
+        .config("spark.ui.enabled", False)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", "-Duser.timezone=UTC")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.execution.arrow.pyspark.enabled", True)
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.streaming.checkpointLocation", str(folder / "checkpoints"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A folder for the checkpoint of a test that restarts its query."""
+    return str(tmp_path / "checkpoint")

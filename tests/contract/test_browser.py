@@ -1,0 +1,156 @@
+"""A browser sees every message once, in order, and takes none."""
+
+import pytest
+from sqlalchemy import update
+
+from queue_core.catalog import tables
+from queue_core.errors import ConsumerFenced
+from queue_core.model import Magazine
+from queue_core.reading import read_table
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.browse import browse_next, browsed
+from queue_core.verbs.choose import Wanted, horizon
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def browser(store):
+    return store.consumer("browser", beats=True)
+
+
+def look(store, queue, consumer, limit=None, **wanted):
+    """The next ticket of a browser; None when there is nothing new."""
+    what = Wanted(queue_ids=(queue.info.id,), max_messages=limit, **wanted)
+    return browse_next(store.catalog, consumer, what)
+
+
+def shown(store, queue, ticket, magazine=Magazine.MAIN):
+    uri, number = store.storage.uri, ticket.number
+    reading = browsed(
+        store.catalog, uri, [queue.info], magazine, ticket.consumer.id, number - 1, number
+    )
+    return numbers_of(read_table(reading))
+
+
+def all_shown(store, queue, consumer, limit=None):
+    numbers = []
+    while ticket := look(store, queue, consumer, limit):
+        numbers.append(shown(store, queue, ticket))
+    return numbers
+
+
+@pytest.mark.parametrize("limit", [None, 1, 7, 100])
+def test_every_message_is_seen_once(store, browser, limit):
+    queue = make_queue(store, shards=3, key="customer")
+    for first in range(0, 30, 10):
+        queue.load(orders(10, first))
+
+    seen = all_shown(store, queue, browser, limit)
+
+    assert sorted(number for numbers in seen for number in numbers) == list(range(30))
+    assert all(len(numbers) <= (limit or 30) for numbers in seen)
+
+
+def test_messages_are_seen_in_order(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    queue.load(orders(10, 10))
+
+    seen = all_shown(store, queue, browser, 6)
+
+    assert seen == [[*range(6)], [*range(6, 12)], [*range(12, 18)], [18, 19]]
+
+
+def test_nothing_is_taken(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    queue.fire(3)
+    before = dump(store)
+
+    all_shown(store, queue, browser)
+
+    after = dump(store)
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"tickets", "consumers"}
+
+
+def test_a_ticket_shows_the_same_as_often_as_it_is_asked(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ticket = look(store, queue, browser, 4)
+    queue.load(orders(10, 10))
+
+    assert shown(store, queue, ticket) == shown(store, queue, ticket) == [0, 1, 2, 3]
+
+
+def test_what_others_hold_is_seen_and_what_is_gone_is_not(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    queue.delete(queue.fire(2))
+    queue.fire(2)
+
+    assert all_shown(store, queue, browser) == [[2, 3, 4, 5]]
+
+
+def test_what_comes_later_is_seen_later(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    assert all_shown(store, queue, browser) == [[0, 1, 2]]
+
+    queue.load(orders(2, 3))
+    queue.reload(queue.fire())
+
+    assert all_shown(store, queue, browser) == [[3, 4]]
+
+
+def test_the_sideline_can_be_browsed_too(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    queue.sideline(queue.fire(2))
+
+    ticket = look(store, queue, browser, magazine=Magazine.SIDELINE)
+
+    assert shown(store, queue, ticket, Magazine.SIDELINE) == [0, 1]
+
+
+def test_a_horizon_ends_what_is_seen(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    until = horizon(store.catalog, [queue.info.id], Magazine.MAIN)
+    queue.load(orders(3, 3))
+
+    ticket = look(store, queue, browser, horizon=until)
+
+    assert shown(store, queue, ticket) == [0, 1, 2]
+    assert look(store, queue, browser, horizon=until) is None
+
+
+def test_a_new_life_goes_on_where_the_last_one_ended(store, browser):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ticket = look(store, queue, browser, 4)
+    look(store, queue, browser, 3)
+    # A browser keeps its last ticket, which says where it stands.
+    acknowledge(store.catalog, browser, ticket.number, delete=False)
+
+    reborn = store.consumer("browser", beats=True)
+
+    assert all_shown(store, queue, reborn) == [[7, 8, 9]]
+    queue.load(orders(1, 10))
+    with pytest.raises(ConsumerFenced):
+        look(store, queue, browser)
+
+
+def test_a_browser_that_was_dead_for_long_still_knows_its_place(store, browser):
+    """Its tickets hold nothing that would have to be given back."""
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ticket = look(store, queue, browser, 4)
+    long_ago = update(tables.consumers).values(heartbeat_at=0)
+    store.catalog.write(lambda connection: connection.execute(long_ago))
+
+    assert store.recover() == 0
+
+    assert shown(store, queue, ticket) == [0, 1, 2, 3]
+    assert all_shown(store, queue, browser) == [[4, 5, 6, 7, 8, 9]]

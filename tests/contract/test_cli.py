@@ -1,0 +1,402 @@
+"""The command line: it shows what is there, does what the verbs do, and refuses in one line."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from sqlalchemy import update
+from typer.testing import CliRunner, Result
+
+from pyspark_ignis.cli import app
+from pyspark_ignis.top import frames
+from queue_core import Store, staging
+from queue_core.catalog.tables import consumers
+from queue_core.errors import DamagedSegment
+from queue_core.model import Magazine, State
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from tests.books import audit
+from tests.factories import make_queue, numbers_of, orders
+
+Ignis = Callable[..., Result]
+
+
+@pytest.fixture
+def ignis(address) -> Ignis:
+    """Runs `ignis` on the test's store."""
+    where = ["--catalog", address.catalog, "--storage", address.storage]
+
+    def run(*args: object, input: str | None = None) -> Result:
+        result = CliRunner().invoke(app, [*where, *map(str, args)], input=input)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return run
+
+
+def answer(result: Result) -> list[dict]:
+    """What was said in JSON; the command has done its work."""
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def refusal(result: Result) -> str:
+    """The line of an error; nothing was said besides."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("ignis: ")
+    assert len(result.stderr.splitlines()) == 1
+    return result.stderr
+
+
+def test_create_makes_the_store_and_a_queue_as_it_is_described(ignis, address):
+    columns = "number LONG NOT NULL, customer STRING, tags ARRAY<STRING>"
+
+    result = ignis("create", "orders", columns, "--shards", 3, "--key", "customer",
+                   "--set", "sweep_after=60", "--set", 'attributes=["number"]')  # fmt: skip
+
+    assert result.exit_code == 0, result.stderr
+    with Store(address, create=False) as store:
+        info = store.queue("orders").info
+    assert (info.shards, info.key) == (3, "customer")
+    assert (info.settings.sweep_after, info.settings.attributes) == (60, ("number",))
+    assert [field.nullable for field in info.schema] == [False, True, True]
+    assert info.schema.field("tags").type.value_type == pa.string()
+
+
+def test_create_takes_the_columns_of_a_file(ignis, address, tmp_path):
+    file = tmp_path / "orders.parquet"
+    pyarrow.parquet.write_table(orders(1), file)
+
+    assert ignis("create", "orders", "--like", file).exit_code == 0
+    with Store(address, create=False) as store:
+        assert store.queue("orders").schema.equals(orders(0).schema)
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("orders",), "which columns"),
+        (("orders", "number LONG", "--like", "x.parquet"), "which columns"),
+        (("orders", "number"), "'number' has no type"),
+        (("../x", "number LONG"), "queue name '../x'"),
+        (("orders", "number LONG", "--set", "sweep_aftr=3"), "did you mean 'sweep_after'"),
+        (("orders", "number LONG", "--set", "sweep_after"), "NAME=VALUE"),
+        (("orders", "number LONG", "--key", "nmber"), "did you mean 'number'"),
+        (("orders", "--like", "none.parquet"), "none.parquet cannot be read: No such file"),
+    ],
+)
+def test_create_refuses_what_makes_no_queue(ignis, store, args, why):
+    assert why in refusal(ignis("create", *args))
+    assert store.queues() == []
+
+
+def test_queues_tells_how_many_messages_are_where(ignis, store):
+    queue = make_queue(store, shards=2)
+    queue.load(orders(10))
+    queue.sideline(queue.fire(max_messages=3))
+    queue.fire(max_messages=2)
+    make_queue(store, "payments")
+
+    listed = answer(ignis("queues", "--json"))
+
+    counts = ("queue", "shards", "waiting", "in_flight", "sidelined")
+    assert [[row[name] for name in counts] for row in listed] == [
+        ["orders", 2, 5, 2, 3],
+        ["payments", 1, 0, 0, 0],
+    ]
+    table = ignis("queues").stdout
+    assert "orders" in table
+    assert "payments" in table
+
+
+def test_describe_shows_columns_settings_and_counters(ignis, store):
+    make_queue(store, shards=2, sweep_after=5.0).load(orders(4))
+
+    (told,) = answer(ignis("describe", "orders", "--json"))
+
+    assert [column["column"] for column in told["columns"]] == ["number", "customer", "amount"]
+    assert [column["required"] for column in told["columns"]] == [True, False, False]
+    assert told["settings"]["sweep_after"] == 5.0
+    assert sum(row["loaded"] for row in told["counters"]) == 4
+    assert "sweep_after" in ignis("describe", "orders").stdout
+
+
+def test_peek_shows_what_would_be_fired_and_takes_nothing(ignis, store):
+    queue = make_queue(store)
+    queue.load([{"number": number, "customer": f"[red]{number}"} for number in range(20)])
+
+    shown = answer(ignis("peek", "orders", "-n", 3, "--json"))
+    chosen = answer(
+        ignis("peek", "orders", "--selector", "number < 9", "--order-by", "number DESC", "--json")
+    )
+
+    assert [row["number"] for row in shown] == [0, 1, 2]
+    assert chosen[0]["number"] == 8
+    assert "[red]19" in ignis("peek", "orders", "-n", 20).stdout, "brackets are no markup"
+    assert answer(ignis("peek", "orders", "--magazine", "sideline", "--json")) == []
+    assert numbers_of(queue.fire().messages) == list(range(20))
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "arrow", "stream"])
+def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
+    queue = make_queue(store)
+    file = tmp_path / f"orders.{'arrow' if format == 'stream' else format}"
+    rows = orders(100)
+    if format == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    elif format == "parquet":
+        pyarrow.parquet.write_table(rows, file)
+    else:
+        new = pa.ipc.new_file if format == "arrow" else pa.ipc.new_stream
+        with new(file, rows.schema) as writer:
+            writer.write_table(rows)
+
+    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100}]
+    assert queue.fire().messages.select(rows.column_names).equals(rows)
+
+
+def test_what_peek_says_in_json_can_be_loaded_again(ignis, store):
+    schema = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us", tz="UTC")),
+            ("inside", pa.struct([("x", pa.int32())])),
+        ]
+    )
+    for name in ("here", "there"):
+        store.create_queue(name, schema, shards=1)
+    day = {"day": "2013-01-01", "at": "2013-01-01T05:15:00Z", "inside": {"x": 1}}
+    lines = f"{json.dumps(day)}\n{{}}\n"
+
+    assert ignis("load", "here", input=lines).exit_code == 0
+    said = ignis("peek", "here", "--json").stdout
+    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 2}]
+
+    here, there = (store.queue(name).peek().select(schema.names) for name in ("here", "there"))
+    assert there.equals(here)
+    assert str(there["day"][0]) == "2013-01-01"
+
+
+def test_load_in_parts_says_what_is_in_when_a_later_part_does_not_fit(ignis, store, tmp_path):
+    queue = make_queue(store)
+    file = tmp_path / "orders.arrow"
+    with pa.ipc.new_stream(file, pa.schema([("number", pa.int64())])) as writer:
+        writer.write_batch(pa.record_batch({"number": [1, 2]}))
+        writer.write_batch(pa.record_batch({"number": pa.array([3, None])}))
+
+    result = ignis("load", "orders", file, "--part", 2)
+
+    assert result.exit_code == 2
+    before, why = result.stderr.splitlines()
+    assert "2 messages were loaded" in before
+    assert "'number' may not be null" in why
+    assert numbers_of(queue.fire().messages) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"nmber": 1}', "did you mean 'number'"),
+        ("hello", "- cannot be read"),
+        ('{"number": "one"}', "- cannot be read"),
+        ('{"customer": "a"}', "column 'number' may not be null"),
+    ],
+)
+def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
+    queue = make_queue(store)
+
+    assert why in refusal(ignis("load", "orders", input=text))
+    assert len(queue.fire()) == 0
+
+
+def test_loading_nothing_loads_nothing(ignis, store):
+    make_queue(store)
+
+    assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0}]
+
+
+def test_failures_are_shelved_and_shovelled_back(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    queue.sideline(queue.fire(), reason="declined")
+
+    shown = answer(ignis("failures", "orders", "--last", 3, "--json"))
+    moved = answer(ignis("shovel", "orders", "--limit", 2, "--json"))
+
+    assert [row["reason"] for row in shown] == ["declined"] * 3
+    assert "2 earlier ones are not shown" in ignis("failures", "--last", 3).stderr
+    assert moved == [{"shovelled": 2}]
+    assert "3 messages are back in orders" in ignis("shovel", "orders").stdout
+    assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 5
+
+
+def test_sweep_sidelines_what_is_stuck(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    queue.fire()
+
+    assert answer(ignis("sweep", "orders", "--older-than", "1h", "--json")) == [{"swept": 0}]
+    assert answer(ignis("sweep", "orders", "--older-than", "0s", "--json")) == [{"swept": 5}]
+    assert len(audit(store).ids(Magazine.SIDELINE)) == 5
+
+
+def test_vacuum_tells_what_it_would_remove_and_then_removes_it(ignis, store):
+    location = store.storage.new_location("orders")
+    with store.storage.create(location) as sink:
+        sink.write(b"left by a writer that died")
+
+    tried = answer(ignis("vacuum", "--grace", "0s", "--dry-run", "--json"))
+    assert tried == [{"dry_run": True, "files": [location]}]
+    assert store.storage.exists(location)
+    assert "0 files removed" in ignis("vacuum").stdout, "it is too young"
+    assert location in ignis("vacuum", "--grace", "0s").stdout
+    assert not store.storage.exists(location)
+
+
+def test_slices_shards_and_consumers_are_shown(ignis, store):
+    queue = make_queue(store, shards=2, key="customer")
+    queue.load(orders(10))
+    queue.fire()
+
+    slices = answer(ignis("slices", "orders", "--json"))
+    shards = answer(ignis("shards", "orders", "--json"))
+    firing = answer(ignis("consumers", "--json"))
+
+    assert {row["state"] for row in slices} == {"fired"}
+    assert sum(row["messages"] for row in slices) == 10
+    assert [(row["magazine"], row["shard"]) for row in shards] == [
+        ("main", 0), ("main", 1), ("sideline", 0), ("sideline", 1),
+    ]  # fmt: skip
+    assert sum(row["fired"] for row in shards) == 10
+    assert [row["in_flight"] for row in firing] == [10]
+
+
+def test_repair_loads_again_what_was_damaged_once_its_file_is_restored(ignis, store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    queue.load(orders(5))
+    (location,) = store.storage.list()
+    file = Path(store.storage.uri, location)
+    content = file.read_bytes()
+    file.write_bytes(content[:-500])
+    with pytest.raises(DamagedSegment, match="is torn"):
+        queue.fire()
+    assert [row["damaged"] for row in answer(ignis("queues", "--json"))] == [5]
+
+    file.write_bytes(content)
+
+    assert answer(ignis("repair", "orders", "--json")) == [{"repaired": 5}]
+    assert numbers_of(queue.fire().messages) == list(range(5))
+
+
+def test_recover_gives_back_what_a_dead_consumer_has_never_seen(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    consumer = store.consumer("spark:dead", beats=True)
+    fire(store.catalog, consumer, Wanted(queue_ids=(queue.info.id,)), seen=False)
+    assert answer(ignis("recover", "--json")) == [{"recovered": 0}], "it may be alive"
+    store.catalog.write(
+        lambda connection: connection.execute(update(consumers).values(heartbeat_at=1))
+    )
+
+    assert answer(ignis("recover", "--json")) == [{"recovered": 5}]
+    assert numbers_of(queue.fire().messages) == list(range(5))
+
+
+def test_top_shows_each_queue_once(ignis, store):
+    make_queue(store).load(orders(7))
+    make_queue(store, "payments")
+
+    frame = answer(ignis("top", "--once", "--json"))
+
+    assert [(row["queue"], row["waiting"]) for row in frame] == [("orders", 7), ("payments", 0)]
+    assert all(row["loaded/s"] is None for row in frame), "one look tells no rate"
+    assert "orders" in ignis("top", "--once").stdout
+
+
+def test_top_tells_what_has_happened_between_two_looks(store):
+    queue = make_queue(store)
+    looks = frames(store, interval=0.05)
+
+    first = next(looks)
+    queue.load(orders(7))
+    second = next(looks)
+
+    assert first["loaded/s"].to_pylist() == [None]
+    assert 0 < second["loaded/s"][0].as_py() <= 7 / 0.05
+    assert second["waiting"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("peek", "ordrs"), "no queue 'ordrs'; did you mean 'orders'?"),
+        (("describe", "'; drop"), "queue name"),
+        (("peek", "orders", "--magazine", "mian"), "did you mean 'main'"),
+        (("sweep", "orders", "--older-than", "5x"), "--older-than 5x: use a duration"),
+        (("vacuum", "--grace", "soon"), "--grace soon: use a duration"),
+        (("load", "orders", "orders.csv"), "of which format"),
+        (("load", "orders", "none.parquet"), "none.parquet cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_culprit(ignis, store, args, why):
+    make_queue(store)
+
+    assert why in refusal(ignis(*args))
+
+
+def test_a_selector_that_cannot_be_understood_is_shown_below_the_line(ignis, store):
+    make_queue(store)
+
+    result = ignis("peek", "orders", "--selector", "nmber > 3")
+
+    assert result.exit_code == 2
+    first, *picture = result.stderr.splitlines()
+    assert "did you mean 'number'" in first
+    assert "nmber > 3" in "".join(picture)
+
+
+def run_alone(*args: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, args)))
+
+
+def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
+    assert "no ignis store" in refusal(run_alone("--path", tmp_path / "none", "queues"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_store_is_can_be_said_behind_the_command_and_in_the_environment(
+    tmp_path, monkeypatch
+):
+    for name in ("here", "there"):
+        assert run_alone("create", name, "number LONG", f"--path={tmp_path / name}").exit_code == 0
+    monkeypatch.setenv("IGNIS_PATH", str(tmp_path / "here"))
+
+    assert [row["queue"] for row in answer(run_alone("queues", "--json"))] == ["here"]
+    there = run_alone("queues", "--json", "--path", tmp_path / "there")
+    assert [row["queue"] for row in answer(there)] == ["there"]
+    monkeypatch.delenv("IGNIS_PATH")
+    assert "where is the store" in refusal(run_alone("queues"))
+
+
+def test_version_and_help_need_no_store():
+    assert run_alone("--version").stdout.startswith("ignis 0.")
+    shown = run_alone("--help").stdout
+    assert [name for name in ("peek", "vacuum", "top") if name not in shown] == []
+
+
+def test_importing_the_command_line_imports_no_spark():
+    script = "import sys, pyspark_ignis.cli; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE,
+        text=True, check=True,
+    ).stdout.split()  # fmt: skip
+
+    assert "pyspark_ignis.cli" in loaded
+    assert "pyspark" not in loaded

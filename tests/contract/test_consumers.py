@@ -1,0 +1,132 @@
+"""Consumers: each has one life at a time, and a forked child is somebody else."""
+
+import os
+import threading
+
+import pytest
+
+from queue_core.catalog import consumers
+from queue_core.errors import BadName, ConsumerFenced
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+from tests.forks import in_a_fork
+
+
+def test_a_process_is_one_consumer_until_told_otherwise(store):
+    assert store.consumer() is store.consumer()
+    assert store.consumer().name.startswith("python:")
+    assert f":{os.getpid()}:" in store.consumer().name
+
+
+def test_two_stores_of_a_process_are_two_consumers(store, address):
+    with type(store)(address) as other:
+        assert other.consumer().id != store.consumer().id
+
+
+def test_a_new_life_of_a_consumer_has_its_id_and_its_tickets_and_a_higher_epoch(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    first = store.consumer("till-1")
+    queue.fire(2, consumer=first)
+
+    second = store.consumer("till-1")
+
+    assert (second.id, second.name, second.epoch) == (first.id, "till-1", first.epoch + 1)
+    assert queue.fire(2, consumer=second).ticket.number == 2
+
+
+@pytest.mark.parametrize("act", ["fire", "heartbeat"])
+def test_an_older_life_is_fenced_off_and_changes_nothing(store, act):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    old = store.consumer("till-1", beats=True)
+    store.consumer("till-1", beats=True)
+    acts = {
+        "fire": lambda: queue.fire(consumer=old),
+        "heartbeat": lambda: store.catalog.write(lambda c: consumers.heartbeat(c, old)),
+    }
+    before = dump(store)
+
+    with pytest.raises(ConsumerFenced, match="consumer 'till-1' was started again elsewhere"):
+        acts[act]()
+    assert dump(store) == before
+
+
+def test_a_consumer_is_found_by_its_name_as_it_lives_now(store):
+    store.consumer("till-1")
+    alive = store.consumer("till-1")
+
+    with store.catalog.read() as connection:
+        assert consumers.by_name(connection, "till-1") == alive
+        assert consumers.by_name(connection, "till-2") is None
+
+
+def test_a_heart_beats_by_the_clock_of_the_catalog(store):
+    consumer = store.consumer("query", beats=True)
+    (before,) = store.view("consumers").column("heartbeat_at").to_pylist()
+
+    store.catalog.write(lambda connection: consumers.heartbeat(connection, consumer))
+
+    (after,) = store.view("consumers").column("heartbeat_at").to_pylist()
+    assert after >= before
+
+
+@pytest.mark.parametrize("name", ["", "../x", "'; drop table consumers; --", "x" * 201, 5])
+def test_a_name_that_could_do_harm_is_refused(store, name):
+    before = dump(store)
+
+    with pytest.raises(BadName) as refusal:
+        store.consumer(name)
+    assert repr(name) in str(refusal.value)
+    assert dump(store) == before
+
+
+def test_threads_of_one_process_share_its_consumer_and_never_a_message(store):
+    queue = make_queue(store)
+    queue.load(orders(60))
+    fired, barrier = [], threading.Barrier(3)
+
+    def work():
+        barrier.wait()
+        for _ in range(4):
+            fired.extend(numbers_of(queue.fire(5).messages))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(fired) == list(range(60))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_uses_the_store_as_another_consumer(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    mine = queue.fire(2)
+
+    def work():
+        firing = queue.fire(2)
+        queue.delete(firing)
+        return numbers_of(firing.messages), store.consumer().name
+
+    numbers, name = in_a_fork(work)
+
+    assert numbers == [2, 3]
+    assert name != store.consumer().name
+    assert queue.delete(mine) == 2
+    assert numbers_of(queue.fire().messages) == [4, 5]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_a_connection_is_in_use_disturbs_nobody(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+
+    with store.catalog.read() as connection:
+        child = in_a_fork(lambda: len(queue.fire(2)))
+        assert connection.exec_driver_sql("SELECT count(*) FROM queues").scalar() == 1
+
+    assert child == 2
+    assert numbers_of(queue.fire().messages) == [2, 3, 4, 5]

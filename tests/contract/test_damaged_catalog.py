@@ -1,0 +1,245 @@
+"""A catalog that is damaged, of another kind or of a later version is told of, and left alone."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert, text, update
+
+from queue_core import Store
+from queue_core.catalog import format
+from queue_core.catalog.tables import facts
+from queue_core.errors import (
+    BadOption,
+    CatalogUnavailable,
+    Conflict,
+    Damaged,
+    DamagedCatalog,
+    FormatTooNew,
+    IgnisError,
+    NoSuchQueue,
+    NoSuchStore,
+)
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An embedded store with some messages, closed."""
+    path = tmp_path / "store"
+    with Store.open(path) as store:
+        queue = make_queue(store)
+        for first in range(0, 300, 10):
+            queue.load(orders(10, first))
+    return path
+
+
+def catalog_of(folder):
+    return Path(folder) / "catalog.db"
+
+
+def use_everything(folder):
+    """Every verb that reads; what they raise."""
+    raised = []
+    calls = [
+        lambda queue: queue.store.queues(),
+        lambda queue: queue.peek(),
+        lambda queue: queue.fire(5),
+        lambda queue: queue.browse(),
+        lambda queue: queue.load(orders(10)),
+        lambda queue: queue.metadata(),
+        lambda queue: queue.store.view("queues"),
+        lambda queue: queue.shovel(),
+        lambda queue: queue.store.vacuum(),
+    ]
+    for call in calls:
+        try:
+            with Store.open(folder) as store:
+                call(store.queue("orders"))
+        except IgnisError as error:
+            raised.append(error)
+    return raised
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"hello", b"\x00" * 8192, bytes(range(256)) * 64, b"SQLite format 3\x00" + b"\xff" * 5000],
+    ids=["text", "zeroes", "noise", "only the head of one"],
+)
+def test_garbage_is_no_catalog(folder, garbage):
+    catalog_of(folder).write_bytes(garbage)
+
+    with pytest.raises(DamagedCatalog) as error:
+        Store.open(folder)
+
+    assert str(catalog_of(folder)) in str(error.value)
+    assert "restore it from a backup" in str(error.value)
+    assert catalog_of(folder).read_bytes() == garbage
+
+
+@pytest.mark.parametrize("keep", [20, 100, 1000, 4096, 5000, 0.3, 0.5, 0.9])
+def test_a_catalog_that_was_cut_short_gives_errors_of_ours_alone(folder, keep):
+    size = catalog_of(folder).stat().st_size
+    os.truncate(catalog_of(folder), keep if keep > 1 else int(size * keep))
+
+    raised = use_everything(folder)
+
+    assert raised
+    assert all(isinstance(error, Damaged) for error in raised)
+    assert all(str(catalog_of(folder)) in str(error) for error in raised)
+
+
+@pytest.mark.parametrize("page", [1, 2, 5, 10])
+def test_a_page_that_was_overwritten_gives_errors_of_ours_alone(folder, page):
+    with catalog_of(folder).open("r+b") as file:
+        file.seek(4096 * page)
+        file.write(b"\xa5" * 4096)
+
+    for error in use_everything(folder):
+        assert isinstance(error, Damaged)
+
+
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(tmp_path):
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+
+    with pytest.raises(DamagedCatalog, match="theirs"):
+        Store.open(tmp_path)
+
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    assert tables == [("theirs",)]
+
+
+def test_a_database_that_has_a_table_of_ours_from_somebody_else_is_refused(store, address):
+    store.catalog.write(lambda connection: connection.execute(text("DROP TABLE facts")))
+
+    with pytest.raises(DamagedCatalog, match="queues"):
+        Store(address)
+
+
+def test_an_empty_database_file_becomes_a_store(tmp_path):
+    """A process that dies while it makes a store may leave one."""
+    (tmp_path / "catalog.db").touch()
+
+    with Store.open(tmp_path) as store:
+        assert store.queues() == []
+
+
+@pytest.mark.parametrize("table", ["queues", "slices", "segments", "shards", "turns"])
+@pytest.mark.spoiled
+def test_a_catalog_that_lacks_a_table_is_damaged(store, address, table):
+    make_queue(store).load(orders(3))
+    store.catalog.write(lambda connection: connection.execute(text(f"DROP TABLE {table}")))
+
+    with pytest.raises(DamagedCatalog):
+        Store(address)
+    with pytest.raises(DamagedCatalog):
+        store.queue("orders").fire()
+
+
+@pytest.mark.parametrize("value", ["", "one", "-1", "0", None])
+def test_a_catalog_without_a_format_is_damaged(store, address, value):
+    store.catalog.write(lambda connection: connection.execute(delete(facts)))
+    if value is not None:
+        row = insert(facts).values(name="format", value=value)
+        store.catalog.write(lambda connection: connection.execute(row))
+
+    with pytest.raises(DamagedCatalog, match="format"):
+        Store(address)
+
+
+def test_a_store_of_a_newer_ignis_is_refused_and_left_as_it_is(store, address):
+    newer = update(facts).values(value=str(format.FORMAT + 1))
+    store.catalog.write(lambda connection: connection.execute(newer))
+
+    with pytest.raises(FormatTooNew) as error:
+        Store(address)
+
+    assert f"has format {format.FORMAT + 1}, and this ignis reads up to {format.FORMAT}" in str(
+        error.value
+    )
+    assert "upgrade ignis" in str(error.value)
+    with store.catalog.read() as connection:
+        assert connection.scalar(text("SELECT value FROM facts")) == str(format.FORMAT + 1)
+
+
+def test_a_store_that_is_not_there_is_not_made_unless_wanted(tmp_path):
+    with pytest.raises(NoSuchStore, match=str(tmp_path / "none")):
+        Store.open(tmp_path / "none", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_database_is_no_store_unless_one_is_to_be_made(postgres, tmp_path):
+    with postgres.database() as url:
+        with pytest.raises(NoSuchStore):
+            Store.open(catalog=url, storage=str(tmp_path), create=False)
+        with Store.open(catalog=url, storage=str(tmp_path)) as store:
+            assert store.queues() == []
+        Store.open(catalog=url, storage=str(tmp_path), create=False).close()
+
+
+def test_a_folder_in_the_place_of_the_catalog_is_told_of(tmp_path):
+    (tmp_path / "catalog.db").mkdir()
+
+    with pytest.raises(CatalogUnavailable, match=str(tmp_path / "catalog.db")):
+        Store.open(tmp_path)
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_of(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(CatalogUnavailable, match=f"folder {tmp_path / 'file'}"):
+        Store.open(tmp_path / "file")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_nothing_is_loaded_into_the_void_when_a_folder_vanishes(folder, create):
+    """What was opened goes on in the new folder, if it may make one, and never in the old."""
+    with Store.open(folder, create=create) as store:
+        queue = store.queue("orders")
+        shutil.rmtree(folder)
+
+        with pytest.raises(Conflict if create else NoSuchStore):
+            queue.load(orders(1))
+        with pytest.raises(NoSuchQueue if create else CatalogUnavailable):
+            store.queue("orders")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "mysql://host/db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite+pysqlite:////some/file.db",
+        "postgresql+nope://host/db",
+    ],
+)
+def test_a_catalog_that_cannot_be_one_is_refused(tmp_path, url):
+    with pytest.raises(BadOption, match="catalog="):
+        Store.open(catalog=url, storage=str(tmp_path))
+
+
+@pytest.mark.parametrize("uri", ["nonsense://x", "s4://bucket", "://"])
+def test_a_storage_that_cannot_be_one_is_refused(tmp_path, uri):
+    with pytest.raises(BadOption, match="storage="):
+        Store.open(catalog=f"sqlite:///{tmp_path}/catalog.db", storage=uri)
+
+
+@pytest.mark.parametrize(
+    "name", ["with space", "größe", "a?b", "a#b", "100%41", "a&b=c", "a:b", "'"]
+)
+def test_a_folder_may_have_any_name(tmp_path, name):
+    with Store.open(tmp_path / name) as store:
+        make_queue(store).load(orders(10_000))
+        assert catalog_of(tmp_path / name).exists()
+
+    with Store.open(tmp_path / name, create=False) as store:
+        assert numbers_of(store.queue("orders").fire(3).messages) == [0, 1, 2]

@@ -1,0 +1,305 @@
+"""Fire: the next messages, each shard in order, evenly from all, for one consumer alone."""
+
+import threading
+import time
+from collections import Counter
+from itertools import chain
+
+import pyarrow.compute as pc
+import pytest
+
+from queue_core import staging
+from queue_core.errors import BadOption
+from queue_core.verbs import choose
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+def shards_of(firing):
+    return Counter(firing.messages.column("_shard").to_pylist())
+
+
+def fill(store, shards, each, *, loads=1, **settings):
+    """A queue with as many messages in every shard, in so many loads of each."""
+    queue = make_queue(store, shards=shards, **settings)
+    for load in range(loads):
+        for shard in range(shards):
+            first = (shard * loads + load) * each // loads
+            queue.load(orders(each // loads, first))
+    return queue
+
+
+def test_messages_are_fired_in_the_order_in_which_they_were_loaded(store):
+    queue = make_queue(store)
+    for first in range(0, 50, 10):
+        queue.load(orders(10, first))
+
+    fired = [numbers_of(queue.fire(7).messages) for _ in range(8)]
+
+    assert [len(numbers) for numbers in fired] == [7] * 7 + [1]
+    assert list(chain(*fired)) == list(range(50))
+
+
+def test_a_firing_shows_what_it_took(store):
+    queue = make_queue(store)
+    ids = queue.load(orders(3))
+    before = store.catalog.now()
+
+    firing = queue.fire()
+
+    assert len(firing) == 3
+    assert firing.ids.to_pylist() == ids.to_pylist()
+    assert firing.ticket.messages == 3
+    assert before <= firing.ticket.fired_at <= store.catalog.now()
+    assert set(firing.messages.column("_fired_at").cast("int64").to_pylist()) == {
+        firing.ticket.fired_at
+    }
+    assert firing.messages.column("_queue").unique().to_pylist() == ["orders"]
+    assert repr(firing).startswith(
+        f"<Firing of 3 messages, ticket {firing.ticket.number} of python:"
+    )
+
+
+def test_an_empty_queue_gives_an_empty_firing_and_changes_nothing(store):
+    queue = make_queue(store)
+    store.consumer()
+    before = dump(store)
+
+    firing = queue.fire()
+
+    assert len(firing) == 0
+    assert firing.ticket is None
+    assert firing.messages.column_names[:3] == ["number", "customer", "amount"]
+    assert queue.delete(firing) == 0
+    assert repr(firing) == "<Firing of nothing>"
+    assert dump(store) == before
+
+
+def test_what_is_fired_is_not_fired_again(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+
+    assert len(queue.fire(4)) == 4
+    assert numbers_of(queue.fire().messages) == [4, 5, 6, 7, 8, 9]
+    assert len(queue.fire()) == 0
+
+
+def test_tickets_are_numbered_one_after_the_other(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    consumer = store.consumer("me")
+
+    numbers = [queue.fire(2, consumer=consumer).ticket.number for _ in range(3)]
+
+    assert numbers == [1, 2, 3]
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8, 20, 79, 80, 1000])
+def test_a_limit_of_messages_is_used_up_evenly(store, limit):
+    queue = fill(store, shards=8, each=10)
+
+    firing = queue.fire(limit)
+
+    assert len(firing) == min(limit, 80)
+    counts = [shards_of(firing)[shard] for shard in range(8)]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_what_a_poor_shard_leaves_over_goes_to_the_rich_ones(store):
+    queue = make_queue(store, shards=2)
+    queue.load(orders(2))
+    queue.load(orders(100))
+
+    firing = queue.fire(50)
+
+    assert sorted(shards_of(firing).values()) == [2, 48]
+
+
+def test_every_shard_gets_its_turn_while_all_have_messages(store):
+    queue = fill(store, shards=4, each=10)
+
+    firings = [queue.fire(1) for _ in range(8)]
+
+    assert sum(map(shards_of, firings), Counter()) == dict.fromkeys(range(4), 2)
+
+
+def test_every_shard_gets_its_turn_while_as_much_comes_in_as_goes_out(store):
+    """What is loaded must not push the same shards back again and again."""
+    queue = fill(store, shards=4, each=20)
+    seen = Counter()
+
+    for number in range(16):
+        queue.load(orders(1, number))
+        seen += shards_of(queue.fire(1))
+
+    assert set(seen) == {0, 1, 2, 3}
+    assert max(seen.values()) - min(seen.values()) <= 1
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_limit_of_bytes_is_kept_and_used(store, inline, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if inline else 0)
+    queue = make_queue(store)
+    queue.load(orders(1000))
+    (size,) = store.view("slices").column("bytes").to_pylist()
+
+    firing = queue.fire(max_bytes=size // 4)
+
+    assert len(firing) == pytest.approx(250, abs=2)
+    assert numbers_of(firing.messages) == list(range(len(firing)))
+
+
+def test_a_limit_of_bytes_is_shared_out_among_the_shards(store):
+    queue = fill(store, shards=4, each=100)
+    size = sum(store.view("slices").column("bytes").to_pylist())
+
+    counts = shards_of(queue.fire(max_bytes=size // 2))
+
+    assert set(counts) == {0, 1, 2, 3}
+    assert max(counts.values()) - min(counts.values()) <= 2
+
+
+def test_a_message_larger_than_the_limit_of_bytes_is_fired_alone(store):
+    queue = make_queue(store)
+    queue.load([{"number": number, "customer": "x" * 10_000} for number in range(3)])
+
+    assert [numbers_of(queue.fire(max_bytes=1).messages) for _ in range(3)] == [[0], [1], [2]]
+
+
+def test_both_limits_hold_at_once(store):
+    queue = make_queue(store)
+    queue.load(orders(1000))
+    (size,) = store.view("slices").column("bytes").to_pylist()
+
+    assert len(queue.fire(10, max_bytes=size)) == 10
+    assert len(queue.fire(900, max_bytes=size // 100)) <= 10
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_messages": 0},
+        {"max_messages": -1},
+        {"max_messages": 1.5},
+        {"max_messages": "10"},
+        {"max_messages": True},
+        {"max_bytes": 0},
+        {"max_bytes": -5},
+        {"magazine": "sidelines"},
+        {"magazine": None},
+        {"timeout": "1"},
+        {"timeout": float("nan")},
+    ],
+    ids=repr,
+)
+def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store, limits):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    before = dump(store)
+
+    with pytest.raises(BadOption, match=f"{next(iter(limits))}="):
+        queue.fire(**limits)
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("limit", [None, 1000])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, most, monkeypatch):
+    """One firing takes no more slices than a driver can plan, and none out of order."""
+    monkeypatch.setattr(choose, "MAX_SLICES", most)
+    queue = make_queue(store)
+    for number in range(4):
+        queue.load(orders(3, 3 * number))
+    firings = []
+    while firing := queue.fire():
+        firings.append(firing)
+    for firing in firings:
+        # Those in the middle first, so that the others are slices with gaps around them.
+        queue.reload(firing.ids.take([1]) if len(firing) == 3 else firing)
+        queue.reload(firing)
+    fired = []
+
+    while firing := queue.fire(limit):
+        assert store.view("slices").filter(pc.field("state") == "fired").num_rows <= most
+        fired += numbers_of(firing.messages)
+        queue.delete(firing)
+
+    assert fired == list(range(12))
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_waiting_ends_when_the_time_is_over(store):
+    queue = make_queue(store)
+    start = time.monotonic()
+
+    firing = queue.fire(timeout=0.3)
+
+    assert len(firing) == 0
+    assert 0.3 <= time.monotonic() - start < 2
+
+
+def test_what_is_there_is_not_waited_for(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    start = time.monotonic()
+
+    assert len(queue.fire(timeout=30)) == 1
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("how", ["load", "reload", "shovel"])
+def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    firing = queue.fire()
+    if how == "shovel":
+        queue.sideline(firing)
+    arrive = {
+        "load": lambda: queue.load(orders(1)),
+        "reload": lambda: queue.reload(firing),
+        "shovel": lambda: queue.shovel(),
+    }[how]
+    got = []
+
+    def wait():
+        with type(store)(address) as other:
+            got.append((len(other.queue("orders").fire(timeout=30)), time.monotonic()))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.7)
+    began = time.monotonic()
+    arrive()
+    thread.join()
+
+    ((count, woken),) = got
+    assert count == 1
+    assert began <= woken < began + 1
+
+
+def test_many_consumers_share_one_slice_without_missing_anything(store):
+    """Each takes a few of what another one holds for the length of a transaction."""
+    queue = make_queue(store)
+    queue.load(orders(400))
+    taken, lock = [], threading.Lock()
+
+    def consume(name):
+        consumer = store.consumer(name)
+        while firing := queue.fire(10, consumer=consumer):
+            with lock:
+                taken.append(numbers_of(firing.messages))
+            queue.delete(firing)
+
+    threads = [threading.Thread(target=consume, args=(f"consumer-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(chain(*taken)) == list(range(400))
+    assert all(numbers == sorted(numbers) for numbers in taken)

@@ -1,0 +1,261 @@
+"""Load: messages come in, durable, each with an id of its own and in order."""
+
+import datetime as dt
+from collections import defaultdict
+
+import pyarrow as pa
+import pytest
+
+from queue_core import queue as queue_module
+from queue_core import staging
+from queue_core.errors import SchemaMismatch, StorageUnavailable
+from tests.dump import dump
+from tests.factories import ORDERS, make_queue, numbers_of, orders
+
+
+def by_id(messages):
+    return dict(zip(messages.column("_message_id").to_pylist(), numbers_of(messages), strict=True))
+
+
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_loading_returns_the_ids_in_the_order_of_the_rows(store, key):
+    queue = make_queue(store, shards=4, key=key)
+
+    ids = queue.load(orders(100)).to_pylist()
+    ids += queue.load(orders(50, first=100)).to_pylist()
+
+    assert len(set(ids)) == 150
+    assert by_id(queue.fire().messages) == dict(zip(ids, range(150), strict=True))
+
+
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(staging, "RUN_BYTES", 1000)
+    monkeypatch.setattr(staging, "MAX_SEGMENT_ROWS", 120)
+    monkeypatch.setattr(queue_module, "_SPREAD_BYTES", 5000)
+    queue = make_queue(store, shards=3, key=key)
+    rows = pa.concat_tables([orders(333), orders(1, 333), orders(166, 334)])
+
+    ids = queue.load(rows).to_pylist()
+
+    assert len(store.storage.list()) >= 5
+    assert by_id(queue.fire().messages) == dict(zip(ids, range(500), strict=True))
+
+
+def test_messages_of_one_key_stay_in_one_shard_in_order(store):
+    queue = make_queue(store, shards=5, key="customer")
+    for first in range(0, 200, 40):
+        queue.load(orders(40, first))
+
+    shards, numbers = defaultdict(set), defaultdict(list)
+    for message in queue.fire().messages.to_pylist():
+        shards[message["customer"]].add(message["_shard"])
+        numbers[message["customer"]].append(message["number"])
+
+    assert all(len(its_shards) == 1 for its_shards in shards.values())
+    assert all(its == sorted(its) and len(its) == 20 for its in numbers.values())
+    assert len(set.union(*shards.values())) > 1
+
+
+def test_the_shard_of_a_key_is_the_same_for_every_load_and_every_form_of_rows(store):
+    queue = make_queue(store, shards=16, key="customer")
+    table = orders(10)
+
+    queue.load(table)
+    queue.load(table.to_pylist())
+    queue.load(table.slice(3))
+    queue.load(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
+
+    shards = defaultdict(set)
+    for message in queue.fire().messages.to_pylist():
+        shards[message["customer"]].add(message["_shard"])
+    assert {len(its) for its in shards.values()} == {1}
+
+
+def test_loads_without_a_key_go_to_the_shards_in_turn(store):
+    queue = make_queue(store, shards=3)
+
+    for number in range(9):
+        queue.load(orders(1, number))
+
+    shards = queue.browse().column("_shard").to_pylist()
+    assert sorted(shards) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_large_load_without_a_key_is_spread_over_the_shards(store, monkeypatch):
+    monkeypatch.setattr(queue_module, "_SPREAD_BYTES", 1000)
+    queue = make_queue(store, shards=4)
+
+    queue.load(orders(400))
+
+    waiting = queue.metadata().filter(pa.compute.field("magazine") == "main").column("waiting")
+    assert waiting.to_pylist() == [100, 100, 100, 100]
+
+
+def test_a_small_load_makes_no_file_and_a_large_one_makes_one(store):
+    queue = make_queue(store)
+
+    queue.load(orders(10))
+    assert store.storage.list() == {}
+
+    queue.load(orders(10_000, 10))
+    (location,) = store.storage.list()
+    assert location.startswith("segments/orders/")
+    assert location.endswith(".arrow")
+    assert numbers_of(queue.fire().messages) == list(range(10_010))
+
+
+def test_a_segment_file_can_be_read_by_any_arrow_tool(store):
+    queue = make_queue(store)
+    queue.load(orders(10_000))
+    (location,) = store.storage.list()
+
+    with store.storage.opened(location) as handle:
+        rows = pa.ipc.open_file(handle).read_all()
+
+    assert numbers_of(rows) == list(range(10_000))
+
+
+def test_a_new_message_is_fresh(store):
+    queue = make_queue(store, "fresh")
+    before = store.catalog.now()
+    (id,) = queue.load([{"number": 7}]).to_pylist()
+    after = store.catalog.now()
+
+    (message,) = queue.peek().to_pylist()
+
+    assert message.pop("_loaded_at") == pytest.approx(
+        dt.datetime.fromtimestamp((before + after) / 2e6, dt.UTC), abs=dt.timedelta(seconds=1)
+    )
+    assert message == {
+        "number": 7,
+        "customer": None,
+        "amount": None,
+        "_message_id": id,
+        "_queue": "fresh",
+        "_shard": 0,
+        "_attempt": 0,
+        "_fired_at": None,
+    }
+
+
+@pytest.mark.parametrize("rows", [[], ORDERS.empty_table(), orders(0).to_batches()])
+def test_loading_no_rows_changes_nothing(store, rows):
+    queue = make_queue(store)
+    before = dump(store)
+
+    assert queue.load(rows if not isinstance(rows, list) else []).to_pylist() == []
+    assert dump(store) == before
+
+
+def test_what_was_read_from_one_queue_can_be_loaded_into_another(store):
+    source, target = make_queue(store, "a"), make_queue(store, "b")
+    source.load(orders(5))
+
+    target.load(source.fire().messages)
+
+    assert numbers_of(target.fire().messages) == [0, 1, 2, 3, 4]
+
+
+def test_a_load_is_seen_by_every_other_store_at_once(store, address):
+    make_queue(store).load(orders(3))
+
+    with type(store)(address) as other:
+        assert numbers_of(other.queue("orders").fire().messages) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("count", [10, 10_000])
+def test_rows_with_a_null_key_are_refused_and_leave_nothing_behind(store, count):
+    queue = make_queue(store, shards=4, key="customer")
+    nulls = pa.table({"number": [1], "customer": [None]}).cast(
+        pa.schema([ORDERS.field("number"), ORDERS.field("customer")])
+    )
+    rows = pa.concat_tables([orders(count).drop_columns(["amount"]), nulls])
+    before = dump(store)
+
+    with pytest.raises(SchemaMismatch, match="'orders': key column 'customer' is null in 1 rows"):
+        queue.load(rows)
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_a_storage_that_fails_half_way_leaves_nothing_behind(store, key, monkeypatch):
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 500)
+    monkeypatch.setattr(staging, "MAX_SEGMENT_ROWS", 1000)
+    queue = make_queue(store, key=key, shards=2)
+    before = dump(store)
+    monkeypatch.setattr(store.storage, "new_location", fails_after(2, store.storage.new_location))
+
+    with pytest.raises(StorageUnavailable, match="no more"):
+        queue.load(orders(10_000))
+    assert dump(store) == before
+
+
+def fails_after(times, call):
+    calls = iter(range(times))
+
+    def failing(*args):
+        if next(calls, None) is None:
+            raise StorageUnavailable("no more")
+        return call(*args)
+
+    return failing
+
+
+def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
+    """A stager keeps no more rows than a run has, however many come."""
+    monkeypatch.setattr(staging, "RUN_BYTES", 50_000)
+    queue = make_queue(store)
+    stager = queue._stager()
+    batch = orders(500).to_batches()[0]
+    most = 0
+
+    for _ in range(100):
+        stager.add(batch)
+        most = max(most, sum(waiting.nbytes for waiting in stager._waiting))
+    staged = stager.finish()
+
+    assert most < 50_000
+    assert sum(segment.rows for segment in staged) == 50_000
+    stager.discard()
+    assert store.storage.list() == {}
+
+
+def test_more_rows_than_a_segment_can_have_become_several(store):
+    queue = make_queue(store)
+    count = (1 << 20) + 100_000
+
+    ids = queue.load(orders(count)).to_pylist()
+
+    sizes = store.view("slices").select(["segment_id", "messages"]).to_pydict()
+    assert len(set(sizes["segment_id"])) == 2
+    assert sum(sizes["messages"]) == count
+    assert queue.fire(3, selector=f"number >= {count - 3}").ids.to_pylist() == ids[-3:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "culprit"),
+    [
+        (pa.table({"number": [1], "nmuber": [2]}), "no column 'nmuber'; did you mean 'number'?"),
+        ([{"number": 1, "custmer": "a"}], "no column 'custmer'; did you mean 'customer'?"),
+        (pa.table({"number": ["one"]}), "column 'number' is int64; string values do not fit"),
+        ([{"number": 1.5}], "column 'number' is int64; double values do not fit"),
+        ([{"number": 1, "amount": "x"}], "column 'amount' is double"),
+        (pa.table({"customer": ["a"]}), "column 'number' is required and missing"),
+        ([{"number": None}], "column 'number' may not be null"),
+        ("rows", "load a pyarrow Table or RecordBatch or a list of dicts, not str"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_and_change_nothing(store, rows, culprit):
+    queue = make_queue(store, shards=3)
+    queue.load(orders(5))
+    before = dump(store)
+
+    with pytest.raises(SchemaMismatch) as refusal:
+        queue.load(rows)
+
+    assert "queue 'orders'" in str(refusal.value)
+    assert culprit in str(refusal.value)
+    assert dump(store) == before

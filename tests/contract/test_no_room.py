@@ -1,0 +1,274 @@
+"""Where nothing can be written, or the catalog cannot be reached, nothing is changed."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from queue_core import Store
+from queue_core.errors import CatalogUnavailable, StorageUnavailable
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+from tests.forks import as_nobody, in_a_fork, with_files_up_to
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture
+def public():
+    """A folder that every user may enter, and only its owner may write."""
+    folder = Path(tempfile.mkdtemp(prefix="ignis-public-"))
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["chmod", "-R", "u+w", folder], check=True)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def filled(public):
+    """An embedded store in which all may read and none but its owner may write, closed."""
+    with Store.open(public / "store") as store:
+        make_queue(store).load(orders(10_000))
+    return public / "store"
+
+
+def forbid(path):
+    """Take the right to write from everybody, also from its owner, who may run the tests."""
+    path.chmod(0o555 if path.is_dir() else 0o444)
+
+
+def allow(*paths):
+    for path in paths:
+        path.chmod(0o777 if path.is_dir() else 0o666)
+
+
+def content(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# --- read-only ------------------------------------------------------------------------------------
+
+
+def test_a_store_in_a_folder_that_cannot_be_written_is_refused(filled):
+    forbid(filled)
+    before = content(filled)
+
+    with pytest.raises(CatalogUnavailable, match=str(filled / "catalog.db")):
+        in_a_fork(as_nobody(lambda: Store.open(filled).queue("orders").fire(1)))
+    assert content(filled) == before
+
+
+def test_a_catalog_that_cannot_be_written_is_refused(filled):
+    allow(filled)
+    forbid(filled / "catalog.db")
+    before = content(filled)
+
+    with pytest.raises(CatalogUnavailable, match="read-only"):
+        in_a_fork(as_nobody(lambda: Store.open(filled).queue("orders").fire(1)))
+    assert content(filled)[filled / "catalog.db"] == before[filled / "catalog.db"]
+
+
+def test_a_new_store_where_no_folder_can_be_made_is_refused(public):
+    forbid(public)
+
+    with pytest.raises(CatalogUnavailable, match=f"folder {public}/new cannot be made: Permission"):
+        in_a_fork(as_nobody(lambda: Store.open(public / "new")))
+    assert list(public.iterdir()) == []
+
+
+def test_segments_that_cannot_be_written_are_not_loaded(filled):
+    allow(filled, filled / "catalog.db")
+    forbid(filled / "segments" / "orders")
+    files = content(filled / "segments")
+
+    def load():
+        with Store.open(filled) as store:
+            queue = store.queue("orders")
+            before = dump(store)
+            with pytest.raises(StorageUnavailable) as error:
+                queue.load(orders(10_000))
+            return str(error.value), dump(store) == before, len(queue.load(orders(5)))
+
+    message, unchanged, small = in_a_fork(as_nobody(load))
+
+    assert "segments/orders/" in message
+    assert "Permission denied; nothing was changed" in message
+    assert unchanged
+    assert small == 5, "what is inlined needs no file"
+    assert content(filled / "segments") == files
+
+
+# --- no room --------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_grows_too_large_is_not_loaded(store):
+    queue = make_queue(store)
+    queue.load(orders(100))
+    before = dump(store)
+
+    with pytest.raises(StorageUnavailable, match="File too large; nothing was changed"):
+        in_a_fork(with_files_up_to(50_000, lambda: queue.load(orders(10_000))))
+    assert dump(store) == before
+    assert numbers_of(queue.fire().messages) == list(range(100))
+
+
+def test_a_catalog_that_grows_too_large_loses_nothing(tmp_path):
+    with Store.open(tmp_path) as store:
+        queue = make_queue(store)
+        queue.load(orders(100))
+
+        def load_much():
+            for _ in range(1000):
+                queue.load(orders(300))
+
+        with pytest.raises(CatalogUnavailable, match=r"catalog\.db .*; nothing was changed"):
+            in_a_fork(with_files_up_to(300_000, load_much))
+        loaded = numbers_of(queue.browse())
+        assert loaded[:100] == list(range(100))
+        assert len(loaded) % 300 == 100
+        queue.load(orders(1))
+        assert queue.browse().num_rows == len(loaded) + 1
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of two megabytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a disk")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def load_until_full(queue, size, loaded=0):
+    """How many orders were loaded before there was an error, and what it says."""
+    while True:
+        try:
+            loaded += len(queue.load(orders(size, loaded)))
+        except (CatalogUnavailable, StorageUnavailable) as error:
+            return loaded, str(error)
+
+
+@pytest.mark.parametrize("size", [300, 20_000])
+def test_a_full_disk_is_told_of_and_loses_nothing(small_disk, size):
+    with Store.open(small_disk / "store") as store:
+        queue = make_queue(store)
+
+        loaded, message = load_until_full(queue, size)
+
+        assert "nothing was changed" in message
+        assert "full disk" in message or "No space left" in message
+        assert numbers_of(queue.browse()) == list(range(loaded))
+
+
+@pytest.mark.parametrize("size", [300, 20_000])
+def test_a_full_disk_can_be_used_again_once_there_is_room(small_disk, size):
+    ballast = small_disk / "ballast"
+    with Store.open(small_disk / "store") as store:
+        queue = make_queue(store)
+        loaded = len(queue.load(orders(10)))
+        ballast.write_bytes(bytes(1_000_000))
+        loaded, _ = load_until_full(queue, size, loaded)
+        ballast.unlink()
+
+        queue.load(orders(5, loaded))
+
+        assert numbers_of(queue.fire().messages) == list(range(loaded + 5))
+
+
+# --- PostgreSQL away ------------------------------------------------------------------------------
+
+
+def test_a_server_that_cannot_be_reached_is_told_of_without_its_password(tmp_path):
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/ignis"
+    start = time.monotonic()
+
+    with pytest.raises(CatalogUnavailable) as error:
+        Store.open(catalog=url, storage=str(tmp_path))
+
+    assert "me:***@127.0.0.1:1/ignis" in str(error.value)
+    assert "secret" not in str(error.value)
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.postgres
+def test_a_database_that_does_not_exist_is_told_of(postgres, tmp_path):
+    with postgres.database() as url:
+        pass
+
+    with pytest.raises(CatalogUnavailable, match="does not exist"):
+        Store.open(catalog=url, storage=str(tmp_path))
+
+
+@pytest.fixture
+def on_postgres(postgres, tmp_path):
+    with postgres.database() as url, Store.open(catalog=url, storage=str(tmp_path)) as store:
+        yield store
+
+
+def cut_off(store, url):
+    """End every connection of a store, as a server does that is started again."""
+    with Store.open(catalog=url, storage=store.storage.uri) as other:
+        other.catalog.write(
+            lambda connection: connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+        )
+
+
+@pytest.mark.postgres
+def test_a_server_that_was_started_again_is_found_again(on_postgres):
+    queue = make_queue(on_postgres)
+    queue.load(orders(5))
+    cut_off(on_postgres, on_postgres.address.catalog)
+
+    assert numbers_of(queue.fire().messages) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.postgres
+def test_a_connection_that_is_lost_in_a_transaction_changes_nothing(on_postgres):
+    queue = make_queue(on_postgres)
+    before = dump(on_postgres)
+
+    def work(connection):
+        connection.execute(text("DELETE FROM queues"))
+        cut_off(on_postgres, on_postgres.address.catalog)
+        connection.execute(text("DELETE FROM queues"))
+
+    with pytest.raises(CatalogUnavailable, match="nothing was changed"):
+        on_postgres.catalog.write(work)
+    assert dump(on_postgres) == before
+    assert len(queue.load(orders(3))) == 3
+
+
+@pytest.mark.postgres
+def test_a_waiting_consumer_whose_connection_is_lost_hears_of_it(on_postgres):
+    queue = make_queue(on_postgres)
+    raised = []
+
+    def wait():
+        try:
+            queue.fire(timeout=30)
+        except CatalogUnavailable as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(1.0)
+    cut_off(on_postgres, on_postgres.address.catalog)
+    thread.join(20)
+
+    assert not thread.is_alive()
+    assert "try again later" in str(raised[0])
+    assert len(queue.load(orders(1))) == 1

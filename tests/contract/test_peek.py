@@ -1,0 +1,95 @@
+"""Peek and browse: messages are looked at, and nothing is taken."""
+
+import pytest
+
+from queue_core.errors import BadOption
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.mark.parametrize("count", [1, 7, 20, 100])
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_peek_shows_what_a_firing_would_take(store, count, shards):
+    queue = make_queue(store, shards=shards, key="customer")
+    for first in range(0, 60, 20):
+        queue.load(orders(20, first))
+    queue.fire(11)
+
+    shown = queue.peek(count)
+    firing = queue.fire(count)
+
+    assert shown.column("_message_id").to_pylist() == firing.ids.to_pylist()
+
+
+def test_looking_changes_nothing(store):
+    queue = make_queue(store)
+    queue.load(orders(30))
+    queue.sideline(queue.fire(5))
+    before = dump(store)
+
+    for magazine in ("main", "sideline"):
+        queue.peek(3, magazine=magazine)
+        queue.browse(magazine=magazine)
+    assert dump(store) == before
+
+
+def test_ten_messages_are_shown_unless_told_otherwise(store):
+    queue = make_queue(store)
+    queue.load(orders(30))
+
+    assert numbers_of(queue.peek()) == list(range(10))
+
+
+def test_each_magazine_is_looked_at_by_itself(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    queue.sideline(queue.fire(2))
+
+    assert numbers_of(queue.peek()) == [2, 3, 4, 5]
+    assert numbers_of(queue.peek(magazine="sideline")) == [0, 1]
+    assert queue.peek(magazine="sideline").column("_attempt").to_pylist() == [1, 1]
+
+
+def test_a_peek_shows_nothing_that_is_in_flight_but_a_browse_does(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    firing = queue.fire(4)
+
+    assert numbers_of(queue.peek()) == [4, 5]
+    seen = queue.browse()
+    assert numbers_of(seen) == [0, 1, 2, 3, 4, 5]
+    fired_at = seen.column("_fired_at").cast("int64").to_pylist()
+    assert fired_at == [firing.ticket.fired_at] * 4 + [None] * 2
+
+
+def test_a_browse_shows_messages_in_the_order_of_their_places(store):
+    queue = make_queue(store)
+    ids = queue.load(orders(9))
+    queue.fire(6)
+    queue.reload(ids.take([1, 4]))
+    queue.delete(ids.take([0, 3]))
+
+    assert numbers_of(queue.browse()) == [1, 2, 4, 5, 6, 7, 8]
+
+
+def test_an_empty_queue_shows_an_empty_table_with_all_columns(store):
+    queue = make_queue(store)
+
+    for shown in (queue.peek(), queue.browse()):
+        assert shown.num_rows == 0
+        assert shown.column_names == [
+            *queue.schema.names,
+            *("_message_id", "_queue", "_shard", "_attempt", "_loaded_at", "_fired_at"),
+        ]
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, "3", True])
+def test_an_impossible_count_is_refused(store, count):
+    with pytest.raises(BadOption, match=r"max_messages=|count="):
+        make_queue(store).peek(count)
+
+
+@pytest.mark.parametrize("look", ["peek", "browse", "fire"])
+def test_an_unknown_magazine_is_refused_with_the_nearest_one(store, look):
+    with pytest.raises(BadOption, match="magazine='sidelin'; did you mean 'sideline'"):
+        getattr(make_queue(store), look)(magazine="sidelin")

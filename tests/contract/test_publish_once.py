@@ -1,0 +1,140 @@
+"""Publish once: a batch of a streaming query is loaded once, however often it comes."""
+
+import threading
+
+import pytest
+
+from queue_core.errors import PublicationRefused
+from queue_core.outcomes import Settlement
+from queue_core.verbs.load import publish, publish_once
+from queue_core.verbs.settle import settle
+from tests.books import leftover_files
+from tests.dump import dump
+from tests.factories import make_queue, make_stager, numbers_of, orders
+
+
+def staged(queue, first=0, count=10):
+    stager = make_stager(queue)
+    for batch in orders(count, first).to_batches():
+        stager.add(batch)
+    return [segment.in_shard(0) for segment in stager.finish()]
+
+
+def once(queue, segments, batch, query="query-1"):
+    store = queue.store
+    return publish_once(store.catalog, store.storage, queue.info, segments, query, batch)
+
+
+@pytest.fixture(params=["inlined", "file"])
+def queue(request, store, monkeypatch):
+    from queue_core import staging
+
+    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
+    return make_queue(store)
+
+
+def test_each_batch_is_loaded_in_turn(queue):
+    assert all(once(queue, staged(queue, 10 * batch), batch) for batch in range(3))
+
+    assert numbers_of(queue.fire().messages) == list(range(30))
+
+
+def test_the_same_batch_again_is_left_out(queue):
+    assert once(queue, staged(queue), 0)
+    assert not once(queue, staged(queue), 0)
+    assert once(queue, staged(queue, 10), 1)
+
+    assert numbers_of(queue.fire().messages) == list(range(20))
+
+
+def test_the_very_same_files_again_are_no_trouble(queue):
+    """A driver that heard nothing of its commit sends what it has staged once more."""
+    segments = staged(queue)
+
+    assert once(queue, segments, 0)
+    assert not once(queue, segments, 0)
+    assert numbers_of(queue.fire().messages) == list(range(10))
+
+
+def test_an_older_batch_is_left_out(queue):
+    for batch in range(3):
+        once(queue, staged(queue, 10 * batch), batch)
+
+    assert not once(queue, staged(queue, 10), 1)
+    assert len(queue.fire()) == 30
+
+
+def test_files_of_a_batch_that_was_there_already_become_garbage(store, queue):
+    once(queue, staged(queue), 0)
+    again = staged(queue)
+    once(queue, again, 0)
+
+    expected = {segment.location for segment in again if segment.location}
+    assert leftover_files(store) == expected
+
+
+def test_a_batch_without_rows_counts_too(queue):
+    assert once(queue, [], 0)
+    assert not once(queue, staged(queue), 0)
+    assert once(queue, staged(queue), 1)
+    assert len(queue.fire()) == 10
+
+
+def test_queries_and_queues_are_told_apart(store, queue):
+    other = make_queue(store, "other")
+
+    assert once(queue, staged(queue), 0, "query-1")
+    assert once(queue, staged(queue, 10), 0, "query-2")
+    assert once(other, staged(other, 20), 0, "query-1")
+    assert len(queue.fire()) == 20
+    assert len(other.fire()) == 10
+
+
+def test_of_two_drivers_with_one_checkpoint_one_publishes(queue):
+    outcomes, barrier = [], threading.Barrier(4)
+    segments = [staged(queue) for _ in range(4)]
+
+    def drive(number):
+        barrier.wait()
+        outcomes.append(once(queue, segments[number], 5))
+
+    threads = [threading.Thread(target=drive, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(outcomes) == [False, False, False, True]
+    assert numbers_of(queue.fire().messages) == list(range(10))
+
+
+def test_files_cannot_be_published_twice(store, queue):
+    segments = staged(queue)
+    publish(store.catalog, store.storage, queue.info, segments)
+    if segments[0].location is None:
+        return  # inlined bytes are a copy, and no file is shared
+    before = dump(store)
+
+    with pytest.raises(PublicationRefused, match=segments[0].location):
+        publish(store.catalog, store.storage, queue.info, segments)
+    assert dump(store) == before
+
+
+def test_a_batch_is_settled_once_too(store, queue):
+    queue.load(orders(4))
+    ids = queue.fire().ids
+    settlement = Settlement.sideline(Settlement.of(described(ids)).deleted, "failed")
+
+    first = settle(store.catalog, [queue.info], settlement, batch=("query-1", 3))
+    queue.shovel()
+    queue.fire()
+    again = settle(store.catalog, [queue.info], settlement, batch=("query-1", 3))
+
+    assert (first, again) == (4, 0)
+    assert queue.failures().num_rows == 4
+
+
+def described(ids):
+    import pyarrow as pa
+
+    return pa.table({"_message_id": ids, "outcome": ["delete"] * len(ids)})

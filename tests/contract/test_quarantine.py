@@ -1,0 +1,306 @@
+"""Quarantine: what cannot be read is reported by name and set apart; the rest stays readable."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from queue_core import staging
+from queue_core.catalog.tables import segments
+from queue_core.errors import DamagedSegment, StorageUnavailable
+from queue_core.reading import read_table
+from queue_core.storage import Storage
+from queue_core.verbs.quarantine import quarantine
+from tests.books import audit
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders, planned, seen
+
+pytestmark = pytest.mark.spoiled
+
+#: How a segment file can be spoiled: from its bytes to what is left of them, or None.
+SPOILED = {
+    "missing": lambda data: None,
+    "empty": lambda data: b"",
+    "of one byte": lambda data: data[:1],
+    "torn in the header": lambda data: data[:100],
+    "torn in the middle": lambda data: data[: len(data) // 2],
+    "torn in the first chunk": lambda data: data[:2000],
+    "with one bit flipped": lambda data: data[:3000] + bytes([data[3000] ^ 4]) + data[3001:],
+    "with a page of zeroes": lambda data: data[:4096] + bytes(4096) + data[8192:],
+    "of another kind": lambda data: b"x" * len(data),
+}
+
+
+@pytest.fixture
+def queue(store, monkeypatch):
+    """Three segments in files: orders 0 to 999, to 1999 and to 2999; each of several chunks."""
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "CHUNK_ROWS", 200)
+    queue = make_queue(store)
+    for first in (0, 1000, 2000):
+        queue.load(orders(1000, first))
+    return queue
+
+
+def file_of(store, number):
+    """The file of the n-th segment."""
+    with store.catalog.read() as connection:
+        locations = connection.scalars(select(segments.c.location).order_by(segments.c.id)).all()
+    return Path(store.storage.uri) / locations[number]
+
+
+def spoil(path, how):
+    """Spoil a file, and return how to restore it."""
+    data = path.read_bytes()
+    left = SPOILED[how](data)
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
+    return lambda: path.write_bytes(data)
+
+
+def name_of(path, store):
+    return str(path.relative_to(store.storage.uri))
+
+
+def states(store):
+    rows = store.view("slices").to_pylist()
+    return [(row["position"], row["messages"], row["state"]) for row in rows]
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, how):
+    path = file_of(store, 1)
+    restore = spoil(path, how)
+
+    with pytest.raises(DamagedSegment) as error:
+        queue.fire()
+
+    assert name_of(path, store) in str(error.value)
+    assert states(store) == [(0, 1000, "loaded"), (1000, 1000, "damaged"), (2000, 1000, "loaded")]
+    expected = [*range(1000), *range(2000, 3000)]
+    assert numbers_of(queue.browse()) == expected
+    assert numbers_of(queue.fire().messages) == expected
+
+    restore()
+    assert queue.repair() == 1000
+    assert numbers_of(queue.fire().messages) == list(range(1000, 2000))
+    audit(store)
+
+
+@pytest.mark.parametrize("look", ["fire", "peek", "browse"])
+def test_whoever_finds_a_spoiled_segment_sets_it_apart(store, queue, look):
+    spoil(file_of(store, 0), "with one bit flipped")
+
+    with pytest.raises(DamagedSegment, match="altered"):
+        getattr(queue, look)()
+
+    assert states(store)[0] == (0, 1000, "damaged")
+    assert numbers_of(queue.peek(1)) == [1000]
+
+
+def test_the_error_says_what_to_do(store, queue):
+    spoil(file_of(store, 0), "missing")
+
+    with pytest.raises(DamagedSegment, match=r"is missing from .*; restore the file"):
+        queue.fire()
+
+
+def test_only_the_chunks_that_are_wanted_are_read_and_checked(store, queue):
+    """A file torn behind the rows of a firing does not stop it."""
+    spoil(file_of(store, 0), "torn in the middle")
+
+    assert numbers_of(queue.fire(200).messages) == list(range(200))
+    with pytest.raises(DamagedSegment, match="torn"):
+        queue.fire(800)
+
+
+def test_nothing_of_a_firing_that_failed_stays_in_flight(store, queue):
+    spoil(file_of(store, 1), "empty")
+
+    with pytest.raises(DamagedSegment):
+        queue.fire()
+
+    assert store.view("queues").column("in_flight").to_pylist() == [0]
+    (row,) = (r for r in queue.metadata().to_pylist() if r["magazine"] == "main")
+    assert (row["loaded"], row["waiting"], row["damaged"]) == (3000, 2000, 1000)
+    assert row["fired"] == row["reloaded"] == 3000
+
+
+def test_several_spoiled_segments_are_found_one_after_the_other(store, queue):
+    spoil(file_of(store, 0), "missing")
+    spoil(file_of(store, 2), "with one bit flipped")
+
+    for _ in range(2):
+        with pytest.raises(DamagedSegment):
+            queue.fire()
+
+    assert numbers_of(queue.fire().messages) == list(range(1000, 2000))
+
+
+def test_what_was_in_flight_already_is_set_apart_too_and_counted_right(store, queue):
+    held = queue.fire(500, consumer=store.consumer("other"))
+    spoil(file_of(store, 0), "missing")
+
+    with pytest.raises(DamagedSegment):
+        queue.fire()
+
+    assert store.view("queues").column("damaged").to_pylist() == [1000]
+    assert queue.delete(held) == 0
+    (row,) = (r for r in queue.metadata().to_pylist() if r["magazine"] == "main")
+    assert row["loaded"] == row["waiting"] + row["in_flight"] + row["damaged"] == 3000
+
+
+def test_a_spoiled_segment_in_the_sideline_is_set_apart_there(store, queue):
+    queue.sideline(queue.fire(10))
+    spoil(file_of(store, 0), "missing")
+
+    with pytest.raises(DamagedSegment):
+        queue.fire(magazine="sideline")
+
+    damaged = {row["magazine"]: row["damaged"] for row in queue.metadata().to_pylist()}
+    assert damaged == {"main": 990, "sideline": 10}
+
+
+def test_what_is_set_apart_is_neither_fired_nor_shovelled_nor_swept_nor_forgotten(store, queue):
+    queue.sideline(queue.fire(10))
+    restore = spoil(file_of(store, 0), "missing")
+    with pytest.raises(DamagedSegment):
+        queue.fire(magazine="sideline")
+
+    assert len(queue.fire(magazine="sideline")) == 0
+    assert queue.shovel() == 0
+    queue.delete(queue.fire())
+    assert queue.sweep(0) == 0
+    store.vacuum(grace=0)
+    assert store.view("queues").column("damaged").to_pylist() == [1000]
+
+    restore()
+    assert queue.repair() == 1000
+    assert numbers_of(queue.fire().messages) == list(range(10, 1000))
+    audit(store)
+
+
+def test_a_selector_finds_a_spoiled_segment_too(store, queue):
+    spoil(file_of(store, 1), "with a page of zeroes")
+
+    with pytest.raises(DamagedSegment, match="altered"):
+        queue.fire(selector="amount >= 0")
+
+    assert states(store)[1] == (1000, 1000, "damaged")
+    assert len(queue.fire(selector="amount >= 0")) == 2000
+
+
+def test_repairing_what_is_still_spoiled_sets_it_apart_again(store, queue):
+    spoil(file_of(store, 0), "missing")
+    with pytest.raises(DamagedSegment):
+        queue.fire()
+
+    queue.repair()
+    with pytest.raises(DamagedSegment):
+        queue.fire()
+    assert states(store)[0] == (0, 1000, "damaged")
+
+
+def test_repairing_a_sound_queue_changes_nothing(store, queue):
+    before = dump(store)
+
+    assert queue.repair() == 0
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("damage", ["flipped", "torn", "empty"])
+def test_inlined_bytes_are_checked_as_well(store, damage):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    (spoiled, *_) = queue.load(orders(5, 5)).to_pylist()
+    queue.load(orders(5, 10))
+    original = inlined(store, spoiled >> 20)
+    change = {
+        "flipped": original[:50] + bytes([original[50] ^ 1]) + original[51:],
+        "torn": original[:-1],
+        "empty": b"",
+    }[damage]
+    write_inlined(store, spoiled >> 20, change)
+
+    with pytest.raises(DamagedSegment, match=f"inlined/{spoiled >> 20} is"):
+        queue.fire()
+    assert numbers_of(queue.fire().messages) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+
+    write_inlined(store, spoiled >> 20, original)
+    assert queue.repair() == 5
+    assert numbers_of(queue.fire().messages) == [5, 6, 7, 8, 9]
+    audit(store)
+
+
+def inlined(store, segment_id):
+    with store.catalog.read() as connection:
+        return bytes(connection.scalar(select(segments.c.data).where(segments.c.id == segment_id)))
+
+
+def write_inlined(store, segment_id, data):
+    store.catalog.write(
+        lambda connection: connection.execute(
+            update(segments).where(segments.c.id == segment_id).values(data=data)
+        )
+    )
+
+
+def test_damage_found_where_there_is_no_catalog_is_reported_through_the_storage(store, queue):
+    ticket = planned(store, queue, store.consumer("query", beats=True), 3000)
+    reading = seen(store, queue, ticket)
+    spoil(file_of(store, 1), "with one bit flipped")
+
+    with pytest.raises(DamagedSegment):
+        read_table(reading)
+    (report,) = store.storage.damage_reports().items()
+    assert report[0] == name_of(file_of(store, 1), store)
+    assert "checksum" in report[1]
+
+    assert quarantine(store.catalog, store.storage) == 1000
+    assert store.storage.damage_reports() == {}
+    assert quarantine(store.catalog, store.storage) == 0
+
+
+def test_damage_is_told_even_where_no_report_of_it_can_be_written(store, queue, monkeypatch):
+    def refuse(*_):
+        raise StorageUnavailable("the folder is read-only")
+
+    spoil(file_of(store, 1), "missing")
+    monkeypatch.setattr(Storage, "report_damage", refuse)
+
+    with pytest.raises(DamagedSegment, match="missing"):
+        queue.fire()
+
+
+def test_a_report_of_what_was_settled_meanwhile_is_forgotten(store, queue):
+    name = name_of(file_of(store, 0), store)
+    queue.delete(queue.fire(1000))
+    store.storage.report_damage(name, "it was torn")
+
+    assert quarantine(store.catalog, store.storage) == 0
+    assert store.storage.damage_reports() == {}
+
+
+@pytest.mark.parametrize("name", ["inlined!x", "inlined!", "nonsense", "..!..!etc!passwd"])
+def test_a_report_that_makes_no_sense_does_no_harm(store, queue, name):
+    folder = Path(store.storage.uri) / "damaged"
+    folder.mkdir()
+    (folder / name).write_bytes(b"\xff not text")
+
+    assert quarantine(store.catalog, store.storage) == 0
+    assert len(queue.fire()) == 3000
+
+
+def test_a_firing_that_cannot_be_read_for_now_is_given_back(store, queue, monkeypatch):
+    def refuse(*_):
+        raise StorageUnavailable("the disk is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "read", refuse)
+        with pytest.raises(StorageUnavailable):
+            queue.fire(10)
+
+    assert store.view("queues").column("in_flight").to_pylist() == [0]
+    assert numbers_of(queue.fire(10).messages) == list(range(10))

@@ -1,0 +1,200 @@
+"""Queues: created, found, described, changed."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from queue_core.errors import BadName, BadOption, NoSuchQueue, QueueExists, SchemaMismatch
+from queue_core.settings import QueueSettings
+from tests.dump import dump
+from tests.factories import ORDERS, make_queue, numbers_of, orders
+
+
+def test_a_new_queue_is_found_as_it_was_made(store):
+    made = make_queue(store, shards=5, key="customer", compression="zstd", attributes=["amount"])
+
+    found = store.queue("orders")
+
+    assert found.info == made.info
+    assert found.schema.equals(ORDERS)
+    assert (found.info.shards, found.info.key, found.info.schema_version) == (5, "customer", 1)
+    assert found.info.settings == QueueSettings(compression="zstd", attributes=("amount",))
+    assert repr(found).startswith("<Queue 'orders', 5 shards, of <Store ")
+
+
+def test_a_queue_has_eight_shards_and_no_key_unless_told(store):
+    queue = store.create_queue("orders", ORDERS)
+
+    assert (queue.info.shards, queue.info.key) == (8, None)
+
+
+def test_queues_are_listed_by_name(store):
+    assert store.queues() == []
+    for name in ("b", "a", "C"):
+        make_queue(store, name)
+
+    assert sorted(store.queues()) == ["C", "a", "b"]
+    assert store.queues() == store.view("queues").column("queue").to_pylist()
+
+
+def test_names_that_differ_in_case_are_two_queues(store):
+    make_queue(store, "orders").load(orders(1))
+    make_queue(store, "Orders").load(orders(1, 7))
+
+    assert numbers_of(store.queue("orders").browse()) == [0]
+    assert numbers_of(store.queue("Orders").browse()) == [7]
+
+
+def test_a_queue_that_exists_is_refused_unless_that_is_fine(store):
+    first = make_queue(store)
+    before = dump(store)
+
+    with pytest.raises(QueueExists, match="queue 'orders' exists already"):
+        make_queue(store)
+    assert make_queue(store, exist_ok=True).info == first.info
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ({"shards": 2}, "shards 1, not 2"),
+        ({"key": "customer"}, "key None, not 'customer'"),
+        ({"schema": pa.schema([("a", pa.int64())])}, "columns"),
+        ({"schema": ORDERS.remove(2)}, "columns"),
+    ],
+)
+def test_a_queue_of_another_shape_is_refused(store, other, what):
+    make_queue(store)
+    before = dump(store)
+
+    with pytest.raises(QueueExists) as refusal:
+        make_queue(store, exist_ok=True, **other)
+    assert what in str(refusal.value)
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("exist_ok", [True, False])
+def test_of_many_that_create_a_queue_at_once_one_does(store, exist_ok):
+    outcomes = []
+    barrier = threading.Barrier(6)
+
+    def create():
+        barrier.wait()
+        try:
+            outcomes.append(make_queue(store, exist_ok=exist_ok).info.id)
+        except QueueExists:
+            outcomes.append(None)
+
+    threads = [threading.Thread(target=create) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    made = [outcome for outcome in outcomes if outcome is not None]
+    assert len(outcomes) == 6
+    assert len(set(made)) == 1
+    assert len(made) == (6 if exist_ok else 1)
+    assert store.view("shards").num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "'; drop table queues; --", "", "a/b", ".hidden", "a b", "x" * 129, None]
+)
+def test_a_name_that_could_do_harm_is_refused_everywhere(store, name):
+    before = dump(store)
+
+    for call in (lambda: make_queue(store, name), lambda: store.queue(name)):
+        with pytest.raises(BadName) as refusal:
+            call()
+        assert repr(name) in str(refusal.value)
+    assert dump(store) == before
+
+
+def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
+    with pytest.raises(NoSuchQueue, match="no queue 'orders'; it has none"):
+        store.queue("orders")
+    make_queue(store, "orders")
+    make_queue(store, "payments")
+
+    with pytest.raises(NoSuchQueue, match="'ordesr'; did you mean 'orders'"):
+        store.queue("ordesr")
+    with pytest.raises(NoSuchQueue, match="'zebra'; it has orders, payments"):
+        store.queue("zebra")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"key": "custmer"}, SchemaMismatch, "key='custmer' is no column of the queue; did you"),
+        ({"key": "amount"}, SchemaMismatch, "key='amount': a column of type double cannot"),
+        ({"shards": 0}, BadOption, "shards=0"),
+        ({"shards": 513}, BadOption, "shards=513"),
+        ({"concurency": 3}, BadOption, "unknown setting 'concurency'; did you mean 'concurrency'"),
+        ({"concurrency": "3"}, BadOption, "concurrency='3'"),
+        ({"compression": "gzip"}, BadOption, "compression='gzip'"),
+        ({"attributes": ["amout"]}, BadOption, "attributes: 'amout' is no column of the queue"),
+        ({"schema": pa.schema([("a", pa.uint64())])}, SchemaMismatch, "column 'a'"),
+        ({"schema": pa.schema([("_shard", pa.int8())])}, BadName, "'_shard' is reserved"),
+        ({"schema": {"a": "int"}}, SchemaMismatch, "not dict"),
+    ],
+)
+def test_a_queue_that_makes_no_sense_is_not_made(store, wrong, error, message):
+    before = dump(store)
+
+    with pytest.raises(error) as refusal:
+        make_queue(store, **wrong)
+    assert message in str(refusal.value)
+    assert dump(store) == before
+
+
+def test_settings_change_while_the_queue_is_in_use(store):
+    queue, other = make_queue(store), None
+    other = store.queue("orders")
+
+    assert queue.change_settings(concurrency=3, compression="lz4").concurrency == 3
+    assert queue.info.settings == QueueSettings(concurrency=3, compression="lz4")
+    assert other.info.settings == QueueSettings()
+    assert other.refresh().info.settings == queue.info.settings
+
+
+def test_changing_one_setting_keeps_what_another_process_has_changed(store):
+    queue, other = make_queue(store), store.queue("orders")
+
+    queue.change_settings(concurrency=3)
+    other.change_settings(sweep_after=5.0)
+
+    assert queue.refresh().info.settings == QueueSettings(concurrency=3, sweep_after=5.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"concurency": 3}, "unknown setting 'concurency'; did you mean 'concurrency'"),
+        ({"concurrency": 101}, "concurrency=101"),
+        ({"sweep_after": "soon"}, "sweep_after='soon'"),
+        ({"attributes": ["amout"]}, "attributes: 'amout' is no column of the queue; did you mean"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_changes_nothing(store, wrong, message):
+    queue = make_queue(store)
+    before = dump(store)
+
+    with pytest.raises(BadOption) as refusal:
+        queue.change_settings(**wrong)
+    assert message in str(refusal.value)
+    assert dump(store) == before
+
+
+def test_queues_keep_their_messages_apart(store):
+    one, other = make_queue(store, "one"), make_queue(store, "other")
+    one.load(orders(3))
+    other.load(orders(3, 10))
+
+    one.sideline(one.fire())
+    one.shovel()
+
+    assert numbers_of(other.fire().messages) == [10, 11, 12]
+    assert numbers_of(one.fire().messages) == [0, 1, 2]

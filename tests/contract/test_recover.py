@@ -1,0 +1,196 @@
+"""Recover and acknowledge: what becomes of tickets that nobody speaks of any more."""
+
+import pytest
+
+from queue_core.catalog import consumers
+from queue_core.errors import ConsumerFenced
+from queue_core.model import Magazine
+from queue_core.verbs.acknowledge import acknowledge
+from tests.dump import backdate, dump
+from tests.factories import make_queue, numbers_of, orders, planned, seen
+
+
+@pytest.fixture
+def query(store):
+    return store.consumer("query", beats=True)
+
+
+# --- recover --------------------------------------------------------------------------------------
+
+
+def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, query):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    planned(store, queue, query, 6)
+
+    assert store.recover(dead_after=0) == 6
+    assert numbers_of(queue.fire().messages) == list(range(10))
+
+
+def test_being_given_back_counts_no_delivery_and_no_attempt(store, query):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    planned(store, queue, query, 2)
+
+    store.recover(dead_after=0)
+
+    (row,) = store.view("slices").to_pylist()
+    assert (row["deliveries"], row["attempts"], row["state"]) == (0, 0, "loaded")
+
+
+def test_what_somebody_has_seen_is_not_given_back(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    ticket = planned(store, queue, query, 2)
+    seen(store, queue, ticket)
+
+    assert store.recover(dead_after=0) == 0
+    assert numbers_of(queue.peek()) == [2, 3]
+
+
+def test_what_a_living_query_has_fired_is_not_given_back(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    planned(store, queue, query, 2)
+    before = dump(store)
+
+    assert store.recover(dead_after=30) == 0
+    assert dump(store) == before
+
+
+def test_what_a_plain_consumer_has_fired_is_not_given_back(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.fire()
+
+    assert store.recover(dead_after=0) == 0
+
+
+def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    for name in ("one", "two"):
+        consumer = store.consumer(name, beats=True)
+        planned(store, queue, consumer, 2)
+        planned(store, queue, consumer, 2)
+
+    assert store.recover(dead_after=0) == 8
+    assert numbers_of(queue.fire().messages) == list(range(10))
+
+
+def test_recovering_twice_changes_nothing(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    planned(store, queue, query, 2)
+    store.recover(dead_after=0)
+    before = dump(store)
+
+    assert store.recover(dead_after=0) == 0
+    assert dump(store) == before
+
+
+def test_what_was_swept_before_is_not_given_back(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    planned(store, queue, query, 2)
+    backdate(store, 1000)
+    queue.sweep(10, dead_after=0)
+
+    assert store.recover(dead_after=0) == 0
+    assert numbers_of(queue.browse(magazine="sideline")) == [0, 1]
+
+
+# --- held -----------------------------------------------------------------------------------------
+
+
+def test_a_ticket_gives_the_same_messages_as_often_as_it_is_asked(store, query):
+    queue = make_queue(store, shards=3, key="customer")
+    queue.load(orders(60))
+    ticket = planned(store, queue, query, 40)
+
+    first, again = seen(store, queue, ticket), seen(store, queue, ticket)
+
+    assert first == again
+    assert len(first) == 40
+
+
+def test_a_new_life_of_a_query_reads_what_the_last_one_fired(store, query):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ticket = planned(store, queue, query, 6)
+    reading = seen(store, queue, ticket)
+
+    reborn = store.consumer("query", beats=True)
+
+    assert seen(store, queue, ticket) == reading
+    pending = store.catalog.write(lambda c: consumers.ticket_behind(c, reborn, 0))
+    assert pending == ticket.number
+
+
+# --- acknowledge ----------------------------------------------------------------------------------
+
+
+def test_acknowledging_deletes_what_the_tickets_hold(store, query):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    first, second, third = (planned(store, queue, query, 3) for _ in range(3))
+
+    assert acknowledge(store.catalog, query, second.number, delete=True) == 6
+    assert numbers_of(queue.browse()) == [6, 7, 8, 9]
+    assert first.number < second.number < third.number
+
+
+def test_acknowledging_twice_or_late_changes_nothing(store, query):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    first, second = planned(store, queue, query, 3), planned(store, queue, query, 3)
+    acknowledge(store.catalog, query, second.number, delete=True)
+    before = dump(store)
+
+    assert acknowledge(store.catalog, query, second.number, delete=True) == 0
+    assert acknowledge(store.catalog, query, first.number, delete=True) == 0
+    assert dump(store) == before
+
+
+def test_without_deleting_what_is_not_settled_stays_in_flight(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    ticket = planned(store, queue, query, 4)
+    queue.delete(store.view("slices").num_rows and queue.browse().column("_message_id")[:1])
+
+    assert acknowledge(store.catalog, query, ticket.number, delete=False) == 0
+    assert numbers_of(queue.browse()) == [1, 2, 3]
+    assert store.recover(dead_after=0) == 0
+
+
+def test_what_another_consumer_holds_is_not_touched(store, query):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    ticket = planned(store, queue, query, 3)
+    other = queue.fire(consumer=store.consumer("other"))
+
+    acknowledge(store.catalog, query, ticket.number, delete=True)
+
+    assert queue.delete(other) == 3
+
+
+def test_an_older_life_cannot_acknowledge(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    ticket = planned(store, queue, query, 4)
+    store.consumer("query", beats=True)
+    before = dump(store)
+
+    with pytest.raises(ConsumerFenced, match="'query'"):
+        acknowledge(store.catalog, query, ticket.number, delete=True)
+    assert dump(store) == before
+
+
+def test_tickets_of_the_sideline_are_acknowledged_too(store, query):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.sideline(queue.fire())
+    ticket = planned(store, queue, query, 3, magazine=Magazine.SIDELINE)
+
+    assert acknowledge(store.catalog, query, ticket.number, delete=True) == 3
+    assert numbers_of(queue.browse(magazine="sideline")) == [3]

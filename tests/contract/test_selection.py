@@ -1,0 +1,148 @@
+"""Firing by a selector, by an order, or by both."""
+
+import threading
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from queue_core import Store
+from queue_core.errors import BadSelector
+from tests.factories import make_queue, numbers_of, orders
+
+
+def test_only_messages_that_meet_the_selector_are_fired(store: Store) -> None:
+    queue = make_queue(store, shards=4, key="customer")
+    queue.load(orders(200))
+    firing = queue.fire(selector="number % 2 = 0 AND number >= 100")
+    assert sorted(numbers_of(firing.messages)) == list(range(100, 200, 2))
+    assert sorted(numbers_of(queue.fire().messages)) == [n for n in range(200) if n < 100 or n % 2]
+
+
+def test_the_oldest_matches_of_a_shard_come_first(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(50))
+    queue.load(orders(50, first=50))
+    assert numbers_of(queue.fire(3, selector="number % 10 = 7").messages) == [7, 17, 27]
+    assert numbers_of(queue.fire(9, selector="number % 10 = 7").messages) == [
+        37,
+        47,
+        57,
+        67,
+        77,
+        87,
+        97,
+    ]
+
+
+def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
+    queue = make_queue(store, shards=4, key="customer")
+    queue.load(orders(100))
+    assert numbers_of(queue.fire(3, order_by="amount DESC").messages) == [99, 98, 97]
+    assert numbers_of(queue.fire(2, order_by="MIN(amount)").messages) == [0, 1]
+
+
+def test_equal_messages_come_oldest_first(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(30))
+    assert numbers_of(queue.fire(5, order_by="customer").messages) == [0, 10, 20, 1, 11]
+
+
+def test_selector_and_order_work_together(store: Store) -> None:
+    queue = make_queue(store, shards=2, key="customer")
+    queue.load(orders(100))
+    firing = queue.fire(2, selector="customer = 'customer-3'", order_by="number DESC")
+    assert numbers_of(firing.messages) == [93, 83]
+
+
+def test_metadata_columns_can_be_asked_about(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.sideline(queue.fire(2), reason="first try")
+    queue.shovel()
+    assert numbers_of(queue.fire(selector="_attempt = 1").messages) == [0, 1]
+
+
+def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(4))
+    assert len(queue.fire(selector="number > 1000")) == 0
+    assert pc.sum(queue.metadata().column("fired")).as_py() == 0
+
+
+def test_a_waiting_firing_is_woken_by_a_match_only(store: Store) -> None:
+    queue = make_queue(store)
+
+    def produce() -> None:
+        queue.load(orders(3))
+        queue.load(orders(3, first=100))
+
+    producer = threading.Timer(0.2, produce)
+    producer.start()
+    firing = queue.fire(selector="number > 101", timeout=10.0)
+    producer.join()
+    assert numbers_of(firing.messages) == [102]
+
+
+def test_statistics_keep_slices_closed_that_cannot_match(store: Store) -> None:
+    queue = make_queue(store, attributes=["number"])
+    queue.load(orders(10))
+    queue.load(orders(10, first=1000))
+    damage = queue.browse().num_rows
+    with store.catalog.engine.begin() as connection:
+        # If the first slice were opened, its checksum would be found wrong.
+        connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
+    assert damage == 20
+    assert numbers_of(queue.fire(selector="number >= 1005").messages) == list(range(1005, 1010))
+
+
+def test_peeking_takes_a_selector_too(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(20))
+    assert numbers_of(queue.peek(2, selector="number > 4", order_by="number DESC")) == [19, 18]
+    assert pc.sum(queue.metadata().column("fired")).as_py() == 0
+
+
+@pytest.mark.parametrize(
+    ("selector", "named"),
+    [("nmber > 1", "number"), ("number >", "selector"), ("number > 'x'", "number")],
+)
+def test_a_bad_selector_is_refused_and_changes_nothing(
+    store: Store, selector: str, named: str
+) -> None:
+    queue = make_queue(store)
+    queue.load(orders(3))
+    before = store.view("slices")
+    with pytest.raises(BadSelector, match=named):
+        queue.fire(selector=selector)
+    assert store.view("slices").equals(before)
+
+
+def test_many_consumers_with_overlapping_selectors_take_nothing_twice(store: Store) -> None:
+    queue = make_queue(store, shards=4, key="customer")
+    queue.load(orders(2000))
+    taken: list[int] = []
+    lock = threading.Lock()
+
+    def consume(selector: str) -> None:
+        who = store.consumer(f"consumer-{threading.get_ident()}")
+        while len(firing := queue.fire(100, selector=selector, consumer=who)):
+            with lock:
+                taken.extend(numbers_of(firing.messages))
+
+    selectors = ["number % 2 = 0", "number % 3 = 0", "number < 1000", "number >= 0"]
+    threads = [threading.Thread(target=consume, args=(text,)) for text in selectors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == list(range(2000))
+
+
+def test_a_selection_reads_columns_that_came_later_as_null(store: Store) -> None:
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    queue.load([{"number": 9, "customer": "c", "amount": 1.0, "note": "new"}])
+    assert numbers_of(queue.fire(selector="note IS NULL").messages) == [0, 1]
+    assert numbers_of(queue.fire(selector="note = 'new'").messages) == [9]

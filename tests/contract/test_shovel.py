@@ -1,0 +1,111 @@
+"""Shovel: what was set aside comes back to main, at its tail."""
+
+import pytest
+
+from queue_core.errors import BadOption
+from tests.factories import make_queue, numbers_of, orders
+
+
+def with_sidelined(store, count, **settings):
+    queue = make_queue(store, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire())
+    return queue
+
+
+def test_shovelled_messages_come_behind_what_is_in_main(store):
+    queue = with_sidelined(store, 3)
+    queue.load(orders(2, 100))
+
+    assert queue.shovel() == 3
+    assert numbers_of(queue.fire().messages) == [100, 101, 0, 1, 2]
+    assert queue.browse(magazine="sideline").num_rows == 0
+
+
+def test_shovelled_messages_keep_their_ids_and_attempts(store):
+    queue = with_sidelined(store, 3)
+    ids = queue.browse(magazine="sideline").column("_message_id").to_pylist()
+
+    queue.shovel()
+
+    messages = queue.peek()
+    assert messages.column("_message_id").to_pylist() == ids
+    assert messages.column("_attempt").to_pylist() == [1, 1, 1]
+
+
+def test_a_shovel_stamps_what_it_moves_with_the_time(store):
+    queue = with_sidelined(store, 1)
+    before = store.catalog.now()
+
+    queue.shovel()
+
+    (stamp,) = queue.peek().column("_fired_at").cast("int64").to_pylist()
+    assert before <= stamp <= store.catalog.now()
+
+
+def test_no_more_than_the_limit_is_moved_in_order(store):
+    queue = with_sidelined(store, 10)
+
+    assert queue.shovel(4) == 4
+    assert numbers_of(queue.peek()) == [0, 1, 2, 3]
+    assert numbers_of(queue.browse(magazine="sideline")) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_limit_is_kept_over_all_shards(store):
+    queue = with_sidelined(store, 40, shards=4, key="customer")
+
+    assert queue.shovel(15) == 15
+    assert queue.browse().num_rows == 15
+    assert queue.shovel() == 25
+
+
+def test_messages_that_interleave_are_moved_in_order(store):
+    queue = with_sidelined(store, 9)
+    ids = queue.fire(magazine="sideline").ids
+    queue.reload(ids.take([1, 4, 7]))
+    queue.reload(ids.take([0, 2, 5]))
+
+    assert queue.shovel(4) == 4
+    assert numbers_of(queue.fire().messages) == [0, 1, 2, 4]
+    assert numbers_of(queue.fire(magazine="sideline").messages) == [5, 7]
+
+
+def test_messages_that_interleave_come_back_whole_in_their_order(store):
+    queue = with_sidelined(store, 9)
+    ids = queue.fire(magazine="sideline").ids
+    queue.reload(ids.take([1, 4, 7]))
+    queue.reload(ids.take([0, 2, 5]))
+
+    queue.shovel()
+
+    assert numbers_of(queue.fire().messages) == [0, 1, 2, 4, 5, 7]
+
+
+def test_what_is_in_flight_is_left_in_the_sideline(store):
+    queue = with_sidelined(store, 5)
+    firing = queue.fire(2, magazine="sideline")
+
+    assert queue.shovel() == 3
+    queue.reload(firing)
+    assert numbers_of(queue.browse(magazine="sideline")) == [0, 1]
+
+
+def test_shovelling_an_empty_sideline_moves_nothing(store):
+    assert make_queue(store).shovel() == 0
+
+
+def test_why_messages_failed_is_still_told_afterwards(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    queue.sideline(queue.fire(), reason="declined")
+
+    queue.shovel()
+    queue.delete(queue.fire())
+
+    assert queue.failures().column("reason").to_pylist() == ["declined"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "2"])
+def test_an_impossible_limit_is_refused(store, limit):
+    with pytest.raises(BadOption, match="limit="):
+        make_queue(store).shovel(limit)

@@ -1,0 +1,298 @@
+"""Vacuum: files that no message needs are removed after a grace period, and no others ever."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from queue_core import faults, staging
+from queue_core.catalog.tables import files
+from queue_core.errors import BadOption, PublicationRefused
+from queue_core.tasks import vacuum as vacuum_module
+from queue_core.verbs.load import publish, publish_once
+from tests.books import leftover_files
+from tests.dump import dump
+from tests.factories import make_queue, make_stager, numbers_of, orders
+
+
+@pytest.fixture
+def queue(store, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    return make_queue(store)
+
+
+def age(store, seconds):
+    """Let all files have been written, and become garbage, so many seconds earlier."""
+    for location, written in store.storage.list().items():
+        earlier = written / 1e6 - seconds
+        os.utime(Path(store.storage.uri) / location, (earlier, earlier))
+    store.catalog.write(
+        lambda connection: connection.execute(
+            update(files).values(since=files.c.since - int(seconds * 1e6))
+        )
+    )
+
+
+def staged(queue, count=10, first=0):
+    """Write a segment and do not publish it, as a writer that stalls or dies."""
+    stager = make_stager(queue)
+    stager.add(orders(count, first).to_batches()[0])
+    return [segment.in_shard(0) for segment in stager.finish()]
+
+
+def known_files(store):
+    with store.catalog.read() as connection:
+        return connection.scalar(select(func.count()).select_from(files))
+
+
+def test_files_of_settled_messages_are_removed(store, queue):
+    queue.load(orders(10))
+    queue.load(orders(10, 10))
+    settled, kept = store.view("slices").column("location").to_pylist()
+    queue.delete(queue.fire(10))
+    age(store, 100)
+
+    assert store.vacuum(grace=60) == [settled]
+    assert list(store.storage.list()) == [kept]
+    assert known_files(store) == 1
+    assert numbers_of(queue.fire().messages) == list(range(10, 20))
+
+
+def test_files_that_messages_need_are_never_removed(store, queue):
+    for first in (0, 10, 20):
+        queue.load(orders(10, first))
+    firing = queue.fire()
+    queue.delete(firing.ids[:9])
+    queue.sideline(firing.ids[10:12])
+    queue.reload(firing.ids[20:21])
+    age(store, 1e6)
+
+    assert store.vacuum(grace=0) == []
+    assert numbers_of(queue.browse()) == [9, *range(12, 30)]
+    assert numbers_of(queue.browse(magazine="sideline")) == [10, 11]
+
+
+def test_what_a_writer_left_that_died_is_removed(store, queue):
+    (left,) = staged(queue)
+    age(store, 100)
+
+    assert store.vacuum(grace=60) == [left.location]
+    assert store.storage.list() == {}
+    assert known_files(store) == 0
+
+
+@pytest.mark.parametrize("kind", ["settled", "never published"])
+def test_within_the_grace_period_everything_stays(store, queue, kind):
+    if kind == "settled":
+        queue.load(orders(10))
+        queue.delete(queue.fire())
+    else:
+        staged(queue)
+    age(store, 30)
+
+    assert store.vacuum(grace=60) == []
+    assert len(store.storage.list()) == 1
+    assert len(store.vacuum(grace=20)) == 1
+
+
+def test_a_dry_run_says_what_would_go_and_removes_nothing(store, queue):
+    queue.load(orders(10))
+    queue.load(orders(10, 10))
+    queue.delete(queue.fire(10))
+    staged(queue)
+    age(store, 100)
+    before = dump(store)
+
+    would = store.vacuum(grace=60, dry_run=True)
+
+    assert dump(store) == before
+    assert len(would) == 2
+    assert store.vacuum(grace=60) == would
+
+
+def test_a_writer_that_stalls_past_the_grace_period_is_refused(store, queue):
+    segments = staged(queue)
+    age(store, 100)
+    store.vacuum(grace=60)
+    before = dump(store)
+
+    with pytest.raises(PublicationRefused, match=segments[0].location):
+        publish(store.catalog, store.storage, queue.info, segments)
+    assert dump(store) == before
+
+
+def test_a_batch_whose_writer_stalled_is_not_recorded_as_published(store, queue):
+    segments = staged(queue)
+    age(store, 100)
+    store.vacuum(grace=60)
+
+    with pytest.raises(PublicationRefused):
+        publish_once(store.catalog, store.storage, queue.info, segments, "query", 7)
+    fresh = staged(queue)
+    assert publish_once(store.catalog, store.storage, queue.info, fresh, "query", 7)
+
+
+def test_a_writer_that_publishes_between_condemning_and_removing_is_refused(
+    store, queue, monkeypatch
+):
+    segments = staged(queue)
+    age(store, 100)
+    refused = []
+
+    def publish_now(name):
+        if name == "vacuum.condemned":
+            with pytest.raises(PublicationRefused) as refusal:
+                publish(store.catalog, store.storage, queue.info, segments)
+            refused.append(refusal.value)
+
+    monkeypatch.setattr(faults, "point", publish_now)
+    removed = store.vacuum(grace=60)
+
+    assert removed == [segments[0].location]
+    assert len(refused) == 1
+    assert queue.browse().num_rows == 0
+
+
+def test_a_writer_that_publishes_before_condemning_keeps_its_files(store, queue, monkeypatch):
+    segments = staged(queue)
+    age(store, 100)
+    listed = vacuum_module.Storage.list
+
+    def list_then_publish(storage):
+        found = listed(storage)
+        monkeypatch.undo()
+        publish(store.catalog, storage, queue.info, segments)
+        return found
+
+    monkeypatch.setattr(vacuum_module.Storage, "list", list_then_publish)
+
+    assert store.vacuum(grace=60) == []
+    assert numbers_of(queue.fire().messages) == list(range(10))
+
+
+@pytest.mark.parametrize("point", ["condemned", "removing", "removed"])
+def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point):
+    for first in (0, 10):
+        queue.load(orders(10, first))
+    queue.delete(queue.fire())
+    staged(queue)
+    age(store, 100)
+    faults.arm(f"vacuum.{point}=raise")
+    with pytest.raises(faults.InjectedFault):
+        store.vacuum(grace=60)
+
+    store.vacuum(grace=60)
+
+    assert store.storage.list() == {}
+    assert known_files(store) == 0
+
+
+def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
+    queue.load(orders(10))
+    queue.delete(queue.fire())
+    (location,) = store.storage.list()
+    (Path(store.storage.uri) / location).unlink()
+    age(store, 100)
+
+    assert store.vacuum(grace=60) == []
+    assert known_files(store) == 0
+    queue.load(orders(10))
+    assert len(queue.fire()) == 10
+
+
+def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue):
+    first, again = staged(queue), staged(queue)
+    publish_once(store.catalog, store.storage, queue.info, first, "query", 0)
+    assert not publish_once(store.catalog, store.storage, queue.info, again, "query", 0)
+    age(store, 100)
+
+    assert store.vacuum(grace=60) == [again[0].location]
+    assert len(queue.fire()) == 10
+
+
+def test_files_that_are_not_segments_are_left_alone(store, queue):
+    strange = Path(store.storage.uri) / "notes.txt"
+    strange.parent.mkdir(exist_ok=True)
+    strange.write_text("keep me")
+    os.utime(strange, (0, 0))
+
+    assert store.vacuum(grace=0) == []
+    assert strange.read_text() == "keep me"
+
+
+def test_files_that_were_never_ours_are_left_alone_among_the_segments(store, queue):
+    """What somebody else has put there was not written by a writer of ours."""
+    folder = Path(store.storage.uri) / "segments" / "orders"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text("keep me")
+    os.utime(folder / "README.md", (0, 0))
+
+    assert store.vacuum(grace=0) == []
+    assert (folder / "README.md").exists()
+
+
+def test_writers_and_vacuums_at_once_lose_nothing(store, queue, address):
+    """With no grace at all, a writer may be refused, but never robbed of what it published."""
+    published, refused, stop = [], [], threading.Event()
+
+    def clean():
+        with type(store)(address) as other:
+            while not stop.is_set():
+                other.vacuum(grace=0)
+
+    cleaner = threading.Thread(target=clean)
+    cleaner.start()
+    for first in range(0, 300, 10):
+        segments = staged(queue, 10, first)
+        if first % 3:
+            time.sleep(0.005)
+        try:
+            publish(store.catalog, store.storage, queue.info, segments)
+            published.extend(range(first, first + 10))
+        except PublicationRefused:
+            refused.append(first)
+    stop.set()
+    cleaner.join()
+
+    assert numbers_of(queue.fire().messages) == published
+    assert len(published) + 10 * len(refused) == 300
+    store.vacuum(grace=0)
+    assert leftover_files(store) == set()
+
+
+def test_very_many_files_are_removed_at_once(store, queue):
+    """More than a database takes as parameters of one statement."""
+    count = 40_000
+    store.catalog.write(
+        lambda connection: connection.execute(
+            files.insert(),
+            [
+                {"location": f"segments/orders/{n}.arrow", "state": "garbage", "since": 0}
+                for n in range(count)
+            ],
+        )
+    )
+    folder = Path(store.storage.uri) / "segments" / "orders"
+    folder.mkdir(parents=True)
+    present = {f"segments/orders/{n}.arrow": 0 for n in range(count)}
+    removed = []
+
+    class Many:
+        def list(self):
+            return present
+
+        def remove(self, location):
+            removed.append(location)
+
+    assert len(vacuum_module.vacuum(store.catalog, Many(), 0)) == count
+    assert len(removed) == count
+    assert known_files(store) == 0
+
+
+@pytest.mark.parametrize("grace", [-1, "1", None, float("nan")])
+def test_an_impossible_grace_period_is_refused(store, grace):
+    with pytest.raises(BadOption, match="grace="):
+        store.vacuum(grace=grace)

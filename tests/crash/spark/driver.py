@@ -1,0 +1,102 @@
+"""
+The driver that is killed: copies the queue `in` to the queue `out`.
+
+    python -m tests.crash.spark.driver '{"store": …}'
+
+Takes a `Job` as JSON. Says "up" once its query is started, and ends when the query does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+if TYPE_CHECKING:
+    from tests.crash.spark.scene import Scene
+
+#: A Spark that starts fast: these lives are short.
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a driver is to do."""
+
+    store: str
+    checkpoint: str
+    #: Messages of one micro-batch at most.
+    limit: int
+    #: The consumer's name, or None for one that the source makes up.
+    consumer: str | None = "copier"
+    #: Whether the query ends when `in` is empty.
+    until_empty: bool = True
+    master: str = "local[2]"
+    java_options: str = ""
+    #: What its processes are armed with (`queue_core.faults`).
+    fault: str | None = None
+
+    @staticmethod
+    def of(scene: Scene, limit: int, **more: Any) -> Job:
+        """A copy within a scene."""
+        return Job(
+            store=str(scene.store_path), checkpoint=str(scene.checkpoint), limit=limit, **more
+        )
+
+    def to_json(self) -> str:
+        """The job as an argument of the command."""
+        return json.dumps(asdict(self))
+
+
+def main(text: str) -> None:
+    """Do the job that *text* describes."""
+    job = Job(**json.loads(text))
+    spark = session(job)
+    query = copy(spark, job)
+    print("up", flush=True)
+    query.awaitTermination()
+    spark.stop()
+
+
+def session(job: Job) -> SparkSession:
+    """A Spark session of this process."""
+    builder = SparkSession.builder.master(job.master).appName("exactly once")
+    java = f"{JAVA_OPTIONS} {job.java_options}".strip()
+    for name, value in (SPARK | {"spark.driver.extraJavaOptions": java}).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def copy(spark: SparkSession, job: Job) -> StreamingQuery:
+    """The query, started."""
+    source = {
+        "path": job.store,
+        "queue": "in",
+        "maxMessagesPerTrigger": job.limit,
+        "numPartitions": 2,
+    } | ({"consumer": job.consumer} if job.consumer else {})
+    writer = (
+        spark.readStream.format("ignis")
+        .options(**source)
+        .load()
+        .writeStream.format("ignis")
+        .options(path=job.store, queue="out", key="customer", checkpointLocation=job.checkpoint)
+    )
+    ending = {"availableNow": True} if job.until_empty else {"processingTime": "0 seconds"}
+    return writer.trigger(**ending).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

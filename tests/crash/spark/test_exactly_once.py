@@ -1,0 +1,41 @@
+"""
+Queue to queue through Spark is exactly once, however the driver dies.
+
+One copy dies at the points that matter most; `tests.crash.spark.campaign` is the long version.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.crash.spark.driver import Job
+from tests.crash.spark.runs import Death, live_through
+from tests.crash.spark.scene import Scene
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+DEATHS = [
+    # Fired, and Spark has not noted it: the next life has to find that ticket.
+    Death(point="source.fired"),
+    # A worker has staged its file, and nobody ever hears of it.
+    Death(point="sink.staged", passage=2),
+    # Published, and Spark has not noted it: the batch runs again, and must not be published again.
+    Death(point="sink.committed"),
+    # Published, noted, deleted at the source; then the checkpoint forgets the batch altogether.
+    Death(point="acknowledge.committed", passage=2, loss="batch"),
+]
+
+
+@pytest.mark.timeout(600)
+def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path):
+    """In the last life workers die, each when it has staged its third file; tasks are retried."""
+    scene = Scene(tmp_path / "scene", 20_000)
+    job = Job.of(scene, limit=2_000)
+    last = replace(job, master="local[2,4]", fault="load.segment_synced:3=exit")
+
+    lives = list(live_through(scene, DEATHS, job, last))
+
+    assert [life.wrong for life in lives] == [()] * len(lives)
+    assert [life.counts.exact for life in lives] == [True] * len(lives)
+    assert lives[-1].counts.ok == 20_000
+    assert "fault point load.segment_synced: killed" in scene.said.read_text()

@@ -1,0 +1,79 @@
+"""A process is killed at every named point of the core; the store is whole, and goes on."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from queue_core import Store, faults
+from queue_core.address import Address
+from queue_core.model import Magazine, State
+from tests.books import Books, audit, leftover_files
+from tests.children import Child, Journal
+from tests.crash.workloads import WORKLOADS, Workload
+
+pytestmark = pytest.mark.crash
+
+CORE_POINTS = {name for name in faults.POINTS if not name.startswith(("source.", "sink."))}
+
+
+def test_every_point_of_the_core_has_a_workload():
+    assert {fault.partition(":")[0] for fault in WORKLOADS} == CORE_POINTS
+
+
+@pytest.mark.parametrize(("fault", "workload"), WORKLOADS.items(), ids=WORKLOADS)
+def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
+    journal = Journal(tmp_path / "journal")
+    if not fault.startswith("open."):
+        with Store(address) as store:
+            workload.prepare(store, journal)
+
+    die_at(fault, workload, address, journal)
+
+    with Store(address) as store:
+        check_nothing_lost(audit(store, spoiled=workload.spoiled), journal)
+        workload.act(store, journal)
+        workload.check(store, journal)
+        finish(store, journal)
+
+
+def die_at(fault: str, workload: Workload, address: Address, journal: Journal) -> None:
+    """Run the workload in a child, and see it die where it was told to."""
+    child = Child(
+        work, address, workload.act, journal, log=journal.path.parent / "child", fault=fault
+    )
+    assert child.wait() == -signal.SIGKILL, child.output()
+    assert child.output() == f"fault point {fault.partition(':')[0]}: killed\n"
+    with Store(address) as store:
+        child.wait_for_rollback(store)
+
+
+def work(address: Address, act, journal: Journal) -> None:
+    with Store(address) as store:
+        act(store, journal)
+
+
+def check_nothing_lost(books: Books, journal: Journal) -> None:
+    """What was loaded is there, but for what was being deleted."""
+    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    deleting = {i for entry in journal.read("deleting") for i in entry["ids"]}
+    assert loaded - books.ids() <= deleting
+    # The load that was interrupted, of which nobody knows the ids, is there or is not.
+    assert len(loaded | books.ids()) == len(books.ids()) + books.deleted
+
+
+def finish(store: Store, journal: Journal) -> None:
+    """Everything can be rescued, fired and deleted, and leaves no file behind."""
+    there = audit(store).ids()
+    queue = store.queue("orders")
+    store.recover(dead_after=0)
+    queue.sweep(0, dead_after=0)
+    queue.shovel()
+    assert audit(store).ids(Magazine.MAIN, State.LOADED) == there
+    firing = queue.fire()
+    assert set(firing.ids.to_pylist()) == there
+    assert queue.delete(firing) == len(there)
+    store.vacuum(grace=0)
+    assert audit(store).ids() == set()
+    assert leftover_files(store) == set()

@@ -1,0 +1,97 @@
+"""What import-linter cannot see: public names, declared libraries, what an import loads."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
+
+
+def source_of(module: str) -> Path:
+    """The file of a module, found without importing it or the packages above it."""
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def not_yet_written(module: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not source_of(module).exists(), reason=f"{module} is not written yet")
+
+
+@pytest.mark.parametrize(
+    "package", [pytest.param(name, marks=not_yet_written(name)) for name in PACKAGES]
+)
+def test_public_names_are_sorted_and_exist(package):
+    module = importlib.import_module(package)
+
+    assert list(module.__all__) == sorted(set(module.__all__))
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "unloaded"),
+    [
+        pytest.param(module, unloaded, marks=not_yet_written(module), id=module)
+        for module, unloaded in {
+            "queue_core": {"pyspark", "sqlalchemy"},
+            "queue_core.reading": {"pyspark", "sqlalchemy"},
+            "queue_core.segment": {"pyspark", "sqlalchemy"},
+            "queue_core.staging": {"pyspark", "sqlalchemy"},
+            "queue_core.storage": {"pyspark", "sqlalchemy"},
+            "queue_core.store": {"pyspark"},
+            "ignis_sink.load": {"sqlalchemy"},
+            "ignis_sink.settle": {"sqlalchemy"},
+            "ignis_source.batch": {"sqlalchemy"},
+            "ignis_source.stream": {"sqlalchemy"},
+        }.items()
+    ],
+)
+def test_import_leaves_heavy_libraries_unloaded(module, unloaded):
+    """An executor starts many processes: each library that it does not need costs a start-up."""
+    script = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
+
+    assert module in loaded
+    assert unloaded.isdisjoint(loaded)
+
+
+def imported_libraries():
+    """Top-level names that the packages import, at any depth, from outside the standard library."""
+    names = set()
+    for file in (file for package in PACKAGES for file in ROOT.joinpath(package).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.split(".")[0])
+    return names - sys.stdlib_module_names - {*PACKAGES}
+
+
+def plain(requirement):
+    """The name of a distribution, as PyPI compares names."""
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
+
+
+def test_every_library_that_is_imported_is_declared():
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for_users = [extras[name] for name in extras if name != "dev"]
+    declared = {plain(item) for group in (project["dependencies"], *for_users) for item in group}
+    providers = packages_distributions()
+
+    undeclared = {
+        name
+        for name in imported_libraries()
+        if declared.isdisjoint(map(plain, providers.get(name, [name])))
+    }
+
+    assert undeclared == set()

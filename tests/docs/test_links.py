@@ -1,0 +1,42 @@
+"""What the pages point to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
+
+
+def links(text: str) -> list[str]:
+    """The pages that a page links to, anchors and other sites left out."""
+    found = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    return [link for link in found if "://" not in link]
+
+
+def files(text: str) -> list[str]:
+    """The files of the project that a page names in code quotes."""
+    named = re.findall(r"`([\w./-]+/[\w./-]*)`", text)
+    return [name for name in named if name.split("/")[0] in FOLDERS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_what_a_page_points_to_is_there(page):
+    text = page.read_text()
+
+    missing = [link for link in links(text) if not page.parent.joinpath(link).exists()]
+    missing += [name for name in files(text) if not ROOT.joinpath(name).exists()]
+
+    assert missing == []
+
+
+def test_decisions_are_numbered_and_say_what_the_template_asks():
+    pages = sorted(ROOT.glob("docs/decisions/*.md"))
+    parts = re.findall(r"^\*\*(.+?)\.\*\*", pages[0].read_text(), re.MULTILINE)
+
+    assert [int(page.name[:4]) for page in pages] == list(range(len(pages)))
+    for page in pages:
+        told = re.findall(r"^\*\*(.+?)\.\*\*", page.read_text(), re.MULTILINE)
+        assert [part for part in parts if part not in told] == [], page.name

@@ -1,0 +1,75 @@
+"""Every notebook runs from its first cell to its last, and comes to what it says."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted(ROOT.joinpath("notebooks").glob("*.ipynb"))
+
+#: What must be so when a notebook has run, said in its own words.
+HOLDS = {
+    "01_quickstart": """
+from pyspark_ignis.demo.checks import of_crash, same_delays
+from pyspark_ignis.demo.flights import delays_of
+
+assert sorted(reasons["reason"]) == ["ValueError: cannot charge -5.0", "rejected"]
+assert sorted(sidelined["order_id"]) == [2, 3]
+assert left == 0
+assert (end.loaded, end.deleted, end.sidelined) == (336_776, 328_521, 8_255)
+assert same_delays(mean_delays.sort_by([("carrier", "ascending"), ("hour", "ascending")]),
+                   delays_of(flights))
+assert len(picture.axes) == 5
+assert all(of_crash(crashed, january).values()), of_crash(crashed, january)
+"""
+}
+
+# A busy machine needs long to start workers; and what is compiled fast runs sooner.
+SPARK_DEFAULTS = """\
+spark.python.authenticate.socketTimeout 120s
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+"""
+
+notebooks = pytest.mark.parametrize(
+    "notebook", [pytest.param(path, id=path.stem) for path in NOTEBOOKS]
+)
+
+
+def test_there_is_something_to_hold_of_each_notebook():
+    assert [path.stem for path in NOTEBOOKS] == sorted(HOLDS)
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(1200)
+@notebooks
+def test_a_notebook_runs_and_comes_to_what_it_says(notebook, tmp_path, monkeypatch):
+    (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    contents = nbformat.read(notebook, as_version=4)
+    contents.cells.append(nbformat.v4.new_code_cell(HOLDS[notebook.stem]))
+    place = {"metadata": {"path": str(tmp_path)}}
+
+    NotebookClient(contents, timeout=900, kernel_name="python3", resources=place).execute()
+
+    assert contents.cells[-1].execution_count == sum(
+        cell.cell_type == "code" for cell in contents.cells
+    )
+
+
+@notebooks
+def test_a_notebook_is_kept_with_its_results_and_without_noise(notebook):
+    """So that it can be read where it cannot be run."""
+    contents = nbformat.read(notebook, as_version=4)
+    nbformat.validate(contents)
+    code = [cell for cell in contents.cells if cell.cell_type == "code"]
+    outputs = [output for cell in code for output in cell.outputs]
+
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert {output.output_type for output in outputs} <= {"execute_result", "stream"}
+    assert {output.get("name", "stdout") for output in outputs} == {"stdout"}
+    assert notebook.stat().st_size < 300_000
+    assert str(Path.home()) not in notebook.read_text()

@@ -1,0 +1,42 @@
+"""The protocol's page tells what a crash at each point leaves, and the order of the locks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from queue_core import faults
+from queue_core.catalog import format, slices
+from queue_core.tasks.vacuum import GRACE_SECONDS
+from queue_core.verbs.sweep import DEAD_AFTER_SECONDS
+
+PAGE = Path(__file__).parents[2].joinpath("docs/protocol.md").read_text()
+#: What is left at each point, and who cleans up.
+CRASHES = {
+    point: (left, remedy)
+    for point, left, remedy in re.findall(r"^\| `([\w.]+)` \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
+}
+
+
+@pytest.mark.parametrize("point", faults.POINTS)
+def test_what_a_crash_at_each_point_leaves_is_said(point):
+    assert point in CRASHES
+    assert all(CRASHES[point])
+
+
+def test_no_point_is_told_of_that_the_code_has_not():
+    assert CRASHES.keys() <= faults.POINTS.keys()
+
+
+def test_the_locks_have_the_order_of_the_code():
+    order = re.search(r"cannot deadlock: ([\w\s,]+)\.", slices.__doc__)[1]
+
+    assert f"> {' '.join(order.split())}" in PAGE.splitlines()
+
+
+def test_the_figures_are_those_of_the_code():
+    page = " ".join(PAGE.split())
+
+    assert f"has not beaten for {DEAD_AFTER_SECONDS:.0f} seconds is dead" in page
+    assert GRACE_SECONDS == 3600, "the page says an hour"
+    assert f"a format version, now {format.FORMAT}." in page

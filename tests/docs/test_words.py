@@ -1,0 +1,61 @@
+"""The glossary defines the names that the code shows to its users, each once."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from queue_core.catalog import tables
+from queue_core.model import Magazine, State
+from queue_core.outcomes import OUTCOMES
+from queue_core.views import SHARDS, VIEWS
+
+ROOT = Path(__file__).parents[2]
+#: The word of each row of a table, and its meaning.
+DEFINITIONS = re.findall(
+    r"^\| \*\*(.+?)\*\* \| (.+) \|$", ROOT.joinpath("docs/words.md").read_text(), re.MULTILINE
+)
+DEFINED = {word for word, _ in DEFINITIONS}
+
+COUNTERS = [
+    column.name
+    for table in (tables.shards, tables.turns, tables.counters)
+    for column in table.c
+    if not column.primary_key
+]
+
+
+def names_of_the_code():
+    yield from (("magazine", magazine.name.lower()) for magazine in Magazine)
+    yield from (("state", state.name.lower()) for state in State)
+    yield from (("outcome", outcome) for outcome in OUTCOMES)
+    yield from (("view", view) for view in VIEWS)
+    yield from (("counter", counter.replace("_", " ")) for counter in COUNTERS)
+    yield from (("count", name) for name in ("waiting", "in_flight"))
+
+
+@pytest.mark.parametrize(("kind", "name"), list(names_of_the_code()))
+def test_each_name_of_the_code_is_defined(kind, name):
+    assert name in DEFINED, f"docs/words.md does not say what the {kind} {name!r} is"
+
+
+def test_the_counters_are_those_of_the_view():
+    told = set(SHARDS.names) - {"queue", "magazine", "shard", "waiting", "in_flight"}
+
+    assert set(COUNTERS) == told
+
+
+def test_no_word_is_defined_twice_or_by_nothing():
+    twice = [word for word, count in Counter(word for word, _ in DEFINITIONS).items() if count > 1]
+
+    assert twice == []
+    assert [word for word, meaning in DEFINITIONS if len(meaning) < 10] == []
+
+
+VERBS = sorted(file.stem for file in ROOT.glob("queue_core/verbs/[a-z]*.py"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_that_has_a_file_is_defined(verb):
+    assert verb in DEFINED | {"choose"}, "choosing is how a firing finds its messages"

@@ -1,0 +1,124 @@
+"""Values for tests, with defaults for all that a test does not speak of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from queue_core import Queue, Store
+from queue_core.model import Consumer, Magazine, Reading, Slice, Ticket
+from queue_core.rows import Rows
+from queue_core.settings import QueueSettings
+from queue_core.staging import Stager
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from queue_core.verbs.held import held
+
+#: Messages that say in which order they were loaded, and for whom.
+ORDERS = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("customer", pa.string()),
+        pa.field("amount", pa.float64()),
+    ]
+)
+
+_numbers = itertools.count(1)
+
+
+def make_queue(
+    store: Store,
+    name: str = "orders",
+    schema: pa.Schema = ORDERS,
+    *,
+    shards: int = 1,
+    key: str | None = None,
+    **settings: Any,
+) -> Queue:
+    """A queue; of one shard unless told, so that the order of messages is easy to foretell."""
+    return store.create_queue(name, schema, shards=shards, key=key, **settings)
+
+
+def orders(count: int, first: int = 0, *, customers: int = 10) -> pa.Table:
+    """*count* orders, numbered from *first*."""
+    numbers = np.arange(first, first + count)
+    return pa.table(
+        {
+            "number": numbers,
+            "customer": [f"customer-{number % customers}" for number in numbers.tolist()],
+            "amount": numbers / 4,
+        },
+        schema=ORDERS,
+    )
+
+
+def numbers_of(messages: pa.Table) -> list[int]:
+    """Which orders these are, in their order."""
+    return messages.column("number").to_pylist()
+
+
+def make_rows(*numbers: int) -> Rows:
+    """Rows with these numbers."""
+    return Rows.of_bitmap(BitMap(numbers))
+
+
+def make_slice(
+    rows: Rows | Iterable[int] = (0,),
+    *,
+    position: int | None = None,
+    bytes: int | None = None,
+    **values: Any,
+) -> Slice:
+    """A slice of the rows given; its places are the numbers of its rows unless told."""
+    held = rows if isinstance(rows, Rows) else make_rows(*rows)
+    return Slice(
+        rows=held,
+        position=held.start if position is None else position,
+        bytes=10 * len(held) if bytes is None else bytes,
+        **{
+            "id": next(_numbers),
+            "queue_id": 1,
+            "magazine": Magazine.MAIN,
+            "shard": 0,
+            "segment_id": 1,
+            "attempts": 0,
+            "deliveries": 0,
+        }
+        | values,
+    )
+
+
+def make_stager(queue: Queue, settings: QueueSettings | None = None) -> Stager:
+    """What writes the segments of a queue, as the tasks of a sink do."""
+    info = queue.info
+    chosen = settings or info.settings
+    return Stager(
+        queue._store.storage,
+        info.name,
+        info.schema,
+        schema_version=info.schema_version,
+        shards=info.shards,
+        key=info.key,
+        attributes=chosen.attributes,
+        compression=chosen.compression,
+    )
+
+
+def planned(
+    store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
+) -> Ticket | None:
+    """Fire as a streaming query does: nobody has seen the messages until they are planned."""
+    what = Wanted(queue_ids=(queue.info.id,), max_messages=count, **wanted)
+    return fire(store.catalog, consumer, what, seen=False)
+
+
+def seen(store: Store, queue: Queue, ticket: Ticket) -> Reading:
+    """Plan what a ticket holds, as a streaming query does."""
+    number = ticket.number
+    uri = store.storage.uri
+    return held(store.catalog, uri, [queue.info], ticket.consumer.id, number - 1, number)

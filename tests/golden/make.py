@@ -1,0 +1,119 @@
+"""Write the golden store of this format: ``python -m tests.golden.make``.
+
+Run once per format, when the first version that writes it is released; what is in the repository
+is then never changed, since users have such stores.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from queue_core import Queue, Store, staging
+from queue_core.catalog.format import FORMAT
+from queue_core.verbs.load import publish_once
+from queue_core.views import VIEWS
+from tests.arrow_types import KEPT
+from tests.factories import make_queue, make_stager, orders, planned, seen
+
+HERE = Path(__file__).parent
+#: The query of the store, which has died with two tickets: one that was planned, one that was not.
+QUERY = "query-1"
+MAGAZINES = ("main", "sideline")
+
+
+def folder_of(version: int) -> Path:
+    """The golden store of a format."""
+    return HERE / f"format-{version}"
+
+
+def described(store: Store) -> dict[str, Any]:
+    """All that a user can see of a store, as JSON values."""
+    names = store.queues()
+    return {
+        "views": {name: _rows(store.view(name)) for name in VIEWS},
+        "messages": {
+            name: {where: _rows(store.queue(name).browse(magazine=where)) for where in MAGAZINES}
+            for name in names
+        },
+        "schemas": {name: store.queue(name).schema.to_string() for name in names},
+        "files": sorted(store.storage.list()),
+    }
+
+
+def fill(store: Store) -> None:
+    """Use every verb, so that every table has rows of every kind."""
+    queue = make_queue(store, shards=2, key="customer", attributes=["amount"], sweep_after=60.0)
+    _load(queue, 60, 0, in_file=True)
+    queue.change_settings(compression="zstd")
+    _load(queue, 60, 60, in_file=True)
+    _load(queue, 40, 120)
+    queue.add_columns(pa.schema([("note", pa.string())]))
+    queue.load([{"number": 160, "customer": "customer-3", "note": "evolved"}])
+    firing = queue.fire(60, consumer=store.consumer("till-1"))
+    queue.delete(firing.ids.take(pa.array(range(0, 30, 3))))
+    queue.sideline(firing.ids.take(pa.array(range(1, 30, 3))), reason="declined")
+    queue.reload(firing.ids.take(pa.array(range(2, 30, 6))))
+    queue.shovel(4)
+    again = queue.fire(3, magazine="sideline", consumer=store.consumer("till-2"))
+    queue.sideline(again.ids[:1], reason="declined again")
+
+    query = store.consumer(QUERY, beats=True)
+    for _ in range(2):
+        ticket = planned(store, queue, query, 10)
+        if ticket.number == 1:
+            seen(store, queue, ticket)
+
+    sunk = make_queue(store, "sunk")
+    stager = make_stager(sunk)
+    for batch in orders(5).to_batches():
+        stager.add(batch)
+    staged = [segment.in_shard(0) for segment in stager.finish()]
+    publish_once(store.catalog, store.storage, sunk.info, staged, "query-2", 7)
+
+    columns = {
+        name.replace(" ", "_"): pa.array(values * 3, kind)[:3]
+        for name, (kind, values) in KEPT.items()
+    }
+    types = make_queue(store, "types", pa.table(columns).schema)
+    types.load(pa.table(columns))
+
+
+def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> None:
+    with (
+        mock.patch.object(staging, "INLINE_BYTES", 0 if in_file else 1 << 20),
+        mock.patch.object(staging, "CHUNK_ROWS", 16),
+    ):
+        queue.load(orders(count, first))
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return json.loads(json.dumps(table.to_pylist(), default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    return str(value)
+
+
+def main() -> None:
+    folder = folder_of(FORMAT)
+    shutil.rmtree(folder, ignore_errors=True)
+    with Store.open(folder) as store:
+        fill(store)
+        expected = described(store)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
+    print(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A store as plain dicts and lists: what every verb should do, one message at a time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from queue_core.model import Magazine, State
+
+#: (queue, magazine, shard)
+Place = tuple[str, Magazine, int]
+
+
+@dataclass
+class Message:
+    """One message."""
+
+    id: int
+    number: int
+    customer: str
+    queue: str
+    shard: int
+    magazine: Magazine = Magazine.MAIN
+    state: State = State.LOADED
+    attempts: int = 0
+    deliveries: int = 0
+    #: Who holds it: the consumer's name and the ticket.
+    holder: tuple[str, int] | None = None
+
+    @property
+    def place(self) -> Place:
+        return (self.queue, self.magazine, self.shard)
+
+
+@dataclass
+class Model:
+    """Where each message is, in which order, and what was counted."""
+
+    messages: dict[int, Message] = field(default_factory=dict)
+    #: The messages of each shard of each magazine, in order, whatever they are doing.
+    order: dict[Place, list[int]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[Place, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    #: Tickets of the query that are not done with, and whether somebody has seen them.
+    seen: dict[int, bool] = field(default_factory=dict)
+
+    def load(self, message: Message) -> None:
+        self.messages[message.id] = message
+        self.order[message.place].append(message.id)
+        self.counts[message.place]["loaded"] += 1
+
+    def waiting(self, queue: str, magazine: Magazine) -> dict[int, list[Message]]:
+        """What can be fired, shard by shard and in order."""
+        shards: dict[int, list[Message]] = {}
+        for place, ids in self.order.items():
+            if place[:2] == (queue, magazine):
+                messages = [self.messages[id] for id in ids]
+                shards[place[2]] = [m for m in messages if m.state is State.LOADED]
+        return shards
+
+    def in_flight(self, queue: str | None = None) -> list[Message]:
+        return [
+            message
+            for message in self.in_order()
+            if message.state is State.FIRED and queue in (None, message.queue)
+        ]
+
+    def in_order(self) -> list[Message]:
+        """Every message, by queue, magazine and shard, and in order there."""
+        return [self.messages[id] for place in sorted(self.order) for id in self.order[place]]
+
+    def fire(self, message: Message, consumer: str, ticket: int) -> None:
+        message.state, message.holder = State.FIRED, (consumer, ticket)
+        message.deliveries += 1
+        self.counts[message.place]["fired"] += 1
+
+    def delete(self, message: Message) -> None:
+        self.counts[message.place]["deleted"] += 1
+        self.order[message.place].remove(message.id)
+        del self.messages[message.id]
+
+    def reload(self, message: Message) -> None:
+        self.counts[message.place]["reloaded"] += 1
+        message.state, message.holder = State.LOADED, None
+
+    def give_back(self, message: Message) -> None:
+        self.reload(message)
+        message.deliveries -= 1
+
+    def sideline(self, message: Message) -> None:
+        message.attempts += 1
+        self._move(message, Magazine.SIDELINE, "sidelined")
+
+    def sweep(self, message: Message) -> None:
+        self._move(message, Magazine.SIDELINE, "swept")
+
+    def shovel(self, message: Message) -> None:
+        self.counts[message.place]["fired"] += 1
+        self._move(message, Magazine.MAIN, "shovelled")
+
+    def set_apart(self, message: Message) -> None:
+        if message.state is State.FIRED:
+            self.reload(message)
+        self.counts[message.place]["damaged"] += 1
+        message.state = State.DAMAGED
+
+    def repair(self, message: Message) -> None:
+        self.counts[message.place]["damaged"] -= 1
+        message.state = State.LOADED
+
+    def _move(self, message: Message, magazine: Magazine, how: str) -> None:
+        self.counts[message.place][how] += 1
+        self.order[message.place].remove(message.id)
+        message.magazine, message.state, message.holder = magazine, State.LOADED, None
+        self.order[message.place].append(message.id)
+        self.counts[message.place]["loaded"] += 1

@@ -1,0 +1,452 @@
+"""All verbs in any order, on a real store and on a model: after every step the two agree."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import update
+
+from queue_core import Store, staging
+from queue_core.address import Address
+from queue_core.catalog import consumers
+from queue_core.catalog.tables import consumers as consumer_rows
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, State, Ticket
+from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
+from queue_core.reading import read_table
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.held import reading
+from queue_core.verbs.quarantine import quarantine
+from tests.books import audit
+from tests.factories import make_queue, planned, seen
+from tests.property.model import Message, Model
+
+#: Each queue, its shards and its key.
+QUEUES = {"keyed": (3, "customer"), "plain": (1, None), "wide": (2, None)}
+#: Plain processes that fire, beside the query.
+TILLS = ("till-1", "till-2")
+QUERY = "query"
+COUNTS = ("loaded", "fired", "reloaded", "deleted", "sidelined", "shovelled", "swept", "damaged")
+
+queue_names = st.sampled_from(sorted(QUEUES))
+magazines = st.sampled_from(Magazine)
+limits = st.one_of(st.none(), st.integers(1, 12))
+customers = st.lists(st.sampled_from("abcde"), min_size=1, max_size=12)
+
+
+class Verbs(RuleBasedStateMachine):
+    """A store, its model, and every verb."""
+
+    def __init__(self, new_address: Callable[[], Address]) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        # Small, so that a few messages already have several segments, chunks and runs.
+        for name, size in {"CHUNK_ROWS": 3, "RUN_BYTES": 200, "INLINE_BYTES": 150}.items():
+            self.stack.enter_context(mock.patch.object(staging, name, size))
+        self.address = new_address()
+        self.store = Store(self.address)
+        self.model = Model()
+        self.number = 0
+        #: Those of the query, and the last one that it is done with.
+        self.tickets: dict[int, Ticket] = {}
+        self.acknowledged = 0
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.stack.close()
+
+    # --- helpers ------------------------------------------------------------------------------
+
+    def queue(self, name: str):
+        return self.store.queue(name)
+
+    def who(self, name: str):
+        with self.store.catalog.read() as connection:
+            return consumers.by_name(connection, name)
+
+    def let_the_query_die(self) -> None:
+        """Its heart has not beaten for an hour."""
+        earlier = consumer_rows.c.heartbeat_at - 3600 * 10**6
+        dead = update(consumer_rows).values(heartbeat_at=earlier)
+        self.store.catalog.write(lambda connection: connection.execute(dead))
+
+    def let_the_query_live(self) -> None:
+        query = self.who(QUERY)
+        self.store.catalog.write(lambda connection: consumers.heartbeat(connection, query))
+
+    def note_fired(self, ids: list[int], consumer: str, ticket: int) -> None:
+        for id in ids:
+            self.model.fire(self.model.messages[id], consumer, ticket)
+
+    def check_prefixes(
+        self, ids: list[int], queue: str, magazine: Magazine, eligible: Callable[[Message], bool]
+    ) -> int:
+        """Of each shard the first eligible ones were taken; return how many could have been."""
+        fired = defaultdict(list)
+        for id in ids:
+            fired[self.model.messages[id].shard].append(id)
+        waiting = self.model.waiting(queue, magazine)
+        available = 0
+        for shard, messages in waiting.items():
+            can = [message.id for message in messages if eligible(message)]
+            assert fired[shard] == can[: len(fired[shard])]
+            available += len(can)
+        assert sum(map(len, fired.values())) == len(ids) <= available
+        return available
+
+    # --- rules --------------------------------------------------------------------------------
+
+    @initialize()
+    def create(self) -> None:
+        for name, (shards, key) in QUEUES.items():
+            make_queue(self.store, name, shards=shards, key=key, attributes=["number"])
+        for name in TILLS:
+            self.store.consumer(name)
+        self.store.consumer(QUERY, beats=True)
+
+    @rule(name=queue_names, customers=customers, inlined=st.booleans())
+    def load(self, name: str, customers: list[str], inlined: bool) -> None:
+        first, self.number = self.number, self.number + len(customers)
+        numbers = range(first, self.number)
+        rows = [{"number": n, "customer": c} for n, c in zip(numbers, customers, strict=True)]
+        with mock.patch.object(staging, "INLINE_BYTES", 10**6 if inlined else 0):
+            ids = self.queue(name).load(rows).to_pylist()
+        there = self.queue(name).browse().select(["_message_id", "_shard"]).to_pylist()
+        shard = {row["_message_id"]: row["_shard"] for row in there}
+        assert not set(ids) & self.model.messages.keys()
+        for id, row in zip(ids, rows, strict=True):
+            self.model.load(Message(id=id, queue=name, shard=shard[id], **row))
+
+    @rule(name=queue_names, magazine=magazines, limit=limits, till=st.sampled_from(TILLS))
+    def fire(self, name: str, magazine: Magazine, limit: int | None, till: str) -> None:
+        queue, where = self.queue(name), magazine.name.lower()
+        shown = queue.peek(limit or 10**6, magazine=where).column("_message_id").to_pylist()
+
+        firing = queue.fire(limit, magazine=where, consumer=self.who(till))
+
+        ids = firing.ids.to_pylist()
+        assert ids == shown
+        available = self.check_prefixes(ids, name, magazine, lambda _: True)
+        assert len(ids) == min(limit or available, available)
+        if firing:
+            self.note_fired(ids, till, firing.ticket.number)
+
+    @rule(name=queue_names, size=st.integers(1, 2000), till=st.sampled_from(TILLS))
+    def fire_bytes(self, name: str, size: int, till: str) -> None:
+        firing = self.queue(name).fire(max_bytes=size, consumer=self.who(till))
+
+        available = self.check_prefixes(firing.ids.to_pylist(), name, Magazine.MAIN, lambda _: True)
+        assert bool(firing) == bool(available)
+        if firing:
+            self.note_fired(firing.ids.to_pylist(), till, firing.ticket.number)
+
+    @rule(name=queue_names, modulus=st.integers(2, 4), limit=limits, till=st.sampled_from(TILLS))
+    def fire_selected(self, name: str, modulus: int, limit: int | None, till: str) -> None:
+        firing = self.queue(name).fire(
+            limit, selector=f"number % {modulus} = 1", consumer=self.who(till)
+        )
+
+        ids = firing.ids.to_pylist()
+        available = self.check_prefixes(
+            ids, name, Magazine.MAIN, lambda message: message.number % modulus == 1
+        )
+        assert len(ids) == min(limit or available, available)
+        if firing:
+            self.note_fired(ids, till, firing.ticket.number)
+
+    @rule(name=queue_names, limit=st.integers(1, 6), till=st.sampled_from(TILLS))
+    def fire_ordered(self, name: str, limit: int, till: str) -> None:
+        firing = self.queue(name).fire(limit, order_by="number DESC", consumer=self.who(till))
+
+        shards = self.model.waiting(name, Magazine.MAIN).values()
+        newest = sorted((m.number for messages in shards for m in messages), reverse=True)
+        assert firing.messages.column("number").to_pylist() == newest[:limit]
+        if firing:
+            self.note_fired(firing.ids.to_pylist(), till, firing.ticket.number)
+
+    @rule(name=queue_names, magazine=magazines, limit=limits)
+    def fire_unseen(self, name: str, magazine: Magazine, limit: int | None) -> None:
+        """As a streaming query does, which may die before anybody sees the messages."""
+        queue = self.queue(name)
+        ticket = planned(self.store, queue, self.who(QUERY), limit, magazine=magazine)
+        if ticket is None:
+            assert not any(self.model.waiting(name, magazine).values())
+            return
+        with self.store.catalog.read() as connection:
+            held = reading(
+                connection,
+                self.store.storage.uri,
+                [queue.info],
+                ticket.consumer.id,
+                ticket.number - 1,
+                ticket.number,
+            )
+        ids = read_table(held, ["_message_id"]).column(0).to_pylist()
+        assert len(ids) == ticket.messages
+        self.check_prefixes(ids, name, magazine, lambda _: True)
+        self.note_fired(ids, QUERY, ticket.number)
+        self.model.seen[ticket.number] = False
+        self.tickets[ticket.number] = ticket
+
+    @precondition(lambda self: self.model.seen)
+    @rule(data=st.data())
+    def plan(self, data) -> None:
+        """A ticket gives what it holds, the same as often as it is asked."""
+        number = data.draw(st.sampled_from(sorted(self.model.seen)))
+        held = [m for m in self.model.in_flight() if m.holder == (QUERY, number)]
+        for name in QUEUES:
+            queue, ticket = self.queue(name), self.tickets[number]
+            first, again = (seen(self.store, queue, ticket) for _ in range(2))
+            assert first == again
+            ids = read_table(first, ["_message_id"]).column(0).to_pylist()
+            assert ids == [message.id for message in held if message.queue == name]
+        self.model.seen[number] = True
+
+    @rule(delete=st.booleans(), data=st.data())
+    def acknowledge(self, delete: bool, data) -> None:
+        upto = data.draw(st.integers(0, max(self.tickets, default=0)))
+        held = [
+            message
+            for message in self.model.in_flight()
+            if message.holder[0] == QUERY and message.holder[1] <= upto
+        ]
+        deleted = acknowledge(self.store.catalog, self.who(QUERY), upto, delete=delete)
+
+        assert deleted == (len(held) if delete else 0)
+        self.acknowledged = max(upto, self.acknowledged)
+        self.model.seen = {n: seen for n, seen in self.model.seen.items() if n > upto}
+        for message in held if delete else []:
+            self.model.delete(message)
+
+    @precondition(lambda self: self.model.messages)
+    @rule(name=queue_names, data=st.data(), whose=st.sampled_from([None, *TILLS, QUERY]))
+    def settle(self, name: str, data, whose: str | None) -> None:
+        """Any messages, in flight or not, get any outcomes."""
+        ids = [message.id for message in self.model.in_order() if message.queue == name]
+        some = data.draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
+        outcomes = {id: data.draw(st.sampled_from(OUTCOMES)) for id in some}
+        settlement = Settlement.of(
+            pa.table(
+                {"_message_id": pa.array(some, pa.int64()), "outcome": list(outcomes.values())},
+                schema=pa.schema([("_message_id", pa.int64()), ("outcome", pa.string())]),
+            )
+        )
+
+        settled = self.queue(name).settle(settlement, self.who(whose) if whose else None)
+
+        held = [
+            message
+            for message in self.model.in_flight(name)
+            if message.id in outcomes and whose in (None, message.holder[0])
+        ]
+        assert settled == len(held)
+        become = {
+            DELETE: self.model.delete,
+            SIDELINE: self.model.sideline,
+            RELOAD: self.model.reload,
+        }
+        for message in held:
+            become[outcomes[message.id]](message)
+
+    @rule(name=queue_names, limit=limits)
+    def shovel(self, name: str, limit: int | None) -> None:
+        waiting = self.model.waiting(name, Magazine.SIDELINE)
+
+        moved = self.queue(name).shovel(limit)
+
+        everything = [message for shard in sorted(waiting) for message in waiting[shard]]
+        assert moved == min(limit or len(everything), len(everything))
+        for message in everything[:moved]:
+            self.model.shovel(message)
+
+    @rule(name=queue_names, dead=st.booleans())
+    def sweep(self, name: str, dead: bool) -> None:
+        """All that is in flight is old enough; what a living query works on is left alone."""
+        if dead:
+            self.let_the_query_die()
+        swept = self.queue(name).sweep(0)
+        self.let_the_query_live()
+
+        stuck = [
+            message
+            for message in self.model.in_flight(name)
+            if dead or message.holder[0] != QUERY or message.holder[1] <= self.acknowledged
+        ]
+        assert swept == len(stuck)
+        for message in stuck:
+            self.model.sweep(message)
+
+    @rule()
+    def recover(self) -> None:
+        """The query has died; what nobody has seen goes back."""
+        self.let_the_query_die()
+        given_back = self.store.recover()
+        self.let_the_query_live()
+
+        unseen = {number for number, seen in self.model.seen.items() if not seen}
+        held = [
+            message
+            for message in self.model.in_flight()
+            if message.holder[0] == QUERY and message.holder[1] in unseen
+        ]
+        assert given_back == len(held)
+        for message in held:
+            self.model.give_back(message)
+        for number in unseen:
+            del self.model.seen[number]
+
+    @precondition(lambda self: self.model.messages and not self.model.any(State.DAMAGED))
+    @rule(data=st.data())
+    def set_apart(self, data) -> None:
+        """Somebody reports that a segment cannot be read."""
+        segments = IdSet.of(list(self.model.messages)).segments
+        segment = data.draw(st.sampled_from(sorted(segments)))
+        locations = self.store.view("slices").select(["segment_id", "location"]).to_pylist()
+        location = next(row["location"] for row in locations if row["segment_id"] == segment)
+        self.store.storage.report_damage(location or f"inlined/{segment}", "said so")
+
+        apart = quarantine(self.store.catalog, self.store.storage)
+
+        of_it = [m for m in self.model.in_order() if m.id >> 20 == segment]
+        sound = [message for message in of_it if message.state is not State.DAMAGED]
+        assert apart == len(sound)
+        for message in sound:
+            self.model.set_apart(message)
+
+    @rule(name=queue_names)
+    def repair(self, name: str) -> None:
+        repaired = self.queue(name).repair()
+
+        damaged = [m for m in self.model.in_order() if (m.queue, m.state) == (name, State.DAMAGED)]
+        assert repaired == len(damaged)
+        for message in damaged:
+            self.model.repair(message)
+
+    @rule()
+    def vacuum(self) -> None:
+        self.store.vacuum(grace=0)
+
+    @rule(name=queue_names, column=st.sampled_from(["x", "y", "z"]))
+    def add_column(self, name: str, column: str) -> None:
+        self.queue(name).add_columns(pa.schema([(column, pa.string())]))
+
+    @rule()
+    def open_again(self) -> None:
+        self.store.close()
+        self.store = Store(self.address)
+
+    # --- invariants ---------------------------------------------------------------------------
+
+    @invariant()
+    def every_message_is_in_one_place_and_it_is_the_right_one(self) -> None:
+        books = audit(self.store)
+        assert books.messages == {
+            message.id: (message.magazine, message.state)
+            for message in self.model.messages.values()
+        }
+
+    @invariant()
+    def counters_are_those_of_the_model(self) -> None:
+        for row in self.store.view("shards").to_pylist():
+            place = (row["queue"], Magazine[row["magazine"].upper()], row["shard"])
+            counted = {name: row[name] for name in COUNTS if row[name]}
+            assert counted == {n: c for n, c in self.model.counts[place].items() if c}, place
+
+    @invariant()
+    def messages_are_in_order_and_keep_what_they_say(self) -> None:
+        columns = ["_message_id", "number", "customer", "_queue", "_shard", "_attempt"]
+        for name in self.store.queues():
+            for magazine in Magazine:
+                found = self.queue(name).browse(magazine=magazine.name.lower())
+                assert [tuple(row.values()) for row in found.select(columns).to_pylist()] == [
+                    (m.id, m.number, m.customer, m.queue, m.shard, m.attempts)
+                    for m in self.model.in_order()
+                    if (m.queue, m.magazine) == (name, magazine) and m.state is not State.DAMAGED
+                ]
+
+    @invariant()
+    def who_holds_what_and_how_often_it_was_fired_is_known(self) -> None:
+        holding, fired = defaultdict(int), 0
+        for row in self.store.view("slices").to_pylist():
+            fired += row["deliveries"] * row["messages"]
+            if row["state"] == "fired":
+                holding[row["consumer"], row["ticket"]] += row["messages"]
+        expected = defaultdict(int)
+        for message in self.model.in_flight():
+            expected[message.holder] += 1
+        assert holding == expected
+        assert fired == sum(message.deliveries for message in self.model.messages.values())
+
+
+#: Where files need not wait for a disk: what is tested here is not that they survive.
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def new_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Address]]:
+    """Makes a fresh address at each call."""
+    with ExitStack() as stack:
+        root = tmp_path
+        if os.access(MEMORY, os.W_OK):
+            memory = tempfile.TemporaryDirectory(prefix="ignis-property-", dir=MEMORY)
+            root = Path(stack.enter_context(memory))
+
+        def make() -> Address:
+            folder = root / os.urandom(8).hex()
+            if request.param == "sqlite":
+                return Address.of(folder)
+            databases = request.getfixturevalue("postgres").database()
+            return Address(stack.enter_context(databases), str(folder))
+
+        yield make
+
+
+def check(new_address: Callable[[], Address], examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        lambda: Verbs(new_address),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+catalogs = pytest.mark.parametrize(
+    "new_address",
+    ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
+    indirect=True,
+)
+
+
+@catalogs
+def test_the_store_does_what_the_model_does(new_address, request):
+    on_sqlite = "sqlite" in request.node.name
+    check(new_address, examples=20 if on_sqlite else 5, steps=30)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@catalogs
+def test_the_store_does_what_the_model_does_for_long(new_address, request):
+    on_sqlite = "sqlite" in request.node.name
+    check(new_address, examples=600 if on_sqlite else 150, steps=60)

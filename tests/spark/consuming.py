@@ -1,0 +1,77 @@
+"""What the tests of `consume` share."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+
+from queue_core import Queue, Store
+
+#: A message says what a handler is to do with it.
+CASES = pa.schema([("number", pa.int64()), ("what", pa.string())])
+
+
+class Declined(Exception):
+    pass
+
+
+class DeclinedForGood(Declined):
+    pass
+
+
+def make_cases(folder: Path, *what: str, shards: int = 2) -> Queue:
+    """A queue of one message per word, numbered from 0."""
+    queue = Store.open(folder / "store").create_queue("cases", CASES, shards=shards, key="number")
+    queue.load([{"number": number, "what": word} for number, word in enumerate(what)])
+    return queue
+
+
+def run(query) -> None:
+    """Wait for the end of a query that ends."""
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+
+
+def left_in(queue: Queue, magazine: str = "main") -> list[str]:
+    """The words of the messages in a magazine, sorted."""
+    return sorted(queue.browse(magazine=magazine).column("what").to_pylist())
+
+
+def reasons(queue: Queue) -> dict[str, str]:
+    """Why each sidelined message was sidelined, by its word; each has failed once."""
+    sidelined = queue.browse(magazine="sideline")
+    words = dict(
+        zip(
+            sidelined.column("_message_id").to_pylist(),
+            sidelined.column("what").to_pylist(),
+            strict=True,
+        )
+    )
+    failures = queue.failures().to_pylist()
+    assert len(failures) == len({failure["message_id"] for failure in failures})
+    return {words[failure["message_id"]]: failure["reason"] for failure in failures}
+
+
+def counts(queue: Queue, name: str) -> int:
+    """A counter of main, over all shards."""
+    table = queue.metadata()
+    rows = zip(table.column("magazine").to_pylist(), table.column(name).to_pylist(), strict=True)
+    return sum(count for magazine, count in rows if magazine == "main")
+
+
+class Journal:
+    """Notes which messages a handler has seen, in whatever process it runs; survives its death."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def note(self, number: int) -> None:
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, b"%d\n" % number)
+        os.close(file)
+
+    def seen(self) -> Counter[int]:
+        if not os.path.exists(self._path):
+            return Counter()
+        return Counter(map(int, Path(self._path).read_text().split()))

@@ -1,0 +1,132 @@
+"""What the tests of the source and the sink share: a store, its queues, and queries over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from queue_core import Queue, Store
+from tests.factories import make_queue, orders
+
+#: Long enough for any query of a test, on a busy machine.
+PATIENCE = 90.0
+
+AVAILABLE_NOW = {"availableNow": True}
+
+
+class Rig:
+    """A Spark session, and a store in a folder of the test's own."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.path = str(folder / "store")
+        self.store = Store.open(self.path)
+
+    def orders(self, count: int, name: str = "orders", **shape: Any) -> Queue:
+        """A queue of so many orders, in one shard unless told."""
+        queue = make_queue(self.store, name, **shape)
+        queue.load(orders(count))
+        return queue
+
+    def source(
+        self, queue: str | None = "orders", schema: str | None = None, **options: Any
+    ) -> DataFrame:
+        """A queue as a stream."""
+        return self._reader(self.spark.readStream, queue, schema, options).load(self.path)
+
+    def read(
+        self, queue: str | None = "orders", schema: str | None = None, **options: Any
+    ) -> DataFrame:
+        """A queue as a table."""
+        return self._reader(self.spark.read, queue, schema, options).load(self.path)
+
+    def view(self, view: str, queue: str | None = None, schema: str | None = None) -> DataFrame:
+        """Something about the store as a table."""
+        return self._reader(self.spark.read, queue, schema, {"view": view}).load(self.path)
+
+    def write(self, rows: DataFrame, queue: str = "orders", **options: Any) -> None:
+        """Load or settle a table."""
+        writer = rows.write.format("ignis").mode("append").option("queue", queue)
+        writer.options(**options).save(self.path)
+
+    def sink(
+        self,
+        rows: DataFrame,
+        queue: str = "orders",
+        *,
+        checkpoint: str = "checkpoint",
+        trigger: dict[str, Any] = AVAILABLE_NOW,
+        **options: Any,
+    ) -> StreamingQuery:
+        """A query that writes a stream into a queue, or settles it."""
+        writer = rows.writeStream.format("ignis").option("queue", queue).options(**options)
+        writer = writer.option("checkpointLocation", str(self.folder / checkpoint))
+        return writer.trigger(**trigger).start(self.path)
+
+    def each(
+        self,
+        rows: DataFrame,
+        handle: Callable[[DataFrame, int], None],
+        *,
+        checkpoint: str = "checkpoint",
+        trigger: dict[str, Any] = AVAILABLE_NOW,
+    ) -> StreamingQuery:
+        """A query that hands its micro-batches to a function."""
+        writer = rows.writeStream.foreachBatch(handle)
+        writer = writer.option("checkpointLocation", str(self.folder / checkpoint))
+        return (writer.trigger(**trigger) if trigger else writer).start()
+
+    def batches(self, rows: DataFrame, **how: Any) -> list[list[Row]]:
+        """The rows of each micro-batch that is not empty, until there are no more."""
+        seen: list[list[Row]] = []
+        finish(self.each(rows, lambda batch, _: seen.append(batch.collect()), **how))
+        return [batch for batch in seen if batch]
+
+    def numbers(self, rows: DataFrame, **how: Any) -> list[list[int]]:
+        """The same, which orders they are."""
+        return [[row.number for row in batch] for batch in self.batches(rows, **how)]
+
+    def log(self, kind: str, checkpoint: str = "checkpoint") -> dict[int, Path]:
+        """Spark's own notes in a checkpoint, `offsets` or `commits`: a file for each batch."""
+        folder = self.folder / checkpoint / kind
+        return {int(file.name): file for file in folder.iterdir() if file.name.isdecimal()}
+
+    def forget_commit(self, checkpoint: str = "checkpoint") -> None:
+        """Take back Spark's last note that a batch is committed."""
+        commits = self.log("commits", checkpoint)
+        last = commits[max(commits)]
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink()
+
+    @staticmethod
+    def _reader(reader: Any, queue: str | None, schema: str | None, options: Any) -> Any:
+        reader = reader.format("ignis").options(**options)
+        reader = reader.option("queue", queue) if queue is not None else reader
+        return reader.schema(schema) if schema is not None else reader
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait for the end of a query that ends by itself; raises what it failed with."""
+    assert query.awaitTermination(PATIENCE), "the query did not end"
+
+
+def wait_until(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
+    """Wait for something that a running query brings about."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        assert query is None or query.isActive, query.exception()
+        time.sleep(0.02)
+
+
+def counts(queue: Queue, *names: str, magazine: str = "main") -> Sequence[int]:
+    """Some counters of a magazine, over all its shards."""
+    table = queue.metadata().filter(pa.compute.field("magazine") == magazine)
+    return [sum(table.column(name).to_pylist()) for name in names]

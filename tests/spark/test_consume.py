@@ -1,0 +1,310 @@
+"""`consume`: each kind of handler gives each message the outcome that it should have."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import functions as F
+
+from pyspark_ignis import batch_handler, consume
+from tests.spark.consuming import (
+    CASES,
+    Declined,
+    DeclinedForGood,
+    Journal,
+    counts,
+    left_in,
+    make_cases,
+    reasons,
+    run,
+)
+
+NOW = {"availableNow": True}
+
+
+def decide(message):
+    """The decision table: what the message says is what happens."""
+    match message["what"]:
+        case "true":
+            return True
+        case "false":
+            return False
+        case "none":
+            return None
+        case "error":
+            raise KeyError("customer")
+        case "ignorable":
+            raise Declined("no funds")
+        case "ignorable subclass":
+            raise DeclinedForGood("no account")
+
+
+WORDS = ("true", "false", "none", "error", "ignorable", "ignorable subclass")
+
+
+@pytest.fixture
+def start(spark, tmp_path, checkpoint):
+    """`consume` of the test's queue, until it is empty."""
+
+    def start(handler, **how):
+        how = {"checkpoint": checkpoint, "trigger": NOW, "path": tmp_path / "store"} | how
+        query = consume(spark, how.pop("queue", "cases"), handler, **how)
+        run(query)
+        return query
+
+    return start
+
+
+def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp_path):
+    queue = make_cases(tmp_path, *WORDS)
+
+    start(decide, ignorable=Declined)
+
+    assert left_in(queue) == []
+    assert reasons(queue) == {
+        "false": "rejected",
+        "none": "not a bool: the handler returned NoneType",
+        "error": "KeyError: 'customer'",
+    }
+    assert counts(queue, "deleted") == 3
+
+
+def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
+    queue = make_cases(tmp_path, *WORDS)
+
+    start(decide)
+
+    assert reasons(queue)["ignorable"] == "Declined: no funds"
+    assert reasons(queue)["ignorable subclass"] == "DeclinedForGood: no account"
+    assert counts(queue, "deleted") == 1
+
+
+def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_path):
+    """As those of a notebook: the class is sent along, and is the same one on both ends."""
+
+    class Local(Exception):
+        pass
+
+    class LocalToo(Local):
+        pass
+
+    def handler(message):
+        raise LocalToo(message["what"])
+
+    queue = make_cases(tmp_path, "a", "b")
+    start(handler, ignorable=[Local])
+
+    assert left_in(queue, "sideline") == []
+    assert counts(queue, "deleted") == 2
+
+
+def test_a_handler_of_batches_decides_by_booleans(start, tmp_path):
+    queue = make_cases(tmp_path, "true", "false", "null")
+
+    @batch_handler
+    def check(batch):
+        words = batch["what"]
+        return pc.if_else(pc.equal(words, "null"), pa.scalar(None, pa.bool_()), is_true(words))
+
+    def is_true(words):
+        return pc.equal(words, "true")
+
+    start(check)
+
+    assert left_in(queue) == []
+    assert reasons(queue) == {"false": "rejected", "null": "undecided"}
+
+
+def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
+    queue = make_cases(tmp_path, "delete", "sideline", "reload")
+
+    @batch_handler
+    def obey(batch):
+        told = pc.binary_join_element_wise("told to", batch["what"], " ")
+        return pa.record_batch([batch["what"], told], ["outcome", "reason"])
+
+    start(obey)
+
+    assert left_in(queue) == ["reload"]
+    assert reasons(queue) == {"sideline": "told to sideline"}
+
+
+@pytest.mark.parametrize(
+    ("error", "sidelined"),
+    [(KeyError("x"), ["a", "b"]), (Declined("x"), []), (DeclinedForGood("x"), [])],
+)
+def test_a_handler_of_batches_that_raises_has_failed_for_the_whole_batch(
+    start, tmp_path, error, sidelined
+):
+    queue = make_cases(tmp_path, "a", "b", shards=1)
+
+    @batch_handler
+    def fail(batch):
+        raise error
+
+    start(fail, ignorable=(Declined,))
+
+    assert left_in(queue) == []
+    assert left_in(queue, "sideline") == sidelined
+    assert reasons(queue) == dict.fromkeys(sidelined, "KeyError: 'x'")
+
+
+def test_an_expression_decides_without_python(start, tmp_path):
+    queue = make_cases(tmp_path, "true", "false", "null")
+
+    start(F.when(F.col("what") != "null", F.col("what") == "true"))
+
+    assert left_in(queue) == []
+    assert reasons(queue) == {"false": "rejected", "null": "undecided"}
+    assert counts(queue, "deleted") == 1
+
+
+def test_an_expression_is_evaluated_once_per_message(start, tmp_path):
+    """Or a message might be deleted by one evaluation and rejected by the next."""
+    queue = make_cases(tmp_path, *["a"] * 200)
+
+    start(F.rand() < 0.5)
+
+    assert {f["reason"] for f in queue.failures().to_pylist()} == {"rejected"}
+    assert queue.failures().num_rows == len(left_in(queue, "sideline"))
+    assert 0 < counts(queue, "deleted") < 200
+    assert counts(queue, "deleted") + queue.failures().num_rows == 200
+
+
+def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
+    queue = make_cases(tmp_path, "slow", "fast")
+
+    def wait(message):
+        import time
+
+        time.sleep(60 if message["what"] == "slow" else 0)
+        return True
+
+    start(wait, handler_timeout=0.5)
+
+    assert reasons(queue) == {"slow": "timeout"}
+    assert counts(queue, "deleted") == 1
+
+
+def test_an_empty_queue_ends_at_once(start, tmp_path):
+    queue = make_cases(tmp_path)
+
+    query = start(decide)
+
+    assert query.lastProgress is None or query.lastProgress.numInputRows == 0
+    assert counts(queue, "fired") == 0
+
+
+def test_handlers_are_given_the_queues_columns_and_some_metadata(start, tmp_path):
+    queue = make_cases(tmp_path, "a")
+
+    def tell(message):
+        raise Declined(sorted(message))
+
+    start(tell)
+
+    columns = ["_attempt", "_message_id", "_queue", "number", "what"]
+    assert reasons(queue) == {"a": f"Declined: {columns}"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (["what", "_loaded_at"], ["what", "_loaded_at", "_message_id"]),
+        (["_message_id", "number"], ["_message_id", "number"]),
+        ([], ["_message_id"]),
+    ],
+)
+def test_handlers_are_given_the_columns_that_they_ask_for(start, tmp_path, asked, given):
+    queue = make_cases(tmp_path, "a")
+
+    @batch_handler
+    def tell(batch):
+        raise Declined(batch.schema.names)
+
+    start(tell, columns=asked)
+
+    assert reasons(queue) == {"a": f"Declined: {given}"}
+
+
+def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
+    queue = make_cases(tmp_path, *["a"] * 500)
+    there = queue.browse()
+    shard_of = dict(zip(there["number"].to_pylist(), there["_shard"].to_pylist(), strict=True))
+    journal = Journal(tmp_path / "journal")
+
+    start(lambda message: journal.note(message["number"]) or True, max_messages=100)
+
+    assert set(shard_of.values()) == {0, 1}
+    for shard in (0, 1):
+        handled = [number for number in journal.seen() if shard_of[number] == shard]
+        assert handled == [number for number in range(500) if shard_of[number] == shard]
+
+
+def test_the_sideline_can_be_consumed(start, tmp_path, checkpoint):
+    queue = make_cases(tmp_path, *WORDS)
+    start(decide)
+
+    def second_look(message):
+        assert message["_attempt"] == 1
+        return message["what"] in ("false", "none")
+
+    start(second_look, magazine="sideline", checkpoint=checkpoint + "-sideline")
+
+    assert left_in(queue) == []
+    assert left_in(queue, "sideline") == ["error", "ignorable", "ignorable subclass"]
+    attempts = queue.browse(magazine="sideline").column("_attempt").to_pylist()
+    assert attempts == [2, 2, 2]
+
+
+def test_several_queues_are_consumed_by_one_query(start, tmp_path):
+    queue = make_cases(tmp_path, "true", "false")
+    other = queue.store.create_queue("others", CASES, shards=1)
+    other.load([{"number": 7, "what": "error"}, {"number": 8, "what": "true"}])
+
+    start(decide, queue=["cases", "others"])
+
+    assert reasons(queue) == {"false": "rejected"}
+    assert reasons(other) == {"error": "KeyError: 'customer'"}
+    assert left_in(queue) == left_in(other) == []
+
+
+def test_the_progress_counts_the_outcomes(start, tmp_path):
+    make_cases(tmp_path, *WORDS)
+
+    query = start(decide, ignorable=Declined, name="counted")
+
+    assert query.name == "counted"
+    counted = next(p.observedMetrics["ignis"] for p in query.recentProgress if p.numInputRows)
+    assert counted.asDict() == {"deleted": 1, "sidelined": 3, "ignored": 2, "reloaded": 0}
+
+
+def test_further_options_go_to_the_source(start, tmp_path):
+    make_cases(tmp_path, *["true"] * 10)
+
+    query = start(decide, max_messages=4, numPartitions=1, idleWait="50ms")
+
+    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [4, 4, 2]
+
+
+def test_the_view_of_failures_shows_who_gave_up_and_why(start, tmp_path, spark):
+    make_cases(tmp_path, "true", "false", "error")
+    start(decide, consumer="till-1")
+
+    def read(**options):
+        reader = spark.read.format("ignis").option("queue", "cases").options(**options)
+        return reader.load(str(tmp_path / "store"))
+
+    sidelined = read(magazine="sideline").withColumnRenamed("_message_id", "message_id")
+    told = read(view="failures").join(sidelined, "message_id")
+
+    expected = spark.createDataFrame(
+        [
+            ("cases", 1, "false", "rejected", "till-1", 1),
+            ("cases", 2, "error", "KeyError: 'customer'", "till-1", 1),
+        ],
+        "queue STRING, number LONG, what STRING, reason STRING, consumer STRING, _attempt INT",
+    )
+    assert_df_equality(
+        told.select(*expected.columns), expected, ignore_row_order=True, ignore_nullable=True
+    )

@@ -1,0 +1,103 @@
+"""What `consume` refuses, before anything is started or changed."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from pyspark_ignis import batch_handler, consume
+from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
+from tests.spark.consuming import counts, make_cases
+
+
+def accept(_):
+    return True
+
+
+def closing_over_a_lock():
+    lock = threading.Lock()
+
+    def handler(_):
+        with lock:
+            return True
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "told"),
+    [
+        ({"queue": "casez"}, NoSuchQueue, "'casez'.*did you mean 'cases'"),
+        ({"queue": "../cases"}, BadOption, "'../cases'"),
+        ({"queue": []}, BadOption, "queues=''"),
+        ({"queue": ["cases", "other"]}, BadOption, "different columns"),
+        ({"path": "nowhere"}, NoSuchStore, "nowhere"),
+        ({"path": None}, BadOption, "where is the store"),
+        ({"storage": "here"}, BadOption, "either path="),
+        ({"magazine": "sidelined"}, BadOption, "did you mean 'sideline'"),
+        ({"max_messages": 0}, BadOption, "maxMessagesPerTrigger='0'"),
+        ({"consumer": "no spaces"}, BadOption, "'no spaces'"),
+        ({"checkpoint": ""}, BadOption, "checkpoint"),
+        ({"columns": ["wat"]}, SchemaMismatch, "'wat'.*did you mean 'what'"),
+        ({"columns": "what"}, BadOption, "list of column names"),
+        ({"trigger": {"availableNoww": True}}, BadOption, "did you mean 'availableNow'"),
+        ({"trigger": {"once": True, "availableNow": True}}, BadOption, "give one of"),
+        ({"ignorable": (KeyboardInterrupt,)}, BadOption, "KeyboardInterrupt.*no subclass"),
+        ({"ignorable": ["ValueError"]}, BadOption, "'ValueError' is no subclass"),
+        ({"handler_timeout": 0}, BadOption, "handler_timeout=0"),
+        ({"handler_timeout": "5s"}, BadOption, "handler_timeout='5s'"),
+        ({"handler": None}, BadOption, "handler=None"),
+        ({"handler": closing_over_a_lock()}, BadOption, "cannot be sent to the executors"),
+        ({"numPartition": 3}, BadOption, "numPartition.*did you mean 'numPartitions'"),
+        ({"ack": "browse"}, BadOption, "ack is no further option"),
+        ({"maxmessagespertrigger": 3}, BadOption, "maxmessagespertrigger is no further option"),
+    ],
+)
+def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error, told):
+    queue = make_cases(tmp_path, "a", "b")
+    queue.store.create_queue("other", pa.schema([("x", pa.int64())]))
+    if how.get("path"):
+        how = how | {"path": str(tmp_path / how["path"])}
+    given = {
+        "queue": "cases",
+        "handler": accept,
+        "path": tmp_path / "store",
+        "checkpoint": checkpoint,
+    }
+
+    with pytest.raises(error, match=f"(?s){told}"):
+        consume(spark, **given | how)
+
+    assert spark.streams.active == []
+    assert counts(queue, "fired") == 0
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("handler", "how", "told"),
+    [
+        (lambda: F.col("wat") == "a", {}, "cannot evaluate.*wat"),
+        (lambda: F.col("number") + 1, {}, "bigint, not boolean"),
+        (lambda: F.col("number") > 1, {"ignorable": ValueError}, "for handlers in Python"),
+        (lambda: F.col("number") > 1, {"handler_timeout": 1}, "for handlers in Python"),
+    ],
+)
+def test_an_expression_that_decides_nothing_is_refused(
+    spark, tmp_path, checkpoint, handler, how, told
+):
+    make_cases(tmp_path, "a")
+
+    with pytest.raises(BadOption, match=f"(?s){told}"):
+        consume(spark, "cases", handler(), path=tmp_path / "store", checkpoint=checkpoint, **how)
+    assert spark.streams.active == []
+
+
+def test_a_marked_handler_that_is_sent_along_stays_marked(spark):
+    from pyspark import cloudpickle
+
+    from pyspark_ignis.handlers import takes_batches
+
+    sent = cloudpickle.loads(cloudpickle.dumps(batch_handler(lambda b: [True] * b.num_rows)))
+
+    assert takes_batches(sent)

@@ -1,0 +1,88 @@
+"""`selector` and `orderBy` through Spark."""
+
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from queue_core import Queue, Store
+from tests.factories import make_queue, orders
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    """Two hundred orders in four shards."""
+    queue = make_queue(Store.open(tmp_path / "store"), shards=4, key="customer")
+    queue.load(orders(200))
+    return queue
+
+
+def _stream(spark: SparkSession, tmp_path: Path, **options: str) -> DataFrame:
+    reader = spark.readStream.format("ignis").option("queue", "orders").options(**options)
+    return reader.load(str(tmp_path / "store"))
+
+
+def _batches(stream: DataFrame) -> list[list[int]]:
+    """Which orders each micro-batch of a stream brought, until there are no more."""
+    seen: list[list[int]] = []
+
+    def keep(rows: DataFrame, _: int) -> None:
+        seen.append(sorted(row.number for row in rows.select("number").collect()))
+
+    query = stream.writeStream.foreachBatch(keep).trigger(availableNow=True).start()
+    query.awaitTermination(60)
+    assert query.exception() is None
+    return [batch for batch in seen if batch]
+
+
+def test_a_stream_fires_only_what_its_selector_lets_through(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    stream = _stream(spark, tmp_path, selector="number % 50 = 7", maxMessagesPerTrigger="3")
+    assert sorted(chain.from_iterable(_batches(stream))) == [7, 57, 107, 157]
+    assert queue.browse().num_rows == 196
+
+
+def test_each_micro_batch_takes_first_what_the_order_puts_first(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    stream = _stream(
+        spark, tmp_path, orderBy="amount DESC", selector="number < 6", maxMessagesPerTrigger="2"
+    )
+    assert _batches(stream) == [[4, 5], [2, 3], [0, 1]]
+
+
+def test_a_browsing_stream_sees_only_what_its_selector_lets_through(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    stream = _stream(spark, tmp_path, ack="browse", selector="number > 196")
+    assert list(chain.from_iterable(_batches(stream))) == [197, 198, 199]
+    assert queue.browse().num_rows == 200
+
+
+def test_a_batch_read_takes_a_selector_over_columns_that_it_does_not_show(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    reader = spark.read.format("ignis").schema("number LONG").option("queue", "orders")
+    rows = reader.option("selector", "customer = 'customer-3' AND number < 20")
+    found = rows.load(str(tmp_path / "store"))
+    assert found.columns == ["number"]
+    assert sorted(row.number for row in found.collect()) == [3, 13]
+
+
+def test_a_malformed_selector_ends_the_query_with_its_place(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    stream = _stream(spark, tmp_path, selector="nmber > 3")
+    query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="did you mean 'number'"):
+        query.awaitTermination(60)
+
+
+def test_an_order_is_refused_where_nothing_is_fired(
+    spark: SparkSession, queue: Queue, tmp_path: Path
+) -> None:
+    reader = spark.read.format("ignis").option("queue", "orders").option("orderBy", "number")
+    with pytest.raises(Exception, match="order the DataFrame instead"):
+        reader.load(str(tmp_path / "store")).collect()

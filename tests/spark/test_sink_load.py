@@ -1,0 +1,180 @@
+"""mode=load: which queue comes of which DataFrame, and what does not fit."""
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from tests.factories import make_queue, numbers_of, orders
+from tests.spark.rig import counts, finish
+
+
+def numbers(rig, count, *columns):
+    """A table of numbers, and more columns: pairs of a name and an expression."""
+    return rig.spark.range(count, numPartitions=2).select(
+        F.col("id").alias("number"), *(F.expr(sql).alias(name) for name, sql in columns)
+    )
+
+
+CUSTOMER = ("customer", "concat('customer-', id % 3)")
+AMOUNT = ("amount", "id / 4")
+
+
+def test_a_queue_that_does_not_exist_is_made_with_the_columns_of_the_table(rig):
+    rig.write(numbers(rig, 20, CUSTOMER), "fresh", key="customer", shards=3)
+    queue = rig.store.queue("fresh")
+    assert queue.schema == pa.schema([("number", pa.int64()), ("customer", pa.string())])
+    assert (queue.info.key, queue.info.shards) == ("customer", 3)
+    assert sorted(numbers_of(queue.browse())) == list(range(20))
+
+
+def test_a_stream_makes_its_queue_even_when_nothing_comes(rig):
+    rig.orders(0)
+    finish(rig.sink(rig.source(), "copy", shards=2))
+    assert rig.store.queue("copy").schema.names == ["number", "customer", "amount"]
+    assert rig.store.queue("copy").browse().num_rows == 0
+
+
+def test_rows_of_one_key_are_in_one_shard_and_in_order(rig):
+    source = numbers(rig, 300, CUSTOMER).coalesce(1)
+    rig.write(source, "keyed", key="customer", shards=4)
+    found = rig.read("keyed").collect()
+    shards = {row.customer: row._shard for row in found}
+    assert len(shards) == 3
+    for customer, shard in shards.items():
+        mine = [row for row in found if row.customer == customer]
+        assert {row._shard for row in mine} == {shard}
+        assert [row.number for row in mine] == sorted(row.number for row in mine)
+
+
+def test_without_a_key_the_tasks_of_a_batch_take_the_shards_in_turn(rig):
+    make_queue(rig.store, "copy", shards=3)
+    rig.orders(60, shards=3, key="number")
+    finish(rig.sink(rig.source(maxMessagesPerTrigger=12), "copy"))
+    (loaded,) = counts(rig.store.queue("copy"), "loaded")
+    shards = rig.store.queue("copy").metadata().slice(0, 3).column("loaded").to_pylist()
+    assert loaded == 60
+    assert min(shards) > 0
+
+
+def test_columns_that_are_missing_are_null(rig):
+    queue = rig.orders(0)
+    rig.write(numbers(rig, 2))
+    assert (
+        queue.browse().select(["customer", "amount"]).to_pylist()
+        == [{"customer": None, "amount": None}] * 2
+    )
+
+
+def test_columns_come_in_any_order_and_in_types_that_fit(rig):
+    queue = rig.orders(0)
+    rig.write(rig.spark.sql("SELECT CAST(1 AS FLOAT) AS amount, 'c' AS customer, 7 AS number"))
+    assert queue.browse().slice(0, 1).select([0, 1, 2]).to_pylist() == [
+        {"number": 7, "customer": "c", "amount": 1.0}
+    ]
+
+
+def test_the_sink_drops_what_describes_a_message_so_queue_to_queue_just_works(rig):
+    queue = rig.orders(5)
+    finish(rig.sink(rig.source(), "copy"))
+    copy = rig.store.queue("copy")
+    assert copy.schema.names == queue.schema.names
+    assert copy.browse().select([0, 1, 2]) == orders(5).cast(copy.schema)
+
+
+def test_with_merge_schema_new_columns_are_added(rig):
+    queue = rig.orders(1)
+    rig.write(numbers(rig, 2, ("place", "'here'")), mergeSchema=True)
+    rig.write(numbers(rig, 1, AMOUNT), mergeSchema=True)
+    names = ["number", "amount", "place"]
+    assert queue.refresh().schema.names == ["number", "customer", "amount", "place"]
+    found = sorted(map(tuple, rig.read().select(*names).collect()), key=str)
+    assert found == [(0, 0.0, None), (0, 0.0, None), (0, None, "here"), (1, None, "here")]
+
+
+def test_a_stream_over_rows_of_old_and_new_columns_reads_both(rig):
+    rig.orders(1)
+    rig.write(numbers(rig, 1, ("place", "'here'")), mergeSchema=True)
+    stream = rig.source(schema="number LONG, place STRING")
+    assert rig.batches(stream) == [[(0, None), (0, "here")]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ((("custmer", "'x'"),), {}, "'orders' has no column 'custmer'; did you mean 'customer'"),
+        ((("customer", "array(1)"),), {}, "column 'customer' is string; list<.*> values do not"),
+        ((("amount", "'x'"),), {"mergeSchema": True}, "'amount' is double; string values do not"),
+        ((CUSTOMER,), {"key": "number"}, "key='number': queue 'orders' has the key 'customer'"),
+        ((("Customer", "'x'"),), {"mergeSchema": True}, "'Customer' differ in case only"),
+    ],
+    ids=["unknown column", "wrong type", "no merge", "another key", "almost the same name"],
+)
+def test_a_table_that_does_not_fit_is_refused(rig, columns, options, message):
+    queue = rig.orders(0, key="customer")
+    with pytest.raises(PySparkException, match=message):
+        rig.write(numbers(rig, 1, *columns), **options)
+    assert queue.refresh().schema.names == ["number", "customer", "amount"]
+    assert queue.browse().num_rows == 0
+
+
+def test_a_required_column_that_is_missing_is_refused(rig):
+    queue = rig.orders(0)
+    with pytest.raises(PySparkException, match="column 'number' is required and missing"):
+        rig.write(rig.spark.sql("SELECT 'c' AS customer"))
+    assert queue.browse().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ((), {"key": "nmber"}, "key='nmber' is no column of the DataFrame; did you mean 'number'"),
+        ((("half", "id / 2"),), {"key": "half"}, "key='half': a column of type double is no key"),
+        ((("half", "id / 2"), ("HALF", "1")), {}, "'half' and 'HALF' differ in case only"),
+        ((("_Message_ID", "1"),), {}, "column name '_Message_ID' is reserved"),
+    ],
+    ids=["no such key", "no key", "twins", "reserved"],
+)
+def test_a_table_that_can_be_no_queue_is_refused(rig, columns, options, message):
+    with pytest.raises(PySparkException, match=message):
+        rig.write(numbers(rig, 1, *columns), "fresh", **options)
+    assert rig.store.queues() == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "shape", "message"),
+    [
+        (
+            (("customer", "if(id = 7, NULL, 'c')"),),
+            {"key": "customer"},
+            "key column 'customer' is null in 1 rows",
+        ),
+        ((("amount", "1D"),), {}, "column 'number' may not be null"),
+    ],
+    ids=["key", "required column"],
+)
+def test_a_null_where_none_may_be_is_refused_and_nothing_is_loaded(rig, columns, shape, message):
+    queue = make_queue(rig.store, **shape)
+    table = numbers(rig, 10, *columns)
+    if not shape:
+        table = table.withColumn("number", F.expr("if(number = 7, NULL, number)"))
+    with pytest.raises(PySparkException, match=message):
+        rig.write(table)
+    assert queue.browse().num_rows == 0
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "error", "ignore"])
+def test_a_queue_is_only_ever_appended_to(rig, mode):
+    queue = rig.orders(3)
+    writer = numbers(rig, 1).write.format("ignis").option("queue", "orders").mode(mode)
+    with pytest.raises(PySparkException, match=r"(?i)append"):
+        writer.save(rig.path)
+    assert queue.browse().num_rows == 3
+
+
+def test_a_stream_that_would_replace_all_rows_is_refused(rig):
+    rig.orders(3)
+    total = rig.source().groupBy().count()
+    query = total.writeStream.format("ignis").option("queue", "total").outputMode("complete")
+    with pytest.raises(PySparkException, match="only ever appended to"):
+        finish(query.option("checkpointLocation", f"{rig.folder}/c").start(rig.path))

@@ -1,0 +1,189 @@
+"""mode=settle: what becomes of messages that a query or a table names."""
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import functions as F
+
+from queue_core.model import MAX_SEGMENT_ROWS
+from tests.factories import make_queue, numbers_of
+from tests.spark.rig import counts, finish
+
+NAMED = {"ack": "settle", "consumer": "judge"}
+SETTLE = {"mode": "settle", "consumer": "judge"}
+
+
+def verdicts(rig, *rows, schema="_message_id LONG, outcome STRING, reason STRING"):
+    return rig.spark.createDataFrame(rows, schema).coalesce(1)
+
+
+def fired(rig, count=4):
+    """A queue with messages in flight, and their ids."""
+    queue = rig.orders(count)
+    return queue, queue.fire(count).ids.to_pylist()
+
+
+def test_a_stream_gives_each_message_its_outcome_and_its_reason(rig):
+    queue = rig.orders(12, shards=3, key="number")
+    judged = rig.source(maxMessagesPerTrigger=5, **NAMED).selectExpr(
+        "_message_id",
+        "elt(number % 3 + 1, 'delete', 'sideline', 'reload') AS outcome",
+        "if(number = 4, 'too late', NULL) AS reason",
+    )
+    finish(rig.sink(judged, **SETTLE))
+
+    assert counts(queue, "deleted", "sidelined", "reloaded", "in_flight") == [4, 4, 4, 0]
+    assert sorted(numbers_of(queue.browse())) == [2, 5, 8, 11]
+    sidelined = queue.browse(magazine="sideline")
+    assert sorted(numbers_of(sidelined)) == [1, 4, 7, 10]
+    assert set(sidelined.column("_attempt").to_pylist()) == {1}
+    ids = dict(zip(numbers_of(sidelined), sidelined.column("_message_id").to_pylist(), strict=True))
+    (failure,) = rig.view("failures").collect()
+    assert (failure.message_id, failure.reason, failure.consumer) == (ids[4], "too late", "judge")
+
+
+def test_a_table_settles_what_is_in_flight(rig):
+    queue, ids = fired(rig)
+    rig.write(
+        verdicts(
+            rig, (ids[0], "delete", None), (ids[1], "sideline", "no"), (ids[2], "reload", "x")
+        ),
+        mode="settle",
+    )
+    assert counts(queue, "deleted", "sidelined", "reloaded", "in_flight") == [1, 1, 1, 1]
+
+
+def test_without_reasons_a_settlement_needs_two_columns_and_may_have_more(rig):
+    queue, ids = fired(rig)
+    table = verdicts(
+        rig, ("x", "delete", ids[0]), schema="n STRING, outcome STRING, _message_id LONG"
+    )
+    rig.write(table, mode="settle")
+    rig.write(table.selectExpr("_message_id", "outcome", "NULL AS reason"), mode="settle")
+    assert counts(queue, "deleted", "in_flight") == [1, 3]
+
+
+def test_settling_twice_changes_nothing(rig):
+    queue, ids = fired(rig)
+    table = verdicts(rig, (ids[0], "delete", None), (ids[1], "sideline", "no"))
+    rig.write(table, mode="settle")
+    books = queue.metadata()
+    rig.write(table, mode="settle")
+    assert queue.metadata() == books
+    assert rig.view("failures").count() == 1
+
+
+def test_a_batch_that_runs_again_is_settled_once(rig):
+    queue = rig.orders(6)
+    stream = rig.source(**NAMED).select("_message_id", F.lit("sideline").alias("outcome"))
+    finish(rig.sink(stream, **SETTLE))
+    books = queue.metadata()
+    rig.forget_commit()
+    finish(rig.sink(stream, **SETTLE))
+    assert queue.metadata() == books
+    assert counts(queue, "sidelined") == [6]
+
+
+def test_what_was_swept_meanwhile_is_left_alone(rig):
+    queue = rig.orders(4)
+    stream = rig.source(heartbeatInterval="100s", **NAMED)
+
+    def sweep_and_settle(batch, _):
+        ids = [row._message_id for row in batch.collect()]
+        assert queue.sweep(0.0, dead_after=0.0) == 4
+        assert queue.shovel(2) == 2
+        other = queue.fire(1, consumer=rig.store.consumer("other"))
+        assert numbers_of(other.messages) == [0]
+        rig.write(verdicts(rig, *((message, "delete", None) for message in ids)), **SETTLE)
+
+    finish(rig.each(stream, sweep_and_settle))
+    assert counts(queue, "deleted", "in_flight", "waiting") == [0, 1, 1]
+    assert counts(queue, "waiting", magazine="sideline") == [2]
+
+
+def test_messages_of_several_queues_are_settled_together(rig):
+    red, blue = rig.orders(3, "red"), rig.orders(2, "blue")
+    stream = rig.source(None, queues="red,blue", **NAMED)
+    judged = stream.selectExpr("_message_id", "if(_queue = 'red', 'delete', 'sideline') AS outcome")
+    writer = judged.writeStream.format("ignis").option("queues", "red,blue").options(**SETTLE)
+    writer = writer.option("checkpointLocation", str(rig.folder / "checkpoint"))
+    finish(writer.trigger(availableNow=True).start(rig.path))
+    assert counts(red, "deleted") + counts(blue, "sidelined") == [3, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("first", "delte")], "outcome 'delte' is unknown; did you mean 'delete'"),
+        ([("first", None)], "outcome None is unknown; use delete, sideline, reload"),
+        ([("null", "delete")], "1 message ids are null"),
+        ([("first", "delete"), ("first", "reload")], "deleted and reloaded at once"),
+        ([("unborn", "delete")], r"message \d+ is not of queue 'orders'"),
+        ([("negative", "delete")], "-1 is no message id"),
+    ],
+)
+def test_a_settlement_that_makes_no_sense_is_refused_and_nothing_is_settled(rig, rows, message):
+    queue, ids = fired(rig)
+    named = {"first": ids[0], "null": None, "unborn": ids[0] + MAX_SEGMENT_ROWS, "negative": -1}
+    rows = [(ids[1], "delete", None), *((named[who], outcome, None) for who, outcome in rows)]
+    with pytest.raises(PySparkException, match=message):
+        rig.write(verdicts(rig, *rows), mode="settle")
+    assert counts(queue, "deleted", "in_flight") == [0, 4]
+
+
+def test_outcomes_that_contradict_in_different_tasks_are_refused(rig):
+    queue, ids = fired(rig)
+    one, other = verdicts(rig, (ids[0], "delete", None)), verdicts(rig, (ids[0], "reload", None))
+    with pytest.raises(PySparkException, match="deleted and reloaded at once"):
+        rig.write(one.union(other), mode="settle")
+    assert counts(queue, "deleted", "in_flight") == [0, 4]
+
+
+def test_a_message_of_another_queue_is_refused(rig):
+    queue, ids = fired(rig)
+    stranger = make_queue(rig.store, "other").load([{"number": 1}])[0].as_py()
+    table = verdicts(rig, (ids[0], "delete", None), (stranger, "delete", None))
+    with pytest.raises(PySparkException, match=f"message {stranger} is not of queue 'orders'"):
+        rig.write(table, mode="settle")
+    assert counts(queue, "deleted") == [0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("_message_id LONG, outcom STRING", "needs the column 'outcome'; did you mean 'outcom'"),
+        ("id LONG, outcome STRING", "needs the column '_message_id'"),
+        ("_message_id INT, outcome STRING", "column '_message_id' is int, not bigint"),
+        ("_message_id LONG, outcome INT", "column 'outcome' is int, not string"),
+        ("_message_id LONG, outcome STRING, reason INT", "column 'reason' is int, not string"),
+    ],
+)
+def test_a_table_that_is_no_settlement_is_refused_by_its_columns(rig, schema, message):
+    rig.orders(0)
+    with pytest.raises(PySparkException, match=message):
+        rig.write(rig.spark.createDataFrame([], schema), mode="settle")
+
+
+def test_a_query_ends_when_its_settlement_makes_no_sense(rig):
+    queue = rig.orders(2)
+    stream = rig.source(**NAMED).select("_message_id", F.lit("keep").alias("outcome"))
+    with pytest.raises(StreamingQueryException, match=r"BadOutcome.*outcome 'keep' is unknown"):
+        finish(rig.sink(stream, **SETTLE))
+    assert counts(queue, "in_flight") == [2]
+
+
+def test_a_consumer_that_has_never_fired_is_refused(rig):
+    queue, ids = fired(rig)
+    table = verdicts(rig, (ids[0], "delete", None))
+    with pytest.raises(PySparkException, match="consumer='nobody' has never fired"):
+        rig.write(table, mode="settle", consumer="nobody")
+    assert counts(queue, "deleted") == [0]
+
+
+@pytest.mark.parametrize("place", ["store", "elsewhere"])
+def test_where_there_is_no_queue_nothing_is_settled_and_nothing_is_made(rig, place):
+    folder = rig.folder / place
+    writer = verdicts(rig).write.format("ignis").option("queue", "orders").mode("append")
+    expected = "has no queue 'orders'" if place == "store" else "there is no ignis store"
+    with pytest.raises(PySparkException, match=expected):
+        writer.option("mode", "settle").save(str(folder))
+    assert folder.exists() is (place == "store")

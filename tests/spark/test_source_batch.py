@@ -1,0 +1,131 @@
+"""`spark.read`: a queue as a table, and the views of a store."""
+
+import json
+
+import pytest
+from pyspark.errors import PySparkException
+
+from queue_core.ids import IdSet
+from queue_core.outcomes import Settlement
+from tests.factories import make_queue, orders
+from tests.spark.rig import counts
+
+
+def test_a_table_has_what_waits_and_what_is_in_flight_and_nothing_is_taken(rig):
+    queue = rig.orders(5, shards=2, key="number")
+    queue.fire(2)
+    rows = rig.read().collect()
+    assert sorted(row.number for row in rows) == [0, 1, 2, 3, 4]
+    assert sum(row._fired_at is not None for row in rows) == 2
+    assert counts(queue, "waiting", "in_flight") == [3, 2]
+
+
+def test_an_empty_queue_is_an_empty_table(rig):
+    rig.orders(0)
+    assert rig.read().collect() == []
+    assert rig.read(magazine="sideline").count() == 0
+
+
+def test_a_table_that_is_read_again_has_what_was_loaded_since(rig):
+    queue = rig.orders(2)
+    table = rig.read()
+    assert table.count() == 2
+    queue.load(orders(3))
+    assert table.count() == 5
+
+
+def test_a_schema_picks_columns_of_a_table(rig):
+    rig.orders(2)
+    table = rig.read(schema="_shard INT, number LONG")
+    assert table.columns == ["_shard", "number"]
+    assert table.collect() == [(0, 0), (0, 1)]
+    assert rig.read(schema="customer STRING").count() == 2
+
+
+def test_the_views_show_a_store(rig):
+    red, blue = rig.orders(6, "red", shards=2, key="number"), rig.orders(3, "blue")
+    consumer = rig.store.consumer("clerk")
+    fired = red.fire(4, consumer=consumer)
+    red.settle(Settlement.sideline(IdSet.of(fired.ids[:1]), "declined"), consumer)
+
+    assert [row.queue for row in rig.view("queues").collect()] == ["blue", "red"]
+    (row,) = rig.view("queues", "red").select("waiting", "in_flight", "sidelined").collect()
+    assert row == (2, 3, 1)
+    (settings,) = rig.view("queues", "blue").select("settings").collect()
+    assert json.loads(settings[0])["concurrency"] == 8
+    shards = rig.view("shards", "red")
+    assert shards.count() == 4
+    assert shards.selectExpr("sum(fired)", "sum(sidelined)").collect() == [(4, 1)]
+    slices = rig.view("slices", "red").groupBy("magazine", "state").sum("messages")
+    assert sorted(map(tuple, slices.collect())) == [
+        ("main", "fired", 3),
+        ("main", "loaded", 2),
+        ("sideline", "loaded", 1),
+    ]
+    for queue in (None, "red"):
+        (row,) = rig.view("consumers", queue).collect()
+        assert (row.consumer, row.last_ticket, row.in_flight) == ("clerk", 1, 3)
+    (row,) = rig.view("failures").collect()
+    assert (row.queue, row.reason, row.consumer) == ("red", "declined", "clerk")
+    assert rig.view("failures", "blue").count() == 0
+    assert blue.metadata().num_rows == 2
+
+
+def test_a_view_of_several_queues_has_those_and_each_consumer_once(rig):
+    for name in ("red", "blue", "green"):
+        rig.orders(1, name).fire(1)
+    several = rig.read(None, view="slices", queues="red,green").select("queue").collect()
+    assert sorted(row.queue for row in several) == ["green", "red"]
+    assert rig.read(None, view="consumers", queues="red,green").count() == 1
+
+
+def test_a_schema_picks_columns_of_a_view(rig):
+    rig.orders(2)
+    rows = rig.view("queues", schema="waiting LONG, queue STRING").collect()
+    assert rows == [(2, "orders")]
+    with pytest.raises(PySparkException, match="view 'queues' has no column 'waitin'"):
+        rig.view("queues", schema="waitin LONG").collect()
+
+
+def test_a_view_of_an_empty_store_is_empty(rig):
+    for view in ("queues", "shards", "slices", "consumers", "failures"):
+        assert rig.view(view).collect() == []
+
+
+def test_a_view_is_no_stream(rig):
+    rig.orders(1)
+    stream = rig.spark.readStream.format("ignis").option("view", "queues")
+    with pytest.raises(PySparkException, match=r"view='queues' is for spark.read"):
+        stream.load(rig.path).writeStream.format("noop").start().awaitTermination(60)
+
+
+@pytest.mark.parametrize(
+    ("queue", "message"),
+    [
+        ("oders", "has no queue 'oders'; did you mean 'orders'"),
+        ("../orders", "queue name '../orders': use a letter"),
+        ("'; DROP TABLE queues", 'queue name "\'; DROP TABLE queues": use a letter'),
+    ],
+)
+def test_a_queue_that_is_not_there_is_refused(rig, queue, message):
+    rig.orders(1)
+    with pytest.raises(PySparkException, match=message):
+        rig.read(queue)
+    assert rig.read().count() == 1
+
+
+def test_a_store_that_is_not_there_is_refused_and_not_made(rig):
+    path = rig.folder / "nowhere"
+    with pytest.raises(PySparkException, match=f"there is no ignis store at {path}"):
+        rig.spark.read.format("ignis").option("queue", "orders").load(str(path))
+    assert not path.exists()
+
+
+def test_a_table_of_many_segments_is_whole(rig):
+    queue = make_queue(rig.store)
+    for first in range(0, 300, 10):
+        queue.load(orders(10, first))
+    queue.load(orders(20_000, 300))
+    assert rig.read().selectExpr("count(*)", "sum(number)").collect() == [
+        (20_300, sum(range(20_300)))
+    ]

@@ -1,0 +1,80 @@
+"""Several queries and processes at one queue: who gets what, and who is swept."""
+
+import time
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.factories import orders
+from tests.spark.rig import PATIENCE, counts, finish, wait_until
+
+
+def test_two_queries_share_a_queue_and_no_message_comes_twice(rig):
+    queue = rig.orders(0, shards=4, key="number")
+    stream = rig.source(maxMessagesPerTrigger=10)
+    seen = {"one": [], "other": []}
+
+    def query(name):
+        def note(batch, _):
+            seen[name].extend(numbers_in(batch))
+
+        return rig.each(stream, note, checkpoint=name, trigger={})
+
+    queries = [query(name) for name in seen]
+    loaded = 0
+    while not all(seen.values()):
+        assert loaded < 2000
+        queue.load(orders(20, first=loaded))
+        loaded += 20
+        wait_until(lambda: counts(queue, "waiting") == [0])
+    wait_until(lambda: counts(queue, "deleted") == [loaded], queries[0])
+    assert sorted(seen["one"] + seen["other"]) == list(range(loaded))
+
+
+def test_a_query_ends_when_another_takes_its_name(rig):
+    queue = rig.orders(1)
+    stream = rig.source(consumer="reader", heartbeatInterval="100ms")
+    older = rig.each(stream, lambda *_: None, checkpoint="older", trigger={})
+    wait_until(lambda: counts(queue, "deleted") == [1], older)
+    seen = []
+    younger = rig.each(
+        stream, lambda batch, _: seen.extend(numbers_in(batch)), checkpoint="younger", trigger={}
+    )
+    with pytest.raises(
+        StreamingQueryException, match=r"ConsumerFenced.*'reader' was started again"
+    ):
+        older.awaitTermination(PATIENCE)
+    queue.load(orders(2, first=1))
+    wait_until(lambda: seen == [1, 2], younger)
+
+
+def test_a_long_batch_is_not_swept_while_its_heart_beats(rig):
+    queue = rig.orders(4)
+    swept = []
+
+    def dawdle(batch, _):
+        assert batch.count() == 4
+        time.sleep(1.5)
+        swept.append(queue.sweep(1.0, dead_after=1.0))
+
+    finish(rig.each(rig.source(heartbeatInterval="100ms"), dawdle))
+    assert swept == [0]
+    assert counts(queue, "deleted", "swept") == [4, 0]
+
+
+def test_what_a_dead_query_held_is_swept(rig):
+    queue = rig.orders(4)
+
+    def disaster(batch, _):
+        batch.count()
+        raise RuntimeError("disaster")
+
+    with pytest.raises(StreamingQueryException, match="disaster"):
+        finish(rig.each(rig.source(heartbeatInterval="100ms"), disaster))
+    wait_until(lambda: queue.sweep(0.2, dead_after=0.5) == 4)
+    assert counts(queue, "swept", "in_flight") == [4, 0]
+    assert counts(queue, "waiting", magazine="sideline") == [4]
+
+
+def numbers_in(batch):
+    return [row.number for row in batch.collect()]

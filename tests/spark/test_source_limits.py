@@ -1,0 +1,72 @@
+"""How much a micro-batch takes, and how it is spread over partitions."""
+
+from itertools import chain
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+from tests.factories import make_queue, orders
+
+PAYLOADS = pa.schema([("number", pa.int64()), ("payload", pa.string())])
+
+
+def payloads(rig, *sizes):
+    """A queue with a message of each size."""
+    queue = make_queue(rig.store, schema=PAYLOADS)
+    rows = [{"number": number, "payload": "x" * size} for number, size in enumerate(sizes)]
+    for row in rows:
+        queue.load([row])
+    return queue
+
+
+def test_a_micro_batch_takes_so_many_messages_at_most(rig):
+    rig.orders(10)
+    stream = rig.source(maxMessagesPerTrigger=4)
+    assert rig.numbers(stream) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_micro_batch_takes_so_many_bytes_at_most_but_one_message_at_least(rig):
+    payloads(rig, 2000, 2000, 2000, 60_000, 2000)
+    stream = rig.source(maxBytesPerTrigger="8k")
+    assert rig.numbers(stream) == [[0, 1, 2], [3], [4]]
+
+
+def test_of_two_limits_each_holds(rig):
+    payloads(rig, 10, 10, 2000, 2000, 10, 10)
+    stream = rig.source(maxBytesPerTrigger="3k", maxMessagesPerTrigger=2)
+    assert rig.numbers(stream) == [[0, 1], [2], [3, 4], [5]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "partitions"),
+    [
+        ({}, {}, 4),
+        ({"concurrency": 3}, {}, 3),
+        ({"concurrency": 3}, {"numPartitions": 1}, 1),
+        ({}, {"numPartitions": 100}, 4),
+    ],
+    ids=["one a shard", "the queue's concurrency", "the option", "no more than shards"],
+)
+def test_messages_are_spread_over_partitions(rig, settings, options, partitions):
+    rig.orders(40, shards=4, key="number", **settings)
+    table = rig.read(**options)
+    assert table.rdd.getNumPartitions() == partitions
+    assert table.count() == 40
+
+
+def test_each_partition_of_a_micro_batch_has_its_shards_in_the_order_of_loading(rig):
+    queue = make_queue(rig.store, shards=6, key="customer")
+    for first in range(0, 600, 100):
+        queue.load(orders(100, first, customers=25))
+    stream = rig.source(numPartitions=2, maxMessagesPerTrigger=250)
+    (*batches,) = rig.batches(stream.withColumn("partition", F.spark_partition_id()))
+
+    assert [len(batch) for batch in batches] == [250, 250, 100]
+    for batch in batches:
+        partitions = {row._shard: row.partition for row in batch}
+        assert set(partitions.values()) == {0, 1}
+        assert all(partitions[row._shard] == row.partition for row in batch)
+    by_shard = [[r.number for b in batches for r in b if r._shard == s] for s in range(6)]
+    assert all(numbers == sorted(numbers) for numbers in by_shard)
+    assert sorted(chain.from_iterable(by_shard)) == list(range(600))

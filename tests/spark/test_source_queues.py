@@ -1,0 +1,60 @@
+"""Streams over more than one queue, over the sideline, and over one queue twice."""
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from tests.factories import make_queue, orders
+from tests.spark.rig import counts
+
+
+def test_one_query_reads_several_queues(rig):
+    red, blue = rig.orders(3, "red"), rig.orders(0, "blue", shards=2)
+    blue.load(orders(3, first=10))
+    stream = rig.source(None, queues="red, blue", consumer="both", maxMessagesPerTrigger=4)
+    batches = rig.batches(stream)
+
+    assert [len(batch) for batch in batches] == [4, 2]
+    assert {row._queue for row in batches[0]} == {"red", "blue"}
+    found = sorted((row._queue, row.number) for batch in batches for row in batch)
+    assert found == [*(("blue", n) for n in (10, 11, 12)), *(("red", n) for n in (0, 1, 2))]
+    assert counts(red, "deleted") == counts(blue, "deleted") == [3]
+
+
+def test_a_batch_reads_several_queues(rig):
+    rig.orders(2, "red")
+    rig.orders(1, "blue")
+    table = rig.read(None, queues="red,blue").groupBy("_queue").count()
+    assert sorted(map(tuple, table.collect())) == [("blue", 1), ("red", 2)]
+
+
+def test_queues_of_different_columns_are_refused(rig):
+    rig.orders(1, "red")
+    make_queue(rig.store, "blue", pa.schema([("colour", pa.string())]))
+    message = "queues=red,blue: 'blue' and 'red' have different columns"
+    with pytest.raises(PySparkException, match=message):
+        rig.read(None, queues="red,blue").collect()
+    with pytest.raises(PySparkException, match=message):
+        rig.numbers(rig.source(None, queues="red,blue"))
+
+
+def test_the_sideline_is_read_like_main(rig):
+    queue = rig.orders(3)
+    failed = queue.fire(2)
+    queue.sideline(failed, reason="declined")
+    assert [row.number for row in rig.read(magazine="sideline").collect()] == [0, 1]
+
+    ((first, second),) = rig.batches(rig.source(magazine="sideline"))
+    assert [first.number, second.number] == [0, 1]
+    assert [first._message_id, second._message_id] == failed.ids.to_pylist()
+    assert {first._attempt, second._attempt} == {1}
+    assert queue.browse(magazine="sideline").num_rows == 0
+    assert counts(queue, "waiting") == [1]
+
+
+def test_a_stream_joined_to_itself_reads_twice_and_is_acknowledged_once(rig):
+    queue = rig.orders(4)
+    stream = rig.source(maxMessagesPerTrigger=3).select("number")
+    batches = rig.numbers(stream.union(stream))
+    assert [sorted(batch) for batch in batches] == [[0, 0, 1, 1, 2, 2], [3, 3]]
+    assert counts(queue, "fired", "deleted") == [4, 4]

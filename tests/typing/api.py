@@ -1,0 +1,136 @@
+"""What users type, for mypy to check: it is never run."""
+
+from pathlib import Path
+from typing import Any, assert_type
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_ignis import DefaultSource, IgnisDataSource, batch_handler, consume
+from queue_core import Firing, IgnisError, Queue, QueueSettings, Store
+from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, Unavailable
+
+COLUMNS = pa.schema([("order_id", pa.int64()), ("customer", pa.string())])
+
+
+def open_stores() -> None:
+    with Store.open("some/folder") as store:
+        assert_type(store, Store)
+    Store.open(Path("some/folder"), create=False).close()
+    Store.open(catalog="postgresql+psycopg://host/db", storage="s3://bucket/prefix").close()
+
+
+def make_queues(store: Store) -> Queue:
+    store.create_queue("orders", schema=COLUMNS)
+    store.create_queue("orders", COLUMNS, shards=4, key="customer", exist_ok=True)
+    store.create_queue("orders", COLUMNS, sweep_after=60.0, concurrency=2, attributes=["order_id"])
+    assert_type(store.queues(), list[str])
+    return store.queue("orders")
+
+
+def call_the_verbs(orders: Queue) -> None:
+    orders.load([{"order_id": 1, "customer": "a"}])
+    orders.load({"order_id": n, "customer": None} for n in range(3))
+    orders.load(COLUMNS.empty_table())
+
+    firing = orders.fire()
+    assert_type(firing, Firing)
+    assert_type(len(firing), int)
+    orders.fire(100)
+    orders.fire(max_messages=100, max_bytes=1 << 20, timeout=1.0, magazine="sideline")
+    orders.fire(selector="order_id > 10", order_by="order_id DESC", timeout=1)
+
+    assert_type(orders.delete(firing), int)
+    assert_type(orders.sideline(firing.ids, reason="declined"), int)
+    assert_type(orders.sideline([1, 2, 3]), int)
+    assert_type(orders.reload(firing), int)
+    assert_type(orders.shovel(), int)
+    assert_type(orders.shovel(10), int)
+    assert_type(orders.sweep(), int)
+    assert_type(orders.sweep(older_than=60, dead_after=5), int)
+    assert_type(orders.repair(), int)
+    orders.peek()
+    orders.peek(10, magazine="sideline", selector="order_id > 10", order_by="order_id")
+    orders.browse(magazine="sideline")
+
+
+def misuse_the_verbs(spark: SparkSession, orders: Queue) -> None:
+    """What mypy refuses: were it to accept one of these, it would call the comment unused."""
+    orders.fire("ten")  # type: ignore[arg-type]
+    orders.shovel(limit="all")  # type: ignore[arg-type]
+    consume(spark, "orders", charge)  # type: ignore[call-arg]
+    consume(spark, "orders", 5, checkpoint="some/where")  # type: ignore[arg-type]
+
+
+def describe(store: Store, orders: Queue) -> None:
+    assert_type(orders.name, str)
+    assert_type(orders.refresh(), Queue)
+    assert_type(orders.change_settings(sweep_after=5), QueueSettings)
+    orders.add_columns(pa.schema([("note", pa.string())]))
+    print(orders.schema, orders.metadata(), orders.failures(), store.view("queues"))
+    print(store.view("failures", "orders"))
+
+
+def tidy(store: Store) -> None:
+    assert_type(store.vacuum(grace=60.0, dry_run=True), list[str])
+    assert_type(store.recover(), int)
+
+
+def handle_errors(store: Store) -> str:
+    try:
+        return store.queue("orders").name
+    except NoSuchQueue as error:
+        return str(error)
+    except (QueueExists, Invalid, Conflict, Unavailable):
+        raise
+    except IgnisError as error:
+        return f"{error!r}"
+
+
+def charge(order: dict[str, Any]) -> bool:
+    return bool(order["amount"] > 0)
+
+
+@batch_handler
+def approve(orders: pa.RecordBatch) -> list[bool]:
+    return [True] * int(orders.num_rows)
+
+
+def consume_with_each_kind_of_handler(spark: SparkSession) -> None:
+    query = consume(spark, "orders", charge, path="some/folder", checkpoint="some/where")
+    assert_type(query, StreamingQuery)
+    consume(
+        spark,
+        path=Path("some/folder"),
+        queue=["orders", "returns"],
+        handler=approve,
+        ignorable=(ValueError, KeyError),
+        checkpoint=Path("some/where"),
+        trigger={"availableNow": True},
+        max_messages=1000,
+        handler_timeout=5.0,
+        numPartitions=4,
+    )
+    consume(
+        spark,
+        queue="orders",
+        handler=F.col("amount") > 10,
+        catalog="postgresql+psycopg://host/db",
+        storage="s3://bucket/prefix",
+        checkpoint="some/where",
+        magazine="sideline",
+        columns=["order_id"],
+        ignorable=ValueError,
+    )
+
+
+def use_the_format(spark: SparkSession) -> StreamingQuery:
+    orders: DataFrame = spark.readStream.format("ignis").option("queue", "orders").load("folder")
+    return orders.writeStream.format("ignis").option("queue", "copy").start("folder")
+
+
+def register_by_hand(spark: SparkSession) -> None:
+    spark.dataSource.register(IgnisDataSource)
+    assert_type(DefaultSource.name(), str)

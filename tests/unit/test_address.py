@@ -1,0 +1,68 @@
+"""Where a store is: one folder, or a catalog and a storage."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from queue_core.address import Address
+from queue_core.errors import BadOption
+
+POSTGRES = "postgresql+psycopg://me@host/ignis"
+
+
+def test_a_folder_holds_both_catalog_and_segments(tmp_path):
+    address = Address.of(tmp_path / "store")
+
+    assert address == Address(f"sqlite:///{tmp_path}/store/catalog.db", f"{tmp_path}/store")
+
+
+@pytest.mark.parametrize("path", ["store", "./store", Path("store")])
+def test_a_relative_folder_is_meant_from_where_the_process_stands(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert Address.of(path).storage == str(tmp_path / "store")
+
+
+@pytest.mark.parametrize("uri", ["file:///some/fol%20der", "file:/some/fol%20der"])
+def test_a_file_uri_is_a_folder(uri):
+    assert Address.of(uri) == Address("sqlite:////some/fol der/catalog.db", "/some/fol der")
+
+
+def test_a_catalog_and_a_storage_are_kept_as_they_are():
+    address = Address.of(catalog=POSTGRES, storage="s3://bucket/prefix")
+
+    assert address == Address(POSTGRES, "s3://bucket/prefix")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {},
+        {"catalog": POSTGRES},
+        {"storage": "s3://bucket"},
+        {"path": "a", "catalog": POSTGRES, "storage": "s3://bucket"},
+        {"path": "a", "storage": "s3://bucket"},
+        {"catalog": "", "storage": ""},
+    ],
+    ids=lambda where: " and ".join(where) or "nothing",
+)
+def test_one_of_both_ways_must_be_chosen(where):
+    with pytest.raises(BadOption, match="path="):
+        Address.of(**where)
+
+
+def test_a_bucket_is_no_folder_and_the_remedy_is_told():
+    with pytest.raises(BadOption, match="storage=s3://bucket/prefix"):
+        Address.of("s3://bucket/prefix")
+
+
+def test_an_empty_path_is_refused_rather_than_taken_for_the_working_folder():
+    with pytest.raises(BadOption, match="path="):
+        Address.of("")
+
+
+def test_an_address_can_be_sent_to_other_processes(tmp_path):
+    address = Address.of(tmp_path)
+
+    assert pickle.loads(pickle.dumps(address)) == address

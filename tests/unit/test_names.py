@@ -1,0 +1,110 @@
+"""Names are refused before they reach SQL, a path or a DataFrame."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_core.errors import BadName
+from queue_core.names import check_columns, check_consumer, check_queue, nearest
+
+HOSTILE = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/b",
+    "a\\b",
+    "'; drop table queues; --",
+    'a"b',
+    "a b",
+    " a",
+    "a\n",
+    "a\x00b",
+    "-a",
+    "_a",
+    "1a",
+    "größe",
+    "a" * 129,
+    "%41",
+    "~",
+    None,
+    7,
+    b"orders",
+]
+
+
+@pytest.mark.parametrize("name", ["a", "orders", "Orders_2.new-ones", "a" * 128, "a..b"])
+def test_a_plain_queue_name_is_allowed(name):
+    assert check_queue(name) == name
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_any_other_queue_name_is_refused_and_quoted(name):
+    with pytest.raises(BadName) as refusal:
+        check_queue(name)
+
+    assert repr(name) in str(refusal.value)
+
+
+@given(st.text())
+def test_whatever_text_is_allowed_is_one_harmless_folder_name(text):
+    try:
+        name = check_queue(text)
+    except BadName:
+        return
+    assert name not in {".", ".."}
+    assert name.isascii()
+    assert not set(name) & set("/\\'\";:%~ \x00")
+
+
+@pytest.mark.parametrize("name", ["a", "7", "python:host-1.local:42:0af3", "me@home", "a" * 200])
+def test_a_plain_consumer_name_is_allowed(name):
+    assert check_consumer(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "-a", "a\n", "a'b", "a" * 201, None])
+def test_any_other_consumer_name_is_refused_and_quoted(name):
+    with pytest.raises(BadName) as refusal:
+        check_consumer(name)
+
+    assert repr(name) in str(refusal.value)
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["größe", "with space", "a.b", "'"], ["_a"]])
+def test_columns_may_have_any_printable_name(names):
+    check_columns(names, reserved=["_queue"])
+
+
+@pytest.mark.parametrize(
+    ("names", "culprit"),
+    [
+        ([""], "''"),
+        (["a", "x" * 256], "xxx"),
+        (["tab\t"], r"tab\\t"),
+        (["_queue"], "'_queue' is reserved"),
+        (["_Queue"], "'_Queue' is reserved"),
+        (["amount", "Amount"], "'amount' and 'Amount' differ in case only"),
+        (["amount", "b", "amount"], "column 'amount' is there twice"),
+        (["a", "a"], "column 'a' is there twice"),
+    ],
+)
+def test_columns_that_would_be_confused_are_refused_by_name(names, culprit):
+    with pytest.raises(BadName, match=culprit):
+        check_columns(names, reserved=["_queue"])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ordesr", "; did you mean 'Orders'?"),
+        ("ORDERS", "; did you mean 'Orders'?"),
+        ("payment", "; did you mean 'payments'?"),
+        ("zebra", ""),
+    ],
+)
+def test_the_nearest_name_is_suggested_when_one_is_near(name, hint):
+    assert nearest(name, ["Orders", "payments"]) == hint
+
+
+def test_nothing_is_suggested_when_nothing_is_known():
+    assert nearest("orders", []) == ""

@@ -1,0 +1,324 @@
+"""Decisions agree with models that look at one message at a time."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_core import plan
+from queue_core.model import Chunk, Source
+from tests.factories import make_slice
+
+AMOUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 12))
+
+
+@st.composite
+def shards(draw, segments=3):
+    """
+    Slices of one shard, in order of their positions.
+
+    The rows of each segment stand side by side and are dealt out among a few slices or are gone,
+    as it happens when messages are fired, reloaded and deleted one by one.
+    """
+    slices, place = [], 0
+    for segment in range(1, draw(st.integers(1, segments)) + 1):
+        owners = draw(st.lists(st.integers(0, 3), min_size=1, max_size=8))
+        first_row = draw(st.integers(0, 5))
+        for owner in (1, 2, 3):
+            rows = [first_row + at for at, its in enumerate(owners) if its == owner]
+            if rows:
+                slices.append(
+                    make_slice(
+                        rows,
+                        position=place + rows[0] - first_row,
+                        segment_id=segment,
+                        bytes=draw(st.integers(0, 10)) * len(rows),
+                    )
+                )
+        place += len(owners)
+    return sorted(slices, key=lambda piece: piece.position)
+
+
+def places_of(taken):
+    """The place of each message, and which slice it is of."""
+    return [
+        (piece.place_of(row), piece.id) for piece, rows in taken for row in rows.numbers().tolist()
+    ]
+
+
+def every_place(slices):
+    return sorted(places_of([(piece, piece.rows) for piece in slices]))
+
+
+# --- share --------------------------------------------------------------------------------------
+
+
+@given(AMOUNTS, st.integers(0, 60), st.integers(0, 10))
+def test_shares_use_the_limit_up_and_exceed_nothing(available, limit, turn):
+    shares = plan.share(available, limit, turn)
+
+    assert sum(shares.values()) == min(limit, sum(available.values()))
+    assert all(0 <= shares[name] <= available[name] for name in shares)
+
+
+@given(AMOUNTS, st.integers(0, 60), st.integers(0, 10))
+def test_nobody_gets_two_more_than_another_who_could_have_taken_them(available, limit, turn):
+    shares = plan.share(available, limit, turn)
+    hungry = [shares[name] for name in shares if shares[name] < available[name]]
+
+    assert not hungry or max(shares.values()) <= min(hungry) + 1
+
+
+@given(st.integers(1, 9), st.integers(1, 30))
+def test_over_a_round_of_turns_all_get_the_same(names, limit):
+    """The next turn begins where the last one ended, when it counts what was handed out."""
+    available = {f"shard {number}": 1_000_000 for number in range(names)}
+    got = dict.fromkeys(available, 0)
+
+    for turn in range(0, names * limit, limit):
+        for name, share in plan.share(available, limit, turn).items():
+            got[name] += share
+
+    assert set(got.values()) == {limit}
+
+
+def test_who_has_nothing_has_no_share():
+    assert plan.share({"a": 0, "b": 2}, 5) == {"b": 2}
+    assert plan.share({}, 5) == {}
+
+
+# --- take ---------------------------------------------------------------------------------------
+
+
+@given(shards(), st.one_of(st.none(), st.integers(0, 30)))
+def test_the_first_messages_by_place_are_taken(slices, limit):
+    taken = plan.take(slices, limit)
+
+    assert (
+        sorted(places_of(taken))
+        == every_place(slices)[: len(every_place(slices)) if limit is None else limit]
+    )
+
+
+@given(shards(), st.integers(0, 30))
+def test_each_slice_is_taken_once_and_only_from_its_own_rows(slices, limit):
+    taken = plan.take(slices, limit)
+    ids = [piece.id for piece, _ in taken]
+
+    assert len(ids) == len(set(ids))
+    assert all(rows and not rows - piece.rows for piece, rows in taken)
+
+
+@given(shards())
+def test_a_slice_that_is_taken_whole_keeps_its_rows_object(slices):
+    """The verbs tell by identity that nothing is left of it."""
+    assert all(rows is piece.rows for piece, rows in plan.take(slices, None))
+
+
+def test_slices_that_interleave_are_cut_at_one_place():
+    odd, even = make_slice([1, 3, 5, 7]), make_slice([2, 4, 6])
+
+    taken = plan.take([odd, even], 3)
+
+    assert [(piece.id, rows.numbers().tolist()) for piece, rows in taken] == [
+        (odd.id, [1, 3]),
+        (even.id, [2]),
+    ]
+
+
+@given(shards(), st.integers(0, 25))
+def test_what_stands_before_a_place_keeps_its_order_and_its_whole_slices(slices, end):
+    left = plan.before([(piece, piece.rows) for piece in slices], end)
+
+    assert sorted(places_of(left)) == [place for place in every_place(slices) if place[0] < end]
+    assert all(rows is piece.rows for piece, rows in left if len(rows) == len(piece.rows))
+
+
+# --- within_bytes -------------------------------------------------------------------------------
+
+
+@given(st.lists(shards(), min_size=1, max_size=3), st.integers(1, 120), st.integers(1, 20))
+def test_what_fits_is_the_first_messages_of_each_shard(chosen, limit, most):
+    taken = {shard: plan.take(slices, most) for shard, slices in enumerate(chosen)}
+    taken = {shard: pieces for shard, pieces in taken.items() if pieces}
+    if not taken:
+        return
+
+    fitting = plan.within_bytes(taken, limit)
+
+    for shard, pieces in fitting.items():
+        places = sorted(places_of(pieces))
+        assert places
+        assert places == sorted(places_of(taken[shard]))[: len(places)]
+
+
+@given(st.lists(shards(), min_size=1, max_size=3), st.integers(1, 120))
+def test_what_fits_is_within_the_limit_or_one_message(chosen, limit):
+    taken = {shard: plan.take(slices, None) for shard, slices in enumerate(chosen)}
+    taken = {shard: pieces for shard, pieces in taken.items() if pieces}
+    if not taken:
+        return
+
+    fitting = [pair for pieces in plan.within_bytes(taken, limit).values() for pair in pieces]
+    size = sum(piece.bytes_of(rows) for piece, rows in fitting)
+    count = sum(len(rows) for _, rows in fitting)
+
+    assert count >= 1
+    assert size <= limit or count == 1
+
+
+def test_all_is_left_when_all_fits():
+    slices = [make_slice([0, 1, 2], bytes=30)]
+    taken = {"a": plan.take(slices, None)}
+
+    assert plan.within_bytes(taken, 30) == taken
+
+
+def test_bytes_are_shared_out_among_the_shards():
+    taken = {
+        shard: plan.take([make_slice(range(100), bytes=1000, shard=shard)], None)
+        for shard in range(4)
+    }
+
+    fitting = plan.within_bytes(taken, 400)
+
+    assert [len(rows) for [(_, rows)] in fitting.values()] == [10, 10, 10, 10]
+
+
+def test_a_message_larger_than_the_limit_is_not_stuck():
+    taken = {"a": plan.take([make_slice([4, 5], bytes=2000)], None)}
+
+    [(_, rows)] = plan.within_bytes(taken, 10)["a"]
+
+    assert rows.numbers().tolist() == [4]
+
+
+# --- pieces -------------------------------------------------------------------------------------
+
+
+def sources_of(slices):
+    chunks = tuple((first, Chunk(4, first * 10, 40, 0)) for first in range(0, 20, 4))
+    return {
+        piece.segment_id: Source(
+            segment_id=piece.segment_id,
+            first_id=piece.segment_id << 20,
+            location=None,
+            data=b"",
+            schema_version=1,
+            chunks=chunks,
+            loaded_at=0,
+        )
+        for piece in slices
+    }
+
+
+def rows_of(piece):
+    return sorted(row for part in piece.parts for row in part.rows.numbers().tolist())
+
+
+@given(shards(), st.randoms(use_true_random=False))
+def test_pieces_give_every_row_once_in_order_of_places(slices, random):
+    by_place = {
+        (piece.segment_id, row): piece.place_of(row)
+        for piece in slices
+        for row in piece.rows.numbers().tolist()
+    }
+    shuffled = random.sample(slices, len(slices))
+
+    pieces = list(plan.pieces(((s, s.rows) for s in shuffled), sources_of(slices), "orders"))
+
+    read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
+    assert read == sorted(by_place.values())
+
+
+@given(shards(), st.integers(0, 20), st.integers(0, 20))
+def test_pieces_of_some_rows_are_in_order_too(slices, start, stop):
+    narrowed = [(s, s.rows.between(start, stop)) for s in slices]
+    held = [(s, rows) for s, rows in narrowed if rows]
+    by_place = {
+        (s.segment_id, row): s.place_of(row) for s, rows in held for row in rows.numbers().tolist()
+    }
+
+    pieces = list(plan.pieces(held, sources_of(slices), "orders"))
+
+    read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
+    assert read == sorted(by_place.values())
+
+
+@given(shards())
+def test_each_row_keeps_the_attempts_and_the_time_of_its_slice(slices):
+    dated = [
+        make_slice(s.rows, position=s.position, segment_id=s.segment_id, attempts=n, fired_at=n + 7)
+        for n, s in enumerate(slices)
+    ]
+    expected = {
+        (s.segment_id, row): (s.attempts, s.fired_at) for s in dated for row in s.rows.numbers()
+    }
+
+    pieces = plan.pieces([(s, s.rows) for s in dated], sources_of(dated), "orders")
+
+    assert {
+        (piece.source.segment_id, row): (part.attempts, part.fired_at)
+        for piece in pieces
+        for part in piece.parts
+        for row in part.rows.numbers()
+    } == expected
+
+
+@given(shards())
+def test_a_piece_knows_the_chunks_that_its_rows_are_in_and_its_length(slices):
+    for piece in plan.pieces([(s, s.rows) for s in slices], sources_of(slices), "orders"):
+        covered = {
+            row for first, chunk in piece.source.chunks for row in range(first, first + chunk.rows)
+        }
+        rows = rows_of(piece)
+        assert set(rows) <= covered
+        assert all(
+            min(rows) < first + chunk.rows and first <= max(rows)
+            for first, chunk in piece.source.chunks
+        )
+        assert len(piece) == len(rows)
+
+
+def test_pieces_come_shard_by_shard_and_can_be_sent():
+    slices = [make_slice([0], shard=1), make_slice([1], shard=0), make_slice([2], shard=1)]
+
+    pieces = list(plan.pieces([(s, s.rows) for s in slices], sources_of(slices), "orders"))
+
+    assert [(piece.queue, piece.shard, rows_of(piece)) for piece in pieces] == [
+        ("orders", 0, [1]),
+        ("orders", 1, [0]),
+        ("orders", 1, [2]),
+    ]
+    assert pickle.loads(pickle.dumps(pieces)) == pieces
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.integers(0, 100), st.integers(0, 1000)), st.integers(1, 12))
+def test_every_shard_is_in_one_partition_and_none_is_empty(sizes, count):
+    spread = plan.partitions(sizes, count)
+
+    assert sorted(name for names in spread for name in names) == sorted(sizes)
+    assert len(spread) <= count
+    assert all(spread)
+
+
+@given(st.dictionaries(st.integers(0, 100), st.integers(1, 1000), min_size=1), st.integers(1, 12))
+def test_no_partition_is_larger_than_its_share_and_one_shard(sizes, count):
+    loads = [sum(sizes[name] for name in names) for names in plan.partitions(sizes, count)]
+
+    assert max(loads) <= sum(sizes.values()) / len(loads) + max(sizes.values())
+
+
+def test_no_shards_need_no_partitions():
+    assert plan.partitions({}, 4) == []
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_same_shards_are_always_spread_alike(count):
+    sizes = {("orders", shard): 10 for shard in range(6)}
+
+    assert plan.partitions(sizes, count) == plan.partitions(dict(reversed(sizes.items())), count)

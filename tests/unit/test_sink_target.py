@@ -1,0 +1,115 @@
+"""What a task is told of the queue that it writes to, and what has changed when it is done."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from ignis_sink.load import in_turn, stage
+from ignis_sink.message import LoadMessage
+from ignis_sink.options import SinkOptions
+from ignis_sink.target import find_target, open_target
+from queue_core import Store
+from queue_core.errors import Conflict, QueueExists
+from queue_core.model import Run, Staged
+
+ROWS = StructType([StructField("number", LongType()), StructField("text", StringType())])
+FIRST = pa.schema([("number", pa.int64())])
+
+
+def options(folder, **given):
+    return SinkOptions.of({"path": str(folder), "queue": "q"} | given)
+
+
+def test_a_new_queue_is_made_when_its_rows_are_published_and_not_before(tmp_path):
+    chosen = options(tmp_path / "store", key="text", shards="3")
+    target = find_target(chosen, ROWS)
+    assert not (tmp_path / "store").exists()
+    queue = open_target(target, chosen)
+    assert (queue.schema, queue.info.key, queue.info.shards) == (target.schema, "text", 3)
+
+
+def test_what_is_not_null_in_a_table_may_be_null_in_its_queue(tmp_path):
+    required = StructType([StructField("number", LongType(), nullable=False)])
+    assert find_target(options(tmp_path), required).schema == FIRST
+
+
+@pytest.mark.parametrize(
+    ("schema", "shape"),
+    [
+        (pa.schema([("number", pa.int64()), ("text", pa.binary())]), {}),
+        (pa.schema([("number", pa.int64()), ("text", pa.string())]), {"shards": 5}),
+        (pa.schema([("number", pa.int64()), ("text", pa.string())]), {"key": "text"}),
+    ],
+    ids=["columns", "shards", "key"],
+)
+def test_rows_are_not_published_into_a_queue_that_somebody_else_made_differently(
+    tmp_path, schema, shape
+):
+    chosen = options(tmp_path)
+    target = find_target(chosen, ROWS)
+    with Store.open(tmp_path) as store:
+        store.create_queue("q", schema, **shape)
+    with pytest.raises(Conflict, match="queue 'q' was created or changed by somebody else"):
+        open_target(target, chosen)
+
+
+def test_of_two_that_add_columns_at_once_the_second_writes_again(tmp_path):
+    with Store.open(tmp_path) as store:
+        queue = store.create_queue("q", FIRST)
+        chosen = options(tmp_path, mergeSchema="true")
+        target = find_target(chosen, ROWS)
+        queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
+        with pytest.raises(Conflict, match="write them again"):
+            open_target(target, chosen)
+        again = find_target(chosen, ROWS)
+        assert open_target(again, chosen).schema.names == ["number", "other", "text"]
+
+
+def test_rows_of_an_older_schema_are_published_when_columns_were_added_since(tmp_path):
+    with Store.open(tmp_path) as store:
+        queue = store.create_queue("q", FIRST)
+        chosen = options(tmp_path)
+        target = find_target(chosen, StructType([ROWS["number"]]))
+        queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
+        assert open_target(target, chosen).info.schema_version == target.schema_version + 1
+
+
+def test_two_that_make_the_same_queue_at_once_share_it(tmp_path):
+    chosen = options(tmp_path)
+    first, second = find_target(chosen, ROWS), find_target(chosen, ROWS)
+    assert open_target(first, chosen).info == open_target(second, chosen).info
+    different = find_target(options(tmp_path / "elsewhere", shards="2"), ROWS)
+    with pytest.raises((Conflict, QueueExists)):
+        open_target(different, chosen)
+
+
+def test_a_task_that_fails_removes_what_it_has_written(tmp_path):
+    target = find_target(options(tmp_path), ROWS)
+
+    def batches():
+        yield pa.record_batch({"number": [1], "text": ["x" * (40 << 20)]})
+        raise OSError("the lines are down")
+
+    with pytest.raises(OSError, match="the lines are down"):
+        stage(batches(), target)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_segments_without_a_shard_take_the_shards_in_turn_one_for_each_task(tmp_path):
+    target = find_target(options(tmp_path), ROWS)
+    staged = [
+        Staged(
+            location=None,
+            data=b"",
+            rows=1,
+            bytes=1,
+            chunks=(),
+            runs=(Run(shard=shard, start=0, stop=1),),
+            schema_version=1,
+        )
+        for shard in (None, None, 5)
+    ]
+    tasks = [LoadMessage(target=target, staged=(staged[0], staged[1]), query_id=None)] * 2
+    keyed = [LoadMessage(target=target, staged=(staged[2],), query_id=None)]
+    shards = [segment.runs[0].shard for segment in in_turn([*tasks, *keyed], 7, 4)]
+    assert shards == [3, 3, 0, 0, 5]
