@@ -1,0 +1,92 @@
+"""One message at a time, fully durable, from one plain process: loads per second, and their tail.
+
+    python benchmarks/loads.py [--loads 5000] [--catalog postgresql+psycopg://… --storage DIR]
+
+Beside it, in the same run: how long this disk takes to sync four kilobytes, which no durable load
+can beat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from queue_core import Store
+
+MESSAGE = {"order_id": 1, "customer": "customer-42", "amount": 17.5}
+SCHEMA = pa.schema([("order_id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())])
+
+
+def measure(work: Callable[[], object], times: int) -> list[float]:
+    """Seconds that each call took, ascending, after a tenth as many to warm up."""
+    for _ in range(times // 10):
+        work()
+    seconds = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return sorted(seconds)
+
+
+def sync_only(folder: Path, times: int) -> list[float]:
+    """Seconds of a bare write and sync of four kilobytes."""
+    handle = os.open(folder / "sync", os.O_CREAT | os.O_RDWR)
+    os.write(handle, b"x" * 4096 * 1024)
+
+    def sync() -> None:
+        os.pwrite(handle, b"y" * 4096, 0)
+        os.fdatasync(handle)
+
+    try:
+        return measure(sync, times)
+    finally:
+        os.close(handle)
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--loads", type=int, default=5000)
+    arguments.add_argument("--catalog")
+    arguments.add_argument("--storage")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ignis-loads-", dir=".") as name:
+        folder = Path(name)
+        if given.catalog:
+            store = Store.open(catalog=given.catalog, storage=given.storage)
+        else:
+            store = Store.open(folder / "store")
+        with store:
+            queue = store.create_queue("loads", SCHEMA, exist_ok=True)
+            rows = {
+                "load of one message": measure(lambda: queue.load([MESSAGE]), given.loads),
+                "sync of 4 kB": sync_only(folder, given.loads // 5),
+            }
+    table = Table(title="durable, one at a time, one process")
+    for column in ("", "per second", "median ms", "p99 ms", "worst ms"):
+        table.add_column(column, justify="right" if column else "left")
+    for label, seconds in rows.items():
+        table.add_row(
+            label,
+            f"{len(seconds) / sum(seconds):,.0f}",
+            f"{statistics.median(seconds) * 1e3:.2f}",
+            f"{seconds[int(len(seconds) * 0.99)] * 1e3:.2f}",
+            f"{seconds[-1] * 1e3:.1f}",
+        )
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""The Spark session that all benchmarks use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+
+def local_session(name: str) -> SparkSession:
+    """Two cores, quiet, with this Python and this folder for its workers."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName(name)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "4g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

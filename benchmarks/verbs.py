@@ -1,0 +1,110 @@
+"""What firing and settling cost the catalog: 100,000 messages of 32 shards, 1% of them failing.
+
+python benchmarks/verbs.py [--rounds 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from queue_core import Store
+from queue_core.ids import IdSet
+from queue_core.outcomes import Settlement
+from queue_core.reading import read_table
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from queue_core.verbs.held import held
+
+MESSAGES = 100_000
+SHARDS = 32
+FAILING = 0.01
+
+Result = TypeVar("Result")
+
+
+def timed(times: dict[str, list[float]], label: str, work: Callable[[], Result]) -> Result:
+    """Do it and note how many milliseconds it took."""
+    begin = time.perf_counter()
+    result = work()
+    times.setdefault(label, []).append((time.perf_counter() - begin) * 1e3)
+    return result
+
+
+class Verbs:
+    """One queue, and how long each verb took."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows = pa.table(
+            {
+                "key": [f"k{number % 5000}" for number in range(MESSAGES)],
+                "payload": [b"x" * 100] * MESSAGES,
+            }
+        )
+        self._queue = store.create_queue("q", self._rows.schema, shards=SHARDS, key="key")
+        self._consumer = store.consumer("benchmark")
+        self._chance = np.random.default_rng(7)
+        self.times: dict[str, list[float]] = {}
+
+    def load(self) -> None:
+        """Load all messages once."""
+        timed(self.times, "load", lambda: self._queue.load(self._rows))
+
+    def handle(self) -> None:
+        """Fire, read and settle as many messages as one load brought."""
+        catalog, who = self._store.catalog, self._consumer
+        wanted = Wanted(queue_ids=(self._queue.info.id,), max_messages=MESSAGES)
+        ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted))
+        assert ticket is not None
+        assert ticket.messages == MESSAGES
+        queues, uri, number = [self._queue.info], self._store.storage.uri, ticket.number
+        reading = timed(
+            self.times, "plan", lambda: held(catalog, uri, queues, who.id, number - 1, number)
+        )
+        ids = read_table(reading, ["_message_id"]).column("_message_id").to_numpy()
+        failed = self._chance.random(MESSAGES) < FAILING
+        outcome = Settlement(deleted=IdSet.of(ids[~failed]), sidelined=IdSet.of(ids[failed]))
+        assert timed(self.times, "settle", lambda: self._queue.settle(outcome, who)) == MESSAGES
+
+    def shovel(self) -> None:
+        """Bring back all that failed."""
+        failed = sum(self._queue.metadata().column("waiting").to_pylist())
+        assert timed(self.times, "shovel", self._queue.shovel) == failed
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=20)
+    given = arguments.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-verbs-", dir=".") as folder,
+        Store.open(folder) as store,
+    ):
+        verbs = Verbs(store)
+        for step in (verbs.load, verbs.handle):
+            for _ in range(given.rounds):
+                step()
+        verbs.shovel()
+    table = Table(title=f"{MESSAGES:,} messages of {SHARDS} shards, {FAILING:.0%} failing")
+    for column in ("verb", "median ms", "worst ms"):
+        table.add_column(column, justify="left" if column == "verb" else "right")
+    for label, taken in verbs.times.items():
+        table.add_row(label, f"{statistics.median(taken):.1f}", f"{max(taken):.1f}")
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
