@@ -50,6 +50,8 @@ class QueueInfo:
     schema_version: int
     settings: QueueSettings
     created_at: int
+    #: When it was given up; None while it is in use.
+    deactivated_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,9 @@ class Slice:
     attempts: int
     #: How often they have been fired.
     deliveries: int
+    #: When the oldest of them was loaded, and when they came into this magazine.
+    loaded_at: int
+    moved_at: int
     fired_at: int | None = None
     consumer_id: int | None = None
     ticket: int | None = None

@@ -19,36 +19,85 @@ DEFAULT_SHARDS = 8
 _COMPRESSIONS = (None, "lz4", "zstd")
 
 
+#: The most consumers of a queue. Source: IgnisMQ.
+MAX_CONCURRENCY = 100
+
+_DAY = 24 * 3600.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """Settings of one queue; all can be changed while it is in use."""
 
     #: Partitions of a Spark source that does not say, 0 to 100; 0 pauses. Source: IgnisMQ.
     concurrency: int = 8
+    #: Seconds that a call of a handler may take; at most half of *sweep_after*. Source: IgnisMQ.
+    handler_timeout: float = 10 * 60.0
     #: Seconds after which a fired message counts as stuck. Source: IgnisMQ, 20 minutes.
     sweep_after: float = 20 * 60.0
+    #: Seconds between two shovels; none: only when asked. Source: IgnisMQ, 10 minutes.
+    shovel_interval: float | None = 600.0
+    #: Transactions of one shovel that run side by side, 1 to 50. Source: IgnisMQ.
+    shovel_concurrency: int = 4
+    #: Messages that one shovel moves at most; none: all.
+    shovel_limit: int | None = None
+    #: Messages that shovels move in a second at most; none: as fast as it goes.
+    shovel_rate: float | None = None
+    #: Seconds that a message rests in the sideline before it is shovelled, after its first failure;
+    #: twice as long after each further one.
+    shovel_backoff: float = 0.0
+    #: How often a message may fail before it stays in the sideline for good; none: for ever.
+    max_attempts: int | None = None
+    #: How often a message may be fired before it stays in the sideline for good; none: for ever.
+    max_deliveries: int | None = None
+    #: Seconds after which an unfinished message is gone; none: never. Source: IgnisMQ, 2 days.
+    message_expiry: float | None = 2 * _DAY
+    #: Seconds after its creation at which the queue is given up; none: never. Source: IgnisMQ.
+    queue_expiry: float | None = None
     #: Compression of segment files: none, ``lz4`` or ``zstd``.
     compression: str | None = None
     #: Columns of which statistics are kept per slice, so that selectors can skip slices.
     attributes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        concurrency, sweep_after = self.concurrency, self.sweep_after
+        for name, low, high in _WHOLE:
+            value = getattr(self, name)
+            allowed = f"a whole number from {low} to {high}"
+            _check(is_whole(value) and low <= value <= high, name, value, allowed)
+        for name in _SECONDS:
+            value = getattr(self, name)
+            _check(_is_number(value) and 0 < value < inf, name, value, "seconds, more than 0")
+        for name in _OPTIONAL_SECONDS:
+            value = getattr(self, name)
+            allowed = "seconds, more than 0, or none"
+            _check(value is None or (_is_number(value) and 0 < value < inf), name, value, allowed)
+        for name in _OPTIONAL_WHOLE:
+            value = getattr(self, name)
+            allowed = "a whole number, 1 or more, or none"
+            _check(value is None or (is_whole(value) and value > 0), name, value, allowed)
+        rate, rest = self.shovel_rate, self.shovel_backoff
+        allowed = "messages a second, more than 0, or none"
+        _check(rate is None or (_is_number(rate) and 0 < rate < inf), "shovel_rate", rate, allowed)
+        _check(_is_number(rest) and 0 <= rest < inf, "shovel_backoff", rest, "seconds, 0 or more")
         _check(
-            is_whole(concurrency) and 0 <= concurrency <= 100,
-            "concurrency",
-            concurrency,
-            "a whole number from 0 to 100",
-        )
-        _check(
-            _is_number(sweep_after) and 0 < sweep_after < inf,
-            "sweep_after",
-            sweep_after,
-            "seconds, more than 0",
+            self.queue_expiry is None or self.queue_expiry >= (self.message_expiry or 0),
+            "queue_expiry",
+            self.queue_expiry,
+            f"as long as message_expiry ({self.message_expiry}) at least",
         )
         _check(
             self.compression in _COMPRESSIONS, "compression", self.compression, "none, lz4 or zstd"
         )
+
+    @property
+    def longest_handling(self) -> float:
+        """Seconds that a call of a handler may take, so that it ends well before a sweep."""
+        return min(self.handler_timeout, self.sweep_after / 2)
+
+    @property
+    def sideline_sweep_after(self) -> float:
+        """Seconds after which what is fired from the sideline is stuck: not while it is retried."""
+        return max(self.sweep_after, 2 * (self.shovel_interval or 0))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> QueueSettings:
@@ -84,6 +133,12 @@ class QueueSettings:
     def to_json(self) -> str:
         """The settings as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
+
+
+_WHOLE = (("concurrency", 0, MAX_CONCURRENCY), ("shovel_concurrency", 1, 50))
+_SECONDS = ("handler_timeout", "sweep_after")
+_OPTIONAL_SECONDS = ("shovel_interval", "message_expiry", "queue_expiry")
+_OPTIONAL_WHOLE = ("shovel_limit", "max_attempts", "max_deliveries")
 
 
 def check_shards(shards: int) -> int:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from queue_core import faults
-from queue_core.errors import BadOption, DamagedSegment, StorageUnavailable
+from queue_core.errors import BadOption, DamagedSegment, PublicationRefused, StorageUnavailable
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
@@ -70,6 +70,11 @@ class Storage:
                 if self._local:
                     _sync(path)
                     _sync(folder)
+        except FileNotFoundError as error:
+            raise PublicationRefused(
+                f"segment {location} was removed by a vacuum while it was written; nothing was "
+                "published: load the messages again, and let vacuum's grace outlast every writer"
+            ) from error
         except Exception:
             self.remove(location)
             raise

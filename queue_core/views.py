@@ -9,7 +9,17 @@ import pyarrow as pa
 from queue_core.outcomes import TOLD
 from queue_core.schema import TIMESTAMP
 
-_COUNTS = ("loaded", "fired", "reloaded", "deleted", "sidelined", "shovelled", "swept", "damaged")
+_COUNTS = (
+    "loaded",
+    "fired",
+    "reloaded",
+    "deleted",
+    "sidelined",
+    "shovelled",
+    "swept",
+    "damaged",
+    "expired",
+)
 
 #: One row per queue.
 QUEUES = pa.schema(
@@ -26,6 +36,8 @@ QUEUES = pa.schema(
         ("bytes", pa.int64()),
         ("settings", pa.string()),
         ("created_at", TIMESTAMP),
+        #: When it was given up; null while it is in use.
+        ("deactivated_at", TIMESTAMP),
     ]
 )
 
@@ -37,6 +49,8 @@ SHARDS = pa.schema(
         ("shard", pa.int32()),
         ("load_pointer", pa.int64()),
         ("fire_pointer", pa.int64()),
+        #: From where a sweep that was interrupted goes on.
+        ("sweep_pointer", pa.int64()),
         *((name, pa.int64()) for name in _COUNTS),
         #: Messages that are there now.
         ("waiting", pa.int64()),
@@ -56,6 +70,9 @@ SLICES = pa.schema(
         ("bytes", pa.int64()),
         ("attempts", pa.int32()),
         ("deliveries", pa.int32()),
+        #: When the oldest of its messages was loaded, and when they came into this magazine.
+        ("loaded_at", TIMESTAMP),
+        ("moved_at", TIMESTAMP),
         ("consumer", pa.string()),
         ("ticket", pa.int64()),
         ("fired_at", TIMESTAMP),

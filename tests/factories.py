@@ -88,6 +88,8 @@ def make_slice(
             "segment_id": 1,
             "attempts": 0,
             "deliveries": 0,
+            "loaded_at": 0,
+            "moved_at": 0,
         }
         | values,
     )

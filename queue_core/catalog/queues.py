@@ -132,6 +132,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         schema_version=row.schema_version,
         settings=QueueSettings.from_json(row.settings),
         created_at=row.created_at,
+        deactivated_at=row.deactivated_at,
     )
 
 

@@ -16,7 +16,9 @@ from queue_core.model import Source, Staged
 from queue_core.segment import pack_chunks, unpack_chunks
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
-_INSERT = insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id)
+_INSERT = (
+    insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)
+)
 
 
 def claim(connection: Connection, locations: Iterable[str]) -> None:
@@ -39,8 +41,8 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
             )
 
 
-def publish(connection: Connection, queue_id: int, staged: Staged) -> int:
-    """Make a staged segment, whose file is claimed, known; return its id."""
+def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int, int]:
+    """Make a staged segment, whose file is claimed, known; return its id and the time."""
     values = {
         "queue_id": queue_id,
         "schema_version": staged.schema_version,
@@ -50,7 +52,8 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> int:
         "bytes": staged.bytes,
         "chunks": pack_chunks(staged.chunks),
     }
-    return int(connection.execute(_INSERT, values).scalar_one())
+    segment_id, loaded_at = connection.execute(_INSERT, values).one()
+    return int(segment_id), int(loaded_at)
 
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, Source]:

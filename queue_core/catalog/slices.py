@@ -182,6 +182,7 @@ class Changes:
             place = (piece.queue_id, int(magazine), piece.shard)
             tails[place].append((piece, rows, values))
         new = []
+        now = connection.scalar(select(dialect.now())) if tails else None
         for place in sorted(tails):
             moves = sorted(tails[place], key=lambda move: (move[0].magazine, _first(*move[:2])))
             offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
@@ -190,7 +191,7 @@ class Changes:
                 new.append(
                     _columns(piece, rows)
                     | {"magazine": place[1], "position": tail + offset, "state": State.LOADED}
-                    | {"consumer_id": None, "ticket": None}
+                    | {"consumer_id": None, "ticket": None, "moved_at": now}
                     | values
                 )
         add(connection, new)
@@ -258,6 +259,8 @@ def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
         "bytes": piece.bytes_of(rows),
         "attempts": piece.attempts,
         "deliveries": piece.deliveries,
+        "loaded_at": piece.loaded_at,
+        "moved_at": piece.moved_at,
         "consumer_id": piece.consumer_id,
         "ticket": piece.ticket,
         "fired_at": piece.fired_at,
@@ -277,6 +280,8 @@ def _slice(row: Row[Any]) -> Slice:
         bytes=row.bytes,
         attempts=row.attempts,
         deliveries=row.deliveries,
+        loaded_at=row.loaded_at,
+        moved_at=row.moved_at,
         fired_at=row.fired_at,
         consumer_id=row.consumer_id,
         ticket=row.ticket,

@@ -40,6 +40,8 @@ queues = Table(
     Column("schema_version", Integer, nullable=False),
     Column("settings", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    #: When it was given up; null while it is in use.
+    Column("deactivated_at", BigInteger),
     sqlite_autoincrement=True,
 )
 
@@ -97,6 +99,10 @@ counters = Table(
     Column("swept", BigInteger, nullable=False),
     #: Set apart because their segment cannot be read.
     Column("damaged", BigInteger, nullable=False),
+    #: Gone because nobody had finished them in time.
+    Column("expired", BigInteger, nullable=False),
+    #: The place from which a sweep that was interrupted goes on.
+    Column("sweep_pointer", BigInteger, nullable=False),
 )
 
 
@@ -122,6 +128,7 @@ segments = Table(
     Column("bytes", BigInteger, nullable=False),
     #: Where each record batch lies, and its checksum.
     Column("chunks", LargeBinary, nullable=False),
+    #: When it was published; a compacted one says in its rows when each of them was.
     Column("loaded_at", BigInteger, nullable=False),
     # Inlined segments, of which there may be very many, are not in the index.
     Index(
@@ -133,6 +140,20 @@ segments = Table(
     ),
     # Ids are never used twice: they are part of message ids.
     sqlite_autoincrement=True,
+)
+
+#: Segments that compaction has written: the ids that their rows had before, and keep.
+compactions = Table(
+    "compactions",
+    metadata,
+    Column("segment_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("queue_id", BigInteger, nullable=False),
+    #: The lowest and the highest message id in it.
+    Column("first_id", BigInteger, nullable=False),
+    Column("last_id", BigInteger, nullable=False),
+    #: Runs of ids and the rows that they are: an Arrow table.
+    Column("arrow", LargeBinary, nullable=False),
+    Index("compactions_by_ids", "queue_id", "last_id"),
 )
 
 #: Every file that was ever published or is being removed. Publishing inserts its location and so
@@ -165,6 +186,10 @@ slices = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("deliveries", Integer, nullable=False),
+    #: When the oldest of its messages was loaded.
+    Column("loaded_at", BigInteger, nullable=False),
+    #: When they came into this magazine.
+    Column("moved_at", BigInteger, nullable=False),
     Column("consumer_id", BigInteger),
     Column("ticket", BigInteger),
     #: When it was fired, or stamped by a shovel.
@@ -207,6 +232,9 @@ tickets = Table(
     Column("fired_at", BigInteger, nullable=False),
     #: When somebody was first shown its messages; null if nobody ever was.
     Column("planned_at", BigInteger),
+    #: How many lives of the consumer were shown them, and which was the last.
+    Column("lives", Integer, nullable=False, server_default="0"),
+    Column("planned_epoch", BigInteger),
     #: A browser's ticket holds no slices but ranges of places: JSON.
     Column("browsed", Text),
 )
@@ -231,4 +259,39 @@ failures = Table(
     Column("consumer", String(200)),
     Column("arrow", LargeBinary, nullable=False),
     Index("failures_of_queue", "queue_id", "failed_at"),
+)
+
+#: What side tasks have done: one row per transaction that moved something, an Arrow table in it.
+reports = Table(
+    "reports",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    Column("task", String(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("arrow", LargeBinary, nullable=False),
+    Index("reports_of_task", "task", "id"),
+    sqlite_autoincrement=True,
+)
+
+#: When each side task of each queue was last begun, so that of many processes one runs it.
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("task", String(32), primary_key=True),
+    Column("begun_at", BigInteger, nullable=False),
+    #: When it is due again.
+    Column("due_at", BigInteger, nullable=False),
+)
+
+#: Roles that one instance at a time has, until its lease ends.
+leases = Table(
+    "leases",
+    metadata,
+    Column("role", String(64), primary_key=True),
+    Column("holder", String(200), nullable=False),
+    #: Grows with each new holder.
+    Column("term", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
 )

@@ -86,19 +86,19 @@ def load(
                 f"segment {location} was cleaned up before it was published; write the rows again"
             )
     first_ids = []
-    runs: dict[int, list[tuple[int, Staged, Run]]] = defaultdict(list)
+    runs: dict[int, list[tuple[Run, dict[str, Any]]]] = defaultdict(list)
     for segment in staged:
-        segment_id = segments.publish(connection, queue.id, segment)
+        segment_id, loaded_at = segments.publish(connection, queue.id, segment)
         first_ids.append(first_id(segment_id))
         for run in segment.runs:
             assert run.shard is not None, "the caller has seen to it"
-            runs[run.shard].append((segment_id, segment, run))
+            runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     for shard in sorted(runs):
-        count = sum(run.stop - run.start for _, _, run in runs[shard])
+        count = sum(run.stop - run.start for run, _ in runs[shard])
         position = slices.allocate(connection, (queue.id, Magazine.MAIN, shard), count, count)
         new = []
-        for segment_id, segment, run in runs[shard]:
-            new.append(_new_slice(queue, shard, position, segment_id, segment, run))
+        for run, values in runs[shard]:
+            new.append(values | {"position": position})
             position += run.stop - run.start
         slices.add(connection, new)
     wake.notify(connection, queue.name)
@@ -127,15 +127,15 @@ def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id:
 
 
 def _new_slice(
-    queue: QueueInfo, shard: int, position: int, segment_id: int, segment: Staged, run: Run
+    queue: QueueInfo, segment_id: int, loaded_at: int, segment: Staged, run: Run
 ) -> dict[str, Any]:
+    """A slice of the table, but for its position."""
     count = run.stop - run.start
     return {
         "queue_id": queue.id,
         "magazine": int(Magazine.MAIN),
-        "shard": shard,
+        "shard": run.shard,
         "state": int(State.LOADED),
-        "position": position,
         "segment_id": segment_id,
         "row_start": run.start,
         "row_stop": run.stop,
@@ -143,5 +143,7 @@ def _new_slice(
         "bytes": segment.bytes * count // max(segment.rows, 1),
         "attempts": 0,
         "deliveries": 0,
+        "loaded_at": loaded_at,
+        "moved_at": loaded_at,
         "stats": run.stats,
     }

@@ -84,15 +84,14 @@ def test_a_waiting_firing_is_woken_by_a_match_only(store: Store) -> None:
     assert numbers_of(firing.messages) == [102]
 
 
+@pytest.mark.spoiled
 def test_statistics_keep_slices_closed_that_cannot_match(store: Store) -> None:
     queue = make_queue(store, attributes=["number"])
     queue.load(orders(10))
     queue.load(orders(10, first=1000))
-    damage = queue.browse().num_rows
     with store.catalog.engine.begin() as connection:
         # If the first slice were opened, its checksum would be found wrong.
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
-    assert damage == 20
     assert numbers_of(queue.fire(selector="number >= 1005").messages) == list(range(1005, 1010))
 
 

@@ -246,10 +246,10 @@ def test_writers_and_vacuums_at_once_lose_nothing(store, queue, address):
     cleaner = threading.Thread(target=clean)
     cleaner.start()
     for first in range(0, 300, 10):
-        segments = staged(queue, 10, first)
-        if first % 3:
-            time.sleep(0.005)
         try:
+            segments = staged(queue, 10, first)
+            if first % 3:
+                time.sleep(0.005)
             publish(store.catalog, store.storage, queue.info, segments)
             published.extend(range(first, first + 10))
         except PublicationRefused:
