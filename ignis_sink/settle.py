@@ -17,8 +17,13 @@ from queue_core.errors import BadOption, BadOutcome
 from queue_core.names import nearest
 from queue_core.outcomes import Settlement
 
-_TYPES = {"_message_id": ("bigint",), "outcome": ("string",), "reason": ("string", "void")}
-_OPTIONAL = ("reason",)
+_TYPES = {
+    "_message_id": ("bigint",),
+    "outcome": ("string",),
+    "kind": ("string", "void"),
+    "reason": ("string", "void"),
+}
+_OPTIONAL = ("kind", "reason")
 
 
 class SettleStreamWriter(DataSourceStreamArrowWriter):
@@ -75,7 +80,8 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
                 continue
             raise BadOutcome(
                 f"mode=settle needs the column {name!r}{nearest(name, schema.names)}; the "
-                "DataFrame has _message_id (long), outcome (string) and, optionally, reason"
+                "DataFrame has _message_id (long), outcome (string) and, optionally, kind "
+                "and reason"
             )
         actual = schema[name].dataType.simpleString()
         if actual not in types:

@@ -11,24 +11,10 @@ import pyarrow.compute as pc
 from queue_core.errors import BadOutcome
 from queue_core.ids import IdSet
 from queue_core.names import nearest
-from queue_core.schema import TIMESTAMP
+from queue_core.reasons import REASON_LENGTH, REASONS, REJECTED, check_kind, readable
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
-
-#: Why messages were sidelined.
-FAILURES = pa.schema([pa.field("message_id", pa.int64()), pa.field("reason", pa.string())])
-#: What is told of each failure.
-TOLD = pa.schema(
-    [
-        *FAILURES,
-        #: The consumer that gave the message up.
-        pa.field("consumer", pa.string()),
-        pa.field("failed_at", TIMESTAMP),
-    ]
-)
-#: Characters of a reason that are kept.
-REASON_LENGTH = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +24,24 @@ class Settlement:
     deleted: IdSet = field(default_factory=IdSet)
     sidelined: IdSet = field(default_factory=IdSet)
     reloaded: IdSet = field(default_factory=IdSet)
-    #: `FAILURES` of those sidelined messages that have a reason.
-    failures: pa.Table = field(default_factory=FAILURES.empty_table)
+    #: `REASONS` of those sidelined messages of which more is known; the others are rejected.
+    reasons: pa.Table = field(default_factory=REASONS.empty_table)
 
     def __len__(self) -> int:
         return len(self.deleted) + len(self.sidelined) + len(self.reloaded)
 
     @staticmethod
-    def sideline(ids: IdSet, reason: str | None) -> Settlement:
+    def sideline(ids: IdSet, reason: str | None = None, kind: str = REJECTED) -> Settlement:
         """All of some messages are sidelined for the same reason; raises `BadOutcome`."""
-        if reason is None:
-            return Settlement(sidelined=ids)
-        if not isinstance(reason, str):
+        check_kind(kind)
+        if reason is not None and not isinstance(reason, str):
             raise BadOutcome(f"reason={reason!r}: use text")
-        # What was said of a file may hold bytes that are no characters.
-        text = reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
+        if reason is None and kind == REJECTED:
+            return Settlement(sidelined=ids)
         numbers = pa.array(ids.numbers())
-        reasons = pa.repeat(pa.scalar(text), len(numbers))
-        return Settlement(sidelined=ids, failures=pa.table([numbers, reasons], schema=FAILURES))
+        told = pa.scalar(None if reason is None else readable(reason), pa.string())
+        same = [pa.repeat(value, len(numbers)) for value in (pa.scalar(kind), told)]
+        return Settlement(sidelined=ids, reasons=pa.table([numbers, *same], schema=REASONS))
 
     @staticmethod
     def of(rows: pa.RecordBatch | pa.Table) -> Settlement:
@@ -63,24 +49,21 @@ class Settlement:
         The settlement that rows describe.
 
         Columns: ``_message_id`` (int64), ``outcome`` (string: ``delete``, ``sideline`` or
-        ``reload``) and, optionally, ``reason`` (string). Raises `BadOutcome`.
+        ``reload``) and, optionally, ``kind`` and ``reason`` (strings). Raises `BadOutcome`.
         """
         for name in ("_message_id", "outcome"):
             if name not in rows.schema.names:
                 raise BadOutcome(
                     f"a settlement needs the column {name!r}{nearest(name, rows.schema.names)}; "
-                    "it has _message_id, outcome and, optionally, reason"
+                    "it has _message_id, outcome and, optionally, kind and reason"
                 )
         ids, outcomes = rows.column("_message_id"), _known(rows.column("outcome"))
         by_outcome = {outcome: ids.filter(pc.equal(outcomes, outcome)) for outcome in OUTCOMES}
-        failures = FAILURES.empty_table()
-        if "reason" in rows.schema.names:
-            failures = _failures(rows, by_outcome[SIDELINE])
         settlement = Settlement(
             deleted=IdSet.of(by_outcome[DELETE]),
             sidelined=IdSet.of(by_outcome[SIDELINE]),
             reloaded=IdSet.of(by_outcome[RELOAD]),
-            failures=failures,
+            reasons=_reasons(rows, pc.equal(outcomes, SIDELINE)),
         )
         settlement.check()
         return settlement
@@ -89,13 +72,13 @@ class Settlement:
     def merge(settlements: Iterable[Settlement]) -> Settlement:
         """The settlement of all of them together; raises `BadOutcome` if they contradict."""
         deleted, sidelined, reloaded = IdSet(), IdSet(), IdSet()
-        failures = [FAILURES.empty_table()]
+        reasons = [REASONS.empty_table()]
         for settlement in settlements:
             deleted |= settlement.deleted
             sidelined |= settlement.sidelined
             reloaded |= settlement.reloaded
-            failures.append(settlement.failures)
-        merged = Settlement(deleted, sidelined, reloaded, pa.concat_tables(failures))
+            reasons.append(settlement.reasons)
+        merged = Settlement(deleted, sidelined, reloaded, pa.concat_tables(reasons))
         merged.check()
         return merged
 
@@ -125,12 +108,24 @@ def _known(outcomes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return outcomes
 
 
-def _failures(rows: pa.RecordBatch | pa.Table, sidelined: pa.Array | pa.ChunkedArray) -> pa.Table:
-    told = _texts("reason", rows.column("reason"))
-    reasons = told.filter(pc.equal(rows.column("outcome"), SIDELINE))
-    reasons = pc.utf8_slice_codeunits(reasons, 0, REASON_LENGTH)
-    table = pa.table({"message_id": sidelined, "reason": reasons}).cast(FAILURES)
-    return table.filter(pc.is_valid(table.column("reason")))
+def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """`REASONS` of the rows that are sidelined and say why."""
+    names = [name for name in ("kind", "reason") if name in rows.schema.names]
+    if not names:
+        return REASONS.empty_table()
+    given = {name: _texts(name, rows.column(name)).filter(sidelined) for name in names}
+    nothing = pa.nulls(pc.sum(sidelined, min_count=0).as_py(), pa.string())
+    kinds, reasons = given.get("kind", nothing), given.get("reason", nothing)
+    for kind in pc.unique(kinds.drop_null()).to_pylist():
+        check_kind(kind)
+    table = pa.table(
+        {
+            "message_id": rows.column("_message_id").filter(sidelined),
+            "kind": kinds.fill_null(REJECTED),
+            "reason": pc.utf8_slice_codeunits(reasons, 0, REASON_LENGTH),
+        }
+    ).cast(REASONS)
+    return table.filter(pc.or_(kinds.is_valid(), reasons.is_valid()))
 
 
 def _texts(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

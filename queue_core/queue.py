@@ -22,6 +22,7 @@ from queue_core.model import Consumer, Magazine, Piece, QueueInfo, Reading, Stag
 from queue_core.names import nearest
 from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
+from queue_core.reasons import REJECTED
 from queue_core.schema import Loadable, conform
 from queue_core.settings import QueueSettings, check_seconds, is_whole
 from queue_core.staging import Stager
@@ -176,9 +177,16 @@ class Queue:
         """
         return self.settle(Settlement(deleted=_ids(messages)), _consumer(messages))
 
-    def sideline(self, messages: Messages, reason: str | None = None) -> int:
-        """Set fired messages aside, with the reason; they have failed once more. As `delete`."""
-        return self.settle(Settlement.sideline(_ids(messages), reason), _consumer(messages))
+    def sideline(
+        self, messages: Messages, reason: str | None = None, *, kind: str = REJECTED
+    ) -> int:
+        """
+        Set fired messages aside; they have failed once more. As `delete`.
+
+        *reason* is any text, and *kind* one word of lower-case letters: the view of failures tells
+        both.
+        """
+        return self.settle(Settlement.sideline(_ids(messages), reason, kind), _consumer(messages))
 
     def reload(self, messages: Messages) -> int:
         """Put fired messages back to their old places, without counting a failure. As `delete`."""

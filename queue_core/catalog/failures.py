@@ -3,35 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, insert, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import compactions, dialect
 from queue_core.catalog.tables import failures
-from queue_core.ids import IdSet
-from queue_core.outcomes import FAILURES, TOLD
+from queue_core.ids import first_id
+from queue_core.model import Slice
+from queue_core.reasons import FAILURES, REJECTED, TOLD
+from queue_core.rows import Rows
 from queue_core.schema import TIMESTAMP
+
+#: Rows of slices that were sidelined, as the slices were before.
+Moved: TypeAlias = Sequence[tuple[Slice, Rows]]
+
+#: How `FAILURES` are kept: ids as what each is more than the one before, which are small numbers
+#: and mostly the same one; texts once each.
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+_KEPT = pa.schema(
+    [
+        pa.field("message_id", pa.int64()),
+        pa.field("kind", _WORDS),
+        pa.field("reason", _WORDS),
+        pa.field("attempt", pa.int32()),
+    ]
+)
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
+    """The `FAILURES` of messages that were sidelined for one reason."""
+    ids, attempts = _attempts(moved)
+    told = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
+    return pa.table([ids, *told, attempts], schema=FAILURES)
+
+
+def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
+    """The `FAILURES` of messages with their own `REASONS`; rejected are those without one."""
+    ids, attempts = _attempts(moved)
+    if not reasons.num_rows:
+        return of_same(moved, REJECTED, None)
+    place = pc.index_in(pa.array(ids), value_set=reasons.column("message_id").combine_chunks())
+    kinds = reasons.column("kind").take(place).fill_null(REJECTED)
+    return pa.table([ids, kinds, reasons.column("reason").take(place), attempts], schema=FAILURES)
 
 
 def record(
-    connection: Connection, queue_id: int, consumer: str | None, told: pa.Table, moved: IdSet
+    connection: Connection, queue_id: int, consumer_name: str | None, told: pa.Table
 ) -> None:
-    """Keep the reasons of those messages that were really moved."""
-    told = told.filter(pc.is_in(told.column("message_id"), pa.array(moved.numbers())))
+    """Keep the `FAILURES` of one queue's messages, which *consumer_name* held."""
     if told.num_rows == 0:
         return
+    ids = compactions.logical(connection, told.column("message_id").to_numpy())
+    told = told.set_column(0, "message_id", pa.array(ids))
+    ids = told.column("message_id").to_numpy()
+    # As one chunk: each chunk would bring the texts along again.
+    words = [told.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")]
+    columns = [*words, told.column("attempt")]
+    if (ids[1:] < ids[:-1]).any():
+        order = np.argsort(ids)
+        ids, columns = ids[order], [column.take(order) for column in columns]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, FAILURES, options=pa.ipc.IpcWriteOptions(compression="zstd")
-    ) as writer:
-        writer.write_table(told.combine_chunks())
+    with pa.ipc.new_stream(sink, _KEPT, options=_OPTIONS) as writer:
+        writer.write_table(pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT))
     connection.execute(
         insert(failures).values(
             queue_id=queue_id,
             failed_at=dialect.now(),
-            consumer=consumer,
+            consumer=consumer_name,
             arrow=sink.getvalue().to_pybytes(),
         )
     )
@@ -46,9 +90,19 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
     )
     tables = [TOLD.empty_table()]
     for row in rows:
-        table = pa.ipc.open_stream(pa.py_buffer(row.arrow)).read_all()
-        count = table.num_rows
-        consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), count)
-        failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), count)
-        tables.append(pa.table([*table.columns, consumer, failed_at], schema=TOLD))
+        kept = pa.ipc.open_stream(pa.py_buffer(row.arrow)).read_all()
+        steps, *others = kept.columns
+        told = [pc.cumulative_sum(steps), *others]
+        consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
+        failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
+        table = pa.table([*told, consumer, failed_at], names=TOLD.names)
+        tables.append(table.cast(TOLD))
     return pa.concat_tables(tables)
+
+
+def _attempts(moved: Moved) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """The ids of messages, and how often each had failed before."""
+    ids = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in moved]
+    attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
+    counts = [len(rows) for _, rows in moved]
+    return np.concatenate([np.empty(0, np.int64), *ids]), np.repeat(attempts, counts)

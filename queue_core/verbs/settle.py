@@ -8,6 +8,7 @@ twice, or what was swept meanwhile, changes nothing. Crash before the commit: no
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, select
@@ -59,7 +60,7 @@ def _settle(
     every = settlement.deleted | settlement.sidelined | settlement.reloaded
     _check_ours(connection, queues, every)
     changes = Changes()
-    moved: dict[int, IdSet] = {}
+    moved: dict[int, list[tuple[Slice, Rows]]] = defaultdict(list)
     settled = 0
     for piece in _held(connection, queues, every, consumer):
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
@@ -77,12 +78,12 @@ def _settle(
         changes.move(piece, sidelined, Magazine.SIDELINE, attempts=piece.attempts + 1)
         changes.count(piece, deleted=len(deleted), sidelined=len(sidelined), reloaded=len(reloaded))
         if sidelined:
-            ids = IdSet({piece.segment_id: sidelined.as_bitmap()})
-            moved[piece.queue_id] = moved.get(piece.queue_id, IdSet()) | ids
+            moved[piece.queue_id].append((piece, sidelined))
     changes.apply(connection)
     name = consumer.name if consumer else None
-    for queue_id, ids in moved.items():
-        failures.record(connection, queue_id, name, settlement.failures, ids)
+    for queue_id, those in moved.items():
+        told = failures.of_each(those, settlement.reasons)
+        failures.record(connection, queue_id, name, told)
     if len(settlement.reloaded) or moved:
         wake.notify(connection, queues[0].name)
     return settled

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadOutcome
-from queue_core.outcomes import REASON_LENGTH, Settlement
+from queue_core.outcomes import Settlement
+from queue_core.reasons import REASON_LENGTH
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -15,9 +16,12 @@ def sidelined(queue):
     return queue.browse(magazine="sideline")
 
 
+def failures(queue, *columns):
+    return [tuple(row.values()) for row in queue.failures().select(columns).to_pylist()]
+
+
 def reasons(queue):
-    rows = queue.failures().select(["message_id", "reason"]).to_pylist()
-    return [(row["message_id"], row["reason"]) for row in rows]
+    return failures(queue, "message_id", "reason")
 
 
 def test_sidelined_messages_leave_main_and_keep_their_ids(store):
@@ -93,14 +97,52 @@ def test_a_message_that_fails_twice_is_told_of_twice(store):
     assert reasons(queue) == [(id, "first"), (id, "second")]
 
 
-def test_no_reason_is_no_failure_to_tell_of(store):
+def test_what_is_sidelined_without_a_reason_is_rejected(store):
     queue = make_queue(store)
-    queue.load(orders(2))
+    ids = queue.load(orders(3)).to_pylist()
+    queue.fire()
 
-    queue.sideline(queue.fire())
+    queue.sideline(ids[:1])
+    queue.sideline(ids[1:2], kind="stale")
+    queue.sideline(ids[2:], reason="declined", kind="stale")
 
-    assert reasons(queue) == []
-    assert len(sidelined(queue)) == 2
+    assert failures(queue, "kind", "reason") == [
+        ("rejected", None),
+        ("stale", None),
+        ("stale", "declined"),
+    ]
+
+
+def test_a_failure_tells_how_often_its_message_had_failed_before(store):
+    queue = make_queue(store, shards=4, key="customer")
+    ids = queue.load(orders(60)).to_pylist()
+    queue.fire()
+    queue.sideline(ids[::3])
+    queue.reload(ids)
+    queue.shovel()
+    queue.fire()
+    before = queue.failures().num_rows
+
+    queue.sideline(ids, reason="again")
+
+    told = failures(queue, "message_id", "attempt")[before:]
+    assert dict(told) == dict(zip(ids, [1, 0, 0] * 20, strict=True))
+
+
+def test_reasons_of_many_kinds_stay_with_their_messages(store):
+    queue = make_queue(store, shards=3)
+    ids = queue.load(orders(50)).to_pylist()
+    queue.fire()
+    kinds = [["late", None, "stale"][n % 3] for n in range(50)]
+    told = [None if n % 5 == 0 else f"reason {n % 7}" for n in range(50)]
+    rows = {"_message_id": ids, "outcome": ["sideline"] * 50, "kind": kinds, "reason": told}
+
+    queue.settle(Settlement.of(pa.table(rows).take(pa.array(range(49, -1, -1)))))
+
+    expected = [
+        (id, kind or "rejected", why) for id, kind, why in zip(ids, kinds, told, strict=True)
+    ]
+    assert failures(queue, "message_id", "kind", "reason") == expected
 
 
 def test_a_reason_is_told_only_for_what_was_really_moved(store):
@@ -197,13 +239,22 @@ def test_one_settlement_gives_each_message_its_own_outcome(store):
     assert reasons(queue) == [(ids[1], f"r{ids[1]}"), (ids[4], f"r{ids[4]}")]
 
 
-@pytest.mark.parametrize("reason", [5, b"bytes", ["a"]], ids=repr)
-def test_a_reason_that_is_no_text_is_refused(store, reason):
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ({"reason": 5}, "reason=5: use text"),
+        ({"reason": b"bytes"}, "reason=b'bytes'"),
+        ({"reason": ["a"]}, "reason="),
+        ({"kind": "Not one"}, "kind='Not one': use one word"),
+        ({"kind": None}, "kind=None: use one word"),
+    ],
+)
+def test_why_must_be_text_and_one_word(store, why, told):
     queue = make_queue(store)
     queue.load(orders(1))
     firing = queue.fire()
     before = dump(store)
 
-    with pytest.raises(BadOutcome, match="reason="):
-        queue.sideline(firing, reason=reason)
+    with pytest.raises(BadOutcome, match=told):
+        queue.sideline(firing, **why)
     assert dump(store) == before

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from queue_core.errors import BadOutcome
 from queue_core.ids import IdSet
-from queue_core.outcomes import OUTCOMES, REASON_LENGTH, Settlement
+from queue_core.outcomes import OUTCOMES, Settlement
+from queue_core.reasons import REASON_LENGTH
 
 
 def described(*rows):
@@ -20,8 +21,12 @@ def described(*rows):
     return pa.table(arrays, names=names)
 
 
-def failures_of(settlement):
-    return [tuple(row.values()) for row in settlement.failures.to_pylist()]
+def reasons_of(settlement):
+    return [(row["message_id"], row["reason"]) for row in settlement.reasons.to_pylist()]
+
+
+def kinds_of(settlement):
+    return [(row["message_id"], row["kind"]) for row in settlement.reasons.to_pylist()]
 
 
 @given(st.dictionaries(st.integers(0, 1 << 22), st.sampled_from(OUTCOMES)))
@@ -42,14 +47,42 @@ def test_a_reason_is_kept_for_those_that_are_sidelined_and_have_one():
         described((1, "sideline", "declined"), (2, "sideline", None), (3, "delete", "unused"))
     )
 
-    assert failures_of(settlement) == [(1, "declined")]
+    assert reasons_of(settlement) == [(1, "declined")]
 
 
 def test_the_reason_may_be_left_out():
     settlement = Settlement.of(described((1, "sideline", "declined")).drop_columns(["reason"]))
 
-    assert failures_of(settlement) == []
+    assert reasons_of(settlement) == []
     assert settlement.sidelined == IdSet.of([1])
+
+
+def test_each_sidelined_message_may_have_a_kind():
+    rows = described((1, "sideline", "late"), (2, "sideline", None), (3, "sideline", None))
+    kinds = pa.array([None, "timeout", None])
+
+    with_reasons = Settlement.of(rows.append_column("kind", kinds))
+    without = Settlement.of(rows.drop_columns(["reason"]).append_column("kind", kinds))
+
+    assert kinds_of(with_reasons) == [(1, "rejected"), (2, "timeout")]
+    assert reasons_of(with_reasons) == [(1, "late"), (2, None)]
+    assert kinds_of(without) == [(2, "timeout")]
+
+
+@pytest.mark.parametrize("kind", ["", "Timeout", "two words", "9", "a" * 33, "größe"])
+def test_a_kind_is_one_short_word_in_lower_case(kind):
+    rows = described((1, "sideline", None)).append_column("kind", pa.array([kind]))
+
+    with pytest.raises(BadOutcome, match=f"kind='{kind}': use one word"):
+        Settlement.of(rows)
+    with pytest.raises(BadOutcome, match=f"kind='{kind}': use one word"):
+        Settlement.sideline(IdSet.of([1]), None, kind)
+
+
+def test_the_kind_of_what_is_not_sidelined_is_left_out():
+    rows = described((1, "delete", None)).append_column("kind", pa.array(["No kind"]))
+
+    assert kinds_of(Settlement.of(rows)) == []
 
 
 def test_batches_chunked_tables_and_extra_columns_are_fine():
@@ -71,14 +104,14 @@ def test_outcomes_and_reasons_may_be_of_any_kind_of_text(kind):
     settlement = Settlement.of(table)
 
     assert settlement.deleted == IdSet.of([2])
-    assert failures_of(settlement) == [(1, "declined")]
+    assert reasons_of(settlement) == [(1, "declined")]
 
 
 def test_no_rows_settle_nothing():
     settlement = Settlement.of(described())
 
     assert len(settlement) == 0
-    assert failures_of(settlement) == []
+    assert reasons_of(settlement) == []
 
 
 def test_a_long_reason_is_cut():
@@ -87,14 +120,19 @@ def test_a_long_reason_is_cut():
     by_row = Settlement.of(described((1, "sideline", long)))
     by_call = Settlement.sideline(IdSet.of([1]), long)
 
-    assert failures_of(by_row) == failures_of(by_call) == [(1, "ä" * REASON_LENGTH)]
+    assert reasons_of(by_row) == reasons_of(by_call) == [(1, "ä" * REASON_LENGTH)]
 
 
 def test_one_reason_may_stand_for_all():
     settlement = Settlement.sideline(IdSet.of([2, 1]), "declined")
 
-    assert failures_of(settlement) == [(1, "declined"), (2, "declined")]
-    assert failures_of(Settlement.sideline(IdSet.of([2, 1]), None)) == []
+    assert reasons_of(settlement) == [(1, "declined"), (2, "declined")]
+    assert reasons_of(Settlement.sideline(IdSet.of([2, 1]), None)) == []
+    late = Settlement.sideline(IdSet.of([2, 1]), None, "late")
+    assert (kinds_of(late), reasons_of(late)) == (
+        [(1, "late"), (2, "late")],
+        [(1, None), (2, None)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,12 +179,12 @@ def test_a_settlement_that_makes_no_sense_is_refused(rows, message):
 def test_a_reason_that_is_no_text_is_told_as_text():
     rows = described((1, "sideline", None)).set_column(2, "reason", pa.array([404]))
 
-    assert failures_of(Settlement.of(rows)) == [(1, "404")]
+    assert reasons_of(Settlement.of(rows)) == [(1, "404")]
 
 
 def test_a_reason_with_what_is_no_character_is_kept_readable():
     """Python puts bytes that it cannot read into a text as lone surrogates."""
-    told = failures_of(Settlement.sideline(IdSet.of([1]), "no file caf\udce9"))
+    told = reasons_of(Settlement.sideline(IdSet.of([1]), "no file caf\udce9"))
 
     assert told == [(1, "no file caf\\udce9")]
 
@@ -163,7 +201,7 @@ def test_settlements_of_tasks_are_merged_into_one():
     assert merged.deleted == IdSet.of([1, 3])
     assert merged.sidelined == IdSet.of([2, 4])
     assert merged.reloaded == IdSet.of([5])
-    assert failures_of(merged) == [(2, "a"), (4, "b")]
+    assert reasons_of(merged) == [(2, "a"), (4, "b")]
 
 
 def test_merging_nothing_settles_nothing():
