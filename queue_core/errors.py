@@ -10,10 +10,11 @@ IgnisError
 │   ├── NoSuchStore       there is no store at that path
 │   ├── NoSuchQueue       the store has no queue of that name
 │   ├── QueueExists       the name is taken by a queue of another shape
+│   ├── QueueDeactivated  the queue was given up, which cannot be undone
 │   └── SchemaMismatch    rows that do not fit the queue's schema
 ├── Conflict              somebody else was faster; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
-│   ├── LeaseLost         another instance is the leader now
+│   ├── NotLeading        another instance is the leader
 │   └── PublicationRefused  what was staged has been cleaned up meanwhile
 ├── Unavailable           try again later
 │   ├── CatalogUnavailable
@@ -68,6 +69,10 @@ class QueueExists(Invalid):
     """A queue of that name exists already, with another shape."""
 
 
+class QueueDeactivated(Invalid):
+    """The queue was given up: it can be looked at, and takes and gives nothing any more."""
+
+
 class SchemaMismatch(Invalid):
     """The rows do not fit the queue's schema."""
 
@@ -80,8 +85,8 @@ class ConsumerFenced(Conflict):
     """The same consumer was started again elsewhere, which ends this one."""
 
 
-class LeaseLost(Conflict):
-    """Another instance is the leader now."""
+class NotLeading(Conflict):
+    """Another instance is the leader; it does the work."""
 
 
 class PublicationRefused(Conflict):

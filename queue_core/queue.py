@@ -24,17 +24,19 @@ from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
 from queue_core.reasons import REJECTED
 from queue_core.schema import Loadable, conform
-from queue_core.settings import QueueSettings, check_seconds, is_whole
+from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
 from queue_core.staging import Stager
+from queue_core.tasks.compaction import compact
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
 from queue_core.verbs.load import publish
 from queue_core.verbs.peek import browse, peek
 from queue_core.verbs.quarantine import quarantine, repair
+from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
 from queue_core.verbs.settle import settle
-from queue_core.verbs.shovel import shovel
+from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import DEAD_AFTER_SECONDS, sweep
 
 if TYPE_CHECKING:
@@ -224,9 +226,30 @@ class Queue:
         """Why messages were sidelined: `queue_core.views.FAILURES`."""
         return views.view(self._store.catalog, "failures", self.name)
 
-    def shovel(self, limit: int | None = None) -> int:
-        """Bring sidelined messages back to main; returns how many were moved."""
-        return shovel(self._store.catalog, self.info, _positive("limit", limit))
+    def shovel(
+        self,
+        limit: int | None = None,
+        *,
+        selector: str | None = None,
+        rate: float | None = None,
+        force: bool = False,
+    ) -> int:
+        """
+        Bring sidelined messages back to main; returns how many were moved.
+
+        At most *limit* of them, and *rate* in a second: unless given, as the queue's settings say.
+        What has failed or been fired too often, or has not rested yet, stays: unless *force*.
+        Raises `BadOption`, `BadSelector`.
+        """
+        settings = self.info.settings
+        shovelful = Shovelful(
+            limit=_positive("limit", limit) or settings.shovel_limit,
+            rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
+            selection=self._selection(selector, None),
+            force=force,
+        )
+        with self._setting_apart():
+            return shovel(self._store.catalog, self.info, shovelful)
 
     def sweep(
         self, older_than: float | None = None, *, dead_after: float = DEAD_AFTER_SECONDS
@@ -234,13 +257,24 @@ class Queue:
         """
         Sideline what was fired more than *older_than* seconds ago and never finished.
 
-        Without it, the queue's setting ``sweep_after``. Leaves alone what a living consumer works
-        on. Returns how many messages were moved.
+        Without it, as the queue's setting ``sweep_after`` says. Leaves alone what a living consumer
+        works on. What has been fired too often is set aside as well. Returns how many messages were
+        moved.
         """
-        age = self.info.settings.sweep_after if older_than is None else older_than
-        check_seconds("older_than", age)
+        if older_than is not None:
+            check_seconds("older_than", older_than)
         check_seconds("dead_after", dead_after)
-        return sweep(self._store.catalog, self.info, age, dead_after)
+        return sweep(self._store.catalog, self.info, older_than, dead_after)
+
+    def compact(self) -> int:
+        """
+        Rewrite waiting messages of many small loads, or of files of which little is left, together.
+
+        They keep their ids and their places; consumers and producers go on meanwhile. Returns how
+        many were rewritten.
+        """
+        with self._setting_apart():
+            return compact(self._store.catalog, self._store.storage, self.info)
 
     def repair(self) -> int:
         """Load again what was set apart, once its segments were restored; returns how many."""
@@ -277,8 +311,12 @@ class Queue:
             magazine=magazine_of(magazine),
             max_messages=_positive("max_messages", max_messages),
             max_bytes=_positive("max_bytes", max_bytes),
-            selection=Selection.parse([self.info], self._store.storage.uri, selector, order_by),
+            selection=self._selection(selector, order_by),
+            rules=fireable([self.info], magazine_of(magazine)),
         )
+
+    def _selection(self, selector: str | None, order_by: str | None) -> Selection | None:
+        return Selection.parse([self.info], self._store.storage.uri, selector, order_by)
 
     def _parts(self, table: pa.Table) -> Iterable[pa.Table]:
         """A large load without a key in as many parts as there are shards to go to."""

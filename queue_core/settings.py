@@ -75,9 +75,9 @@ class QueueSettings:
             value = getattr(self, name)
             allowed = "a whole number, 1 or more, or none"
             _check(value is None or (is_whole(value) and value > 0), name, value, allowed)
-        rate, rest = self.shovel_rate, self.shovel_backoff
-        allowed = "messages a second, more than 0, or none"
-        _check(rate is None or (_is_number(rate) and 0 < rate < inf), "shovel_rate", rate, allowed)
+        rest = self.shovel_backoff
+        if self.shovel_rate is not None:
+            check_rate("shovel_rate", self.shovel_rate)
         _check(_is_number(rest) and 0 <= rest < inf, "shovel_backoff", rest, "seconds, 0 or more")
         _check(
             self.queue_expiry is None or self.queue_expiry >= (self.message_expiry or 0),
@@ -156,6 +156,13 @@ def check_seconds(name: str, seconds: float) -> float:
     """Return *seconds* if one can wait so long or look so far back; raises `BadOption`."""
     _check(_is_number(seconds) and 0 <= seconds < inf, name, seconds, "seconds, 0 or more")
     return seconds
+
+
+def check_rate(name: str, rate: float) -> float:
+    """Return *rate* if messages can move so fast; raises `BadOption`."""
+    allowed = "messages a second, more than 0, or none"
+    _check(_is_number(rate) and 0 < rate < inf, name, rate, allowed)
+    return rate
 
 
 def is_whole(value: object) -> bool:

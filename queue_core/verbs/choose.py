@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from queue_core.catalog import Catalog, dialect
+from queue_core.catalog import Catalog, compactions, dialect
 from queue_core.catalog.slices import Place, fetch
 from queue_core.catalog.tables import counters, places, shards, slices, turns
 from queue_core.ids import IdSet
 from queue_core.model import Magazine, Slice, State
 from queue_core.plan import Taken, before, share, take, within_bytes
 from queue_core.verbs import selection
+from queue_core.verbs.rules import Rules
 from queue_core.verbs.selection import Selection
 
 #: Slices that one firing takes at most: what a driver plans and hands out must stay small.
@@ -38,6 +39,10 @@ class Wanted:
     horizon: Horizon | None = None
     #: Only rows that a selector lets through, and first what an order puts first.
     selection: Selection | None = None
+    #: Only slices that meet all of these: what the settings of the queues say.
+    rules: Rules = ()
+    #: Only of these shards; None: of all.
+    shards: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,8 @@ def _waiting(
         )
         .order_by(turns.c.queue_id, turns.c.shard)
     )
+    if wanted.shards is not None:
+        query = query.where(dialect.one_of(connection, turns.c.shard, wanted.shards))
     if lock == "skip":
         query = dialect.skip_locked(connection, query.where(left > 0), turns)
     elif lock == "wait":
@@ -109,7 +116,10 @@ def _eligible(connection: Connection, wanted: Wanted) -> list[ColumnElement[bool
         else slices.c.queue_id == wanted.queue_ids[0],
         slices.c.magazine == int(wanted.magazine),
         slices.c.state == int(State.LOADED),
+        *wanted.rules,
     ]
+    if wanted.shards is not None:
+        conditions.append(dialect.one_of(connection, slices.c.shard, wanted.shards))
     if wanted.horizon is not None:
         at = wanted.horizon.at
         conditions.append(slices.c.fired_at.is_(None) | (slices.c.fired_at < at))
@@ -123,9 +133,9 @@ def pick(catalog: Catalog, wanted: Wanted) -> IdSet | None:
     with catalog.read() as connection:
         found = fetch(connection, *_eligible(connection, wanted))
         waiting = [
-            piece
+            taken
             for place, pieces in _by_place(found).items()
-            for piece in _before(pieces, wanted, place)
+            for taken in _before([(piece, piece.rows) for piece in pieces], wanted, place)
         ]
         reading = selection.reading(connection, waiting, wanted.selection)
     return selection.select(reading, wanted.selection, wanted.max_messages)
@@ -142,6 +152,8 @@ def choose(
     """
     hints, fired = _waiting(connection, wanted, lock)
     if picked is not None:
+        # Where they are now: with the turns taken, nothing moves any more.
+        picked = compactions.located(connection, wanted.queue_ids, picked)
         chosen = _take_picked(connection, wanted, hints, picked, lock)
     elif wanted.max_messages is None:
         chosen = _take_shares(connection, wanted, dict.fromkeys(hints), lock)
@@ -176,7 +188,7 @@ def _take_shares(
             limit=number + 1,
             lock="skip" if lock else None,
         )
-        taken = take(_before(found[:number], wanted, place), count)
+        taken = _before(take(found[:number], count), wanted, place)
         # What is left out may stand between the rows of what is not.
         chosen[place] = before(taken, found[number].position) if found[number:] else taken
     return chosen
@@ -228,9 +240,8 @@ def _by_place(pieces: Sequence[Slice]) -> dict[Place, list[Slice]]:
     return found
 
 
-def _before(pieces: Sequence[Slice], wanted: Wanted, place: Place) -> list[Slice]:
-    """Those that were loaded by the horizon; a load is one slice, so none lies on both sides."""
+def _before(taken: Sequence[Taken], wanted: Wanted, place: Place) -> list[Taken]:
+    """What was loaded by the horizon; a compacted slice may lie on both sides of it."""
     if wanted.horizon is None:
-        return list(pieces)
-    end = wanted.horizon.pointers.get(place, 0)
-    return [piece for piece in pieces if piece.position < end]
+        return list(taken)
+    return before(taken, wanted.horizon.pointers.get(place, 0))

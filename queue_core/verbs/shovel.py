@@ -1,53 +1,133 @@
 """Shovel: sidelined messages go back to main.
 
 Changes: slices of the sideline become slices of main, at its tail, stamped with the time. Guard: it
-takes turns with those who fire from the sideline. No payload is read, and there is no moment at
-which a message is in both magazines or in none. Crash before the commit: all is in the sideline
-still.
+takes turns with those who fire from the sideline, and takes only what was there when it began, so
+that it ends although what it brings back may fail again at once. No payload is read, unless a
+selector asks for it, and there is no moment at which a message is in both magazines or in none.
+Crash before the commit: all of the transaction's messages are in the sideline still.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import inf
 
 from sqlalchemy import Connection, select
 
 from queue_core import faults
 from queue_core.catalog import Catalog, dialect, wake
-from queue_core.catalog.slices import Changes, fetch
-from queue_core.catalog.tables import slices
-from queue_core.model import Magazine, QueueInfo, State
-from queue_core.plan import take
+from queue_core.catalog.reports import Moves
+from queue_core.catalog.slices import Changes
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, QueueInfo
 from queue_core.rows import EMPTY
-from queue_core.verbs.choose import Wanted, waiting
+from queue_core.verbs.choose import Wanted, anything, choose, horizon, pick
+from queue_core.verbs.rules import retriable
+from queue_core.verbs.selection import Selection
 
 
-def shovel(catalog: Catalog, queue: QueueInfo, limit: int | None = None) -> int:
-    """Move up to *limit* waiting messages, each shard in order; return how many were moved."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shovelful:
+    """What a shovel brings back, and how fast."""
 
-    def work(connection: Connection) -> int:
-        waiting(connection, Wanted(queue_ids=(queue.id,), magazine=Magazine.SIDELINE), lock="wait")
-        now = connection.scalar(select(dialect.now()))
-        found = fetch(
-            connection,
-            slices.c.queue_id == queue.id,
-            slices.c.magazine == int(Magazine.SIDELINE),
-            slices.c.state == int(State.LOADED),
-            lock="skip",
+    #: Messages at most; None: all.
+    limit: int | None = None
+    #: Messages a second at most; None: as fast as it goes.
+    rate: float | None = None
+    #: Only rows that a selector lets through.
+    selection: Selection | None = None
+    #: Also what has failed or been fired too often, or has not rested yet.
+    force: bool = False
+
+    @staticmethod
+    def of(queue: QueueInfo) -> Shovelful:
+        """As the settings of a queue say."""
+        return Shovelful(limit=queue.settings.shovel_limit, rate=queue.settings.shovel_rate)
+
+
+def shovel(
+    catalog: Catalog,
+    queue: QueueInfo,
+    shovelful: Shovelful | None = None,
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
+    """
+    Bring messages back, each shard in order; return how many were moved.
+
+    Where neither a limit nor a rate asks for one count of all, and the catalog lets writers work
+    side by side, the shards are dealt to threads, as many as `shovel_concurrency`.
+    """
+    what = shovelful or Shovelful.of(queue)
+    wanted = Wanted(
+        queue_ids=(queue.id,),
+        magazine=Magazine.SIDELINE,
+        max_messages=what.limit,
+        selection=what.selection,
+        rules=() if what.force else retriable(queue),
+    )
+    with catalog.read() as connection:
+        if not anything(connection, wanted):
+            return 0
+    wanted = replace(wanted, horizon=horizon(catalog, [queue.id], Magazine.SIDELINE))
+    picked = pick(catalog, wanted)
+    threads = min(queue.settings.shovel_concurrency, queue.shards)
+    if what.limit or what.rate or threads == 1 or dialect.is_sqlite(catalog.engine):
+        return _by_and_by(catalog, queue, wanted, picked, what.rate, pause)
+    deals = [replace(wanted, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)]
+    with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
+        return sum(
+            pool.map(lambda deal: _by_and_by(catalog, queue, deal, picked, None, pause), deals)
         )
-        changes = Changes()
-        moved = 0
-        for shard in sorted({piece.shard for piece in found}):
-            left = None if limit is None else limit - moved
-            for piece, rows in take([s for s in found if s.shard == shard], left):
-                changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
-                changes.move(piece, rows, Magazine.MAIN, fired_at=now)
-                changes.count(piece, shovelled=len(rows))
-                changes.fire(piece, rows)
-                moved += len(rows)
+
+
+def _by_and_by(
+    catalog: Catalog,
+    queue: QueueInfo,
+    wanted: Wanted,
+    picked: IdSet | None,
+    rate: float | None,
+    pause: Callable[[float], object],
+) -> int:
+    """Transaction after transaction until nothing is left, each of at most a second's messages."""
+    limit = inf if wanted.max_messages is None else wanted.max_messages
+    second = inf if rate is None else max(int(rate), 1)
+    moved = 0
+    while moved < limit:
+        most = min(limit - moved, second)
+        step = _move(
+            catalog,
+            queue,
+            replace(wanted, max_messages=None if most == inf else int(most)),
+            picked,
+        )
+        if step == 0:
+            break
+        moved += step
+        if rate is not None and moved < limit:
+            pause(step / rate)
+    return moved
+
+
+def _move(catalog: Catalog, queue: QueueInfo, wanted: Wanted, picked: IdSet | None) -> int:
+    def work(connection: Connection) -> int:
+        taken = choose(connection, wanted, "wait", picked)
+        now = connection.scalar(select(dialect.now()))
+        changes, moves = Changes(), Moves()
+        for piece, rows in taken:
+            changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
+            changes.move(piece, rows, Magazine.MAIN, fired_at=now)
+            changes.count(piece, shovelled=len(rows))
+            changes.fire(piece, rows)
+            moves.add(piece, len(rows), Magazine.MAIN)
         changes.apply(connection)
-        if moved:
+        moves.record(connection, queue.id, "shovel")
+        if taken:
             wake.notify(connection, queue.name)
         faults.point("shovel.before_commit")
-        return moved
+        return len(moves)
 
     moved = catalog.write(work)
     faults.point("shovel.committed")

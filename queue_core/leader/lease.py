@@ -1,0 +1,102 @@
+"""The leader by a lease in the catalog, which it renews again and again.
+
+Two clocks are asked, and no other: the catalog's says when a lease ends, so that instances whose
+clocks differ agree; this process's stopwatch says for how long it has not been renewed, so that a
+leader that cannot reach the catalog gives up before another one can take over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import Catalog, leases
+from queue_core.errors import IgnisError, NotLeading
+
+#: Seconds after which a lease that is not renewed ends, and between two renewals.
+TTL_SECONDS = 30.0
+RENEW_SECONDS = 10.0
+#: What the leader alone does.
+ROLE = "sweeper"
+
+_log = logging.getLogger(__name__)
+
+
+def instance_id() -> str:
+    """A name for this process that no other has."""
+    return f"{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+class LeaseLeader:
+    """A candidate for the lease of *role* in a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        holder: str | None = None,
+        role: str = ROLE,
+        ttl: float = TTL_SECONDS,
+        every: float = RENEW_SECONDS,
+    ) -> None:
+        self.holder = holder or instance_id()
+        self._catalog = catalog
+        self._role = role
+        self._ttl = ttl
+        self._every = every
+        #: The term for which the lease is held, and until when by the stopwatch; one value, so that
+        #: threads see both or neither.
+        self._held: tuple[int, float] | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Try for the lease now, and again and again in a thread of its own."""
+        if self._thread is None:
+            self._stopped.clear()
+            self._renew()
+            self._thread = threading.Thread(target=self._keep_renewing, daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Give the lease up."""
+        if self._thread is None:
+            return
+        self._stopped.set()
+        self._thread.join()
+        self._thread, self._held = None, None
+        try:
+            self._catalog.write(lambda c: leases.release(c, self._role, self.holder))
+        except IgnisError as error:
+            _log.warning("the lease of the %s ends by itself: %s", self._role, error)
+
+    def leads(self) -> bool:
+        """Whether the lease is held and was renewed lately."""
+        held = self._held
+        return held is not None and time.monotonic() < held[1]
+
+    def guard(self, connection: Connection) -> None:
+        """Hold on to the lease until the transaction ends; raises `NotLeading`."""
+        held = self._held
+        if held is None or not leases.holds(connection, self._role, self.holder, held[0]):
+            raise NotLeading(f"{self.holder} is not the {self._role}: another instance is, or none")
+
+    def _keep_renewing(self) -> None:
+        while not self._stopped.wait(self._every):
+            self._renew()
+
+    def _renew(self) -> None:
+        # From before the catalog was asked, for it counts from when it answers.
+        until = time.monotonic() + self._ttl
+        try:
+            term = self._catalog.write(lambda c: leases.hold(c, self._role, self.holder, self._ttl))
+        except IgnisError as error:
+            _log.warning("the lease of the %s could not be renewed: %s", self._role, error)
+            return
+        self._held = None if term is None else (term, until)

@@ -1,0 +1,177 @@
+"""Side tasks: of all who come, one runs what is due; the leader alone sweeps."""
+
+import pytest
+
+from queue_core.catalog import leases, schedule
+from queue_core.errors import BadOption, CatalogUnavailable, NotLeading
+from queue_core.leader.lease import LeaseLeader
+from queue_core.tasks import side
+from queue_core.tasks.side import Ran, SideTasks, Timing
+from queue_core.verbs.shovel import Shovelful
+from tests.dump import backdate, dump
+from tests.factories import make_queue, numbers_of, orders
+
+#: Everything is due whenever somebody comes.
+ALWAYS = {task: Timing(0.0) for task in side.TASKS}
+
+
+@pytest.fixture
+def leader(store):
+    leader = LeaseLeader(store.catalog)
+    leader.start()
+    yield leader
+    leader.stop()
+
+
+@pytest.fixture
+def stranger(store):
+    """An instance that is not the leader, since another one is."""
+    store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
+    return LeaseLeader(store.catalog)
+
+
+def with_sidelined(store, count=5, name="orders", **settings):
+    queue = make_queue(store, name, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire())
+    return queue
+
+
+def tasks_of(ran):
+    return [(done.task, done.queue, done.moved) for done in ran]
+
+
+def test_what_is_due_is_run_and_told(store, leader):
+    queue = with_sidelined(store)
+    queue.load(orders(2, 5))
+    queue.fire()
+    backdate(store, 7200)
+
+    ran = SideTasks(store, leader, timings=ALWAYS).run_due([queue.info])
+
+    assert tasks_of(ran)[:2] == [("shovel", "orders", 5), ("sweep", "orders", 2)]
+    assert [done.error for done in ran] == [None] * len(side.TASKS)
+
+
+def test_of_two_who_come_one_runs_it(store, leader):
+    queue = with_sidelined(store)
+    timings = {"shovel": Timing(600.0, first=0.0)}
+    one, other = (SideTasks(store, leader, tasks=["shovel"], timings=timings) for _ in range(2))
+
+    assert tasks_of(one.run_due([queue.info])) == [("shovel", "orders", 5)]
+    assert other.run_due([queue.info]) == one.run_due([queue.info]) == []
+
+
+def test_nothing_is_due_when_it_is_first_asked_for(store, leader):
+    queue = with_sidelined(store)
+
+    assert SideTasks(store, leader).run_due([queue.info]) == []
+
+
+def test_a_look_that_finds_nothing_due_writes_nothing(store, leader, monkeypatch):
+    queue = make_queue(store)
+    tasks = SideTasks(store, leader)
+    tasks.run_due([queue.info])
+    before = dump(store)
+    monkeypatch.setattr(store.catalog, "write", None)
+
+    assert tasks.run_due([queue.info]) == []
+    monkeypatch.undo()
+    assert dump(store) == before
+
+
+def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
+    often = with_sidelined(store, shovel_interval=0.001)
+    never = with_sidelined(store, name="never", shovel_interval=None)
+    tasks = SideTasks(store, leader, tasks=["shovel"])
+    tasks.run_due([often.info, never.info])
+    store.catalog.now()
+
+    ran = []
+    while not ran:
+        ran = tasks.run_due([often.info, never.info])
+
+    assert tasks_of(ran) == [("shovel", "orders", 5)]
+    assert never.browse().num_rows == 0
+
+
+def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    queue.fire()
+    backdate(store, 7200)
+    tasks = SideTasks(store, stranger, tasks=["sweep"], timings=ALWAYS)
+
+    assert tasks.run_due([queue.info]) == []
+    with pytest.raises(NotLeading):
+        tasks.run("sweep", queue.info)
+
+    store.catalog.write(lambda c: leases.release(c, "sweeper", "another"))
+    stranger.start()
+    assert tasks_of(tasks.run_due([queue.info])) == [("sweep", "orders", 3)]
+    stranger.stop()
+
+
+def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    queue.fire()
+    backdate(store, 7200)
+    store.catalog.write(lambda c: leases.release(c, "sweeper", leader.holder))
+    store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
+    assert leader.leads(), "it has not heard of it yet"
+
+    (ran,) = SideTasks(store, leader, tasks=["sweep"], timings=ALWAYS).run_due([queue.info])
+
+    assert isinstance(ran.error, NotLeading)
+    assert numbers_of(queue.browse()) == [0, 1, 2]
+
+
+def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
+    store, leader, monkeypatch, caplog
+):
+    one, other = with_sidelined(store), with_sidelined(store, name="other")
+    timings = {"shovel": Timing(600.0, first=0.0)}
+    tasks = SideTasks(store, leader, tasks=["shovel"], timings=timings)
+    shovel = side.shovel
+
+    def fails_once(catalog, queue, *_):
+        monkeypatch.setattr(side, "shovel", shovel)
+        raise CatalogUnavailable("not now")
+
+    monkeypatch.setattr(side, "shovel", fails_once)
+    failed, done = tasks.run_due([one.info, other.info])
+
+    assert str(failed.error) == "not now"
+    assert done == Ran(task="shovel", queue="other", moved=5)
+    assert "task shovel of orders failed: not now" in caplog.text
+    with store.catalog.read() as connection:
+        rows = {r.queue_id: r for r in connection.execute(schedule.schedule.select())}
+    retry = rows[one.info.id].due_at - rows[one.info.id].begun_at
+    assert retry < 60e6 < rows[other.info.id].due_at - rows[other.info.id].begun_at
+
+
+def test_one_task_can_be_run_at_once(store, leader):
+    queue = with_sidelined(store)
+    tasks = SideTasks(store, leader)
+
+    assert tasks.run("shovel", queue.info, Shovelful(limit=2)) == 2
+    assert tasks.run("shovel", queue.info) == 3
+    assert tasks.run("vacuum") == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"tasks": ["shovle"]}, "task='shovle'; did you mean 'shovel'"),
+        ({"timings": {"rest": Timing(1.0)}}, "task='rest'"),
+    ],
+)
+def test_an_unknown_task_is_refused(store, leader, wrong, told):
+    with pytest.raises(BadOption, match=told):
+        SideTasks(store, leader, **wrong)
+
+
+def test_a_task_of_a_queue_needs_one(store, leader):
+    with pytest.raises(BadOption, match="task='shovel' is of a queue"):
+        SideTasks(store, leader).run("shovel")
