@@ -58,6 +58,7 @@ class QueueInfo:
 class Chunk:
     """One record batch of a segment: the unit that is read and checked."""
 
+    #: How many row numbers it covers; in a compacted segment there may be gaps between its rows.
     rows: int
     #: Where its bytes begin in the file, or in the inlined data.
     offset: int
@@ -149,6 +150,8 @@ class Source:
     #: The chunks that are wanted, each with the number of its first row.
     chunks: tuple[tuple[int, Chunk], ...]
     loaded_at: int
+    #: Whether its rows say themselves which messages they are (`queue_core.schema.COMPACTED`).
+    compacted: bool = False
 
     def narrowed(self, start: int, stop: int) -> Source:
         """With only those chunks that hold rows of a half-open range."""

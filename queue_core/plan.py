@@ -48,7 +48,7 @@ def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
     """
     taken: list[Taken] = []
     left = sum(len(piece.rows) for piece in slices) if limit is None else limit
-    for group in _interleaved(slices):
+    for group in interleaved(slices):
         if left <= 0:
             break
         taken.extend(_first([(piece, piece.rows) for piece in group], left))
@@ -100,7 +100,7 @@ def pieces(
             shards[magazine, shard], key=lambda taken: taken[0].place_of(taken[1].start)
         )
         narrowed = {id(piece): rows for piece, rows in ordered}
-        for group in _interleaved([piece for piece, _ in ordered]):
+        for group in interleaved([piece for piece, _ in ordered]):
             parts = tuple(
                 Part(rows=narrowed[id(s)], attempts=s.attempts, fired_at=s.fired_at) for s in group
             )
@@ -126,7 +126,7 @@ def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
     return [names for names in spread if names]
 
 
-def _interleaved(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
+def interleaved(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
     """Neighbours whose spans of places overlap belong together; others stand alone."""
     group: list[Slice] = []
     end = -1
@@ -155,7 +155,7 @@ def _first(group: Sequence[Taken], count: int) -> list[Taken]:
 
 def _fitting(taken: Sequence[Taken], limit: int) -> Iterator[Taken]:
     narrowed = {id(piece): rows for piece, rows in taken}
-    for slices in _interleaved([piece for piece, _ in taken]):
+    for slices in interleaved([piece for piece, _ in taken]):
         group = [(piece, narrowed[id(piece)]) for piece in slices]
         size = _bytes(group)
         if size > limit:

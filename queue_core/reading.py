@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.model import Chunk, Part, Piece, Reading, Source
 from queue_core.rows import RowNumbers, Rows
-from queue_core.schema import METADATA, TIMESTAMP, deserialize, upgrade
+from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, upgrade
 from queue_core.segment import decode
 from queue_core.storage import Storage
 
@@ -95,6 +96,8 @@ def _read_piece(
 ) -> Iterator[pa.RecordBatch]:
     rows = _union(piece.parts)
     written = stored.get((piece.queue, piece.source.schema_version), schema)
+    if piece.source.compacted:
+        written = pa.schema([*written, *COMPACTED])
     with _chunk_reader(storage, piece.source) as read_chunk:
         for first, chunk in piece.source.chunks:
             wanted = rows.between(first, first + chunk.rows)
@@ -102,11 +105,11 @@ def _read_piece(
                 continue
             batch = decode(read_chunk(chunk), chunk, written, piece.source.name)
             numbers = wanted.numbers()
-            if len(wanted) == wanted.stop - wanted.start:
-                batch = batch.slice(wanted.start - first, len(wanted))
+            if piece.source.compacted:
+                batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
             else:
-                batch = batch.take(pa.array(numbers - np.uint32(first)))
-            yield _assemble(upgrade(batch, schema), piece, numbers, names)
+                batch = _at(batch, numbers - np.uint32(first))
+            yield _assemble(batch, schema, piece, numbers, names)
 
 
 @contextmanager
@@ -121,17 +124,40 @@ def _chunk_reader(storage: Storage, source: Source) -> Iterator[Callable[[Chunk]
         yield lambda chunk: storage.read(handle, chunk.offset, chunk.length, source.name)
 
 
+def _at(batch: pa.RecordBatch, places: npt.NDArray[np.integer]) -> pa.RecordBatch:
+    """The rows at some places, in ascending order; copied only when there are gaps."""
+    first, last = int(places[0]), int(places[-1])
+    if last - first + 1 == len(places):
+        return batch.slice(first, len(places))
+    return batch.take(pa.array(places))
+
+
 def _assemble(
-    batch: pa.RecordBatch, piece: Piece, numbers: RowNumbers, names: list[str]
+    batch: pa.RecordBatch, schema: pa.Schema, piece: Piece, numbers: RowNumbers, names: list[str]
 ) -> pa.RecordBatch:
+    kept: dict[str, pa.Array] = {}
+    if piece.source.compacted:
+        batch, kept = _without_kept(batch)
+    batch = upgrade(batch, schema)
     columns = []
     for name in names:
-        if name in METADATA.names:
+        if name in kept:
+            columns.append(kept[name])
+        elif name in METADATA.names:
             columns.append(_METADATA_COLUMNS[name](piece, numbers))
         else:
             columns.append(batch.column(name))
     fields = [METADATA.field(n) if n in METADATA.names else batch.schema.field(n) for n in names]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """The queue's own columns of a compacted segment, and which messages its rows are."""
+    own = batch.num_columns - len(COMPACTED)
+    kept = dict(zip(COMPACTED.names, batch.columns[own:], strict=True))
+    fields = [batch.schema.field(index) for index in range(own)]
+    queues = pa.RecordBatch.from_arrays(batch.columns[:own], schema=pa.schema(fields))
+    return queues, {name: kept[name] for name in kept if name in METADATA.names}
 
 
 def _ids(piece: Piece, numbers: RowNumbers) -> pa.Array:

@@ -33,6 +33,17 @@ METADATA = pa.schema(
     ]
 )
 
+#: What a compacted segment has behind the queue's columns: what its rows were, and still are. They
+#: go by where they stand, since a queue may have columns of these names too.
+COMPACTED = pa.schema(
+    [
+        METADATA.field("_message_id"),
+        METADATA.field("_loaded_at"),
+        #: Its number. There may be gaps, so that every message keeps its place.
+        pa.field("_row", pa.uint32(), nullable=False),
+    ]
+)
+
 
 def canonical(schema: pa.Schema) -> pa.Schema:
     """

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core import faults
-from queue_core.errors import SchemaMismatch
-from queue_core.keys import can_be_key, shards_of
 from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
 from queue_core.segment import SegmentWriter, inline
-from queue_core.stats import column_stats, stats_to_json
+from queue_core.sharding import Sharder
+from queue_core.stats import stats_of
 from queue_core.storage import Storage
 
 #: Bytes of rows that are sorted and written at a time: the memory that a writing task needs.
@@ -54,13 +52,9 @@ class Stager:
         self._schema = schema
         self._keep_order = keep_order
         self._version = schema_version
-        self._shards = shards
-        self._key = key
         self._attributes = attributes
         self._compression = compression
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
-        self._waiting_rows = 0
+        self._waiting = Sharder(queue, schema, key, shards)
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
         #: With *keep_order*: for each row as it was added, its row over all segments.
@@ -68,18 +62,15 @@ class Stager:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of exactly the queue's schema."""
+        """Take a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
         for start in range(0, batch.num_rows, CHUNK_ROWS):
-            part = batch.slice(start, CHUNK_ROWS)
-            self._waiting.append(part)
-            self._waiting_rows += part.num_rows
-            self._waiting_bytes += part.nbytes
-            if self._waiting_bytes >= RUN_BYTES or self._waiting_rows >= MAX_SEGMENT_ROWS // 2:
+            self._waiting.add(batch.slice(start, CHUNK_ROWS))
+            if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
                 self._write_run()
 
     def finish(self) -> tuple[Staged, ...]:
         """Write what is waiting; return every segment, durable."""
-        if self._open is None and self._waiting and self._waiting_bytes < INLINE_BYTES:
+        if self._open is None and self._waiting.rows > 0 and self._waiting.bytes < INLINE_BYTES:
             self._staged.append(self._inlined())
         else:
             self._write_run()
@@ -110,9 +101,9 @@ class Stager:
         )
 
     def _write_run(self) -> None:
-        if not self._waiting:
+        if not self._waiting.rows:
             return
-        if self._open is not None and self._open.rows + self._waiting_rows > MAX_SEGMENT_ROWS:
+        if self._open is not None and self._open.rows + self._waiting.rows > MAX_SEGMENT_ROWS:
             self._close_segment()
         if self._open is None:
             faults.point("load.before_segment")
@@ -130,30 +121,10 @@ class Stager:
 
     def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
         """The waiting rows of each shard, in order of shards; nothing waits any more."""
-        table = pa.Table.from_batches(self._waiting, schema=self._schema)
-        self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
-        base, self._rows = self._rows, self._rows + table.num_rows
-        if self._key is None:
-            self._remember(np.arange(base, base + table.num_rows, dtype=np.int64))
-            return [(None, table)]
-        table = table.combine_chunks()
-        keys = check_key(table.column(self._key), self._key, self._queue)
-        shards = shards_of(keys, self._shards)
-        order = np.argsort(shards, kind="stable")
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(base, base + len(order), dtype=np.int64)
-        self._remember(place)
-        table = table.take(pa.array(order))
-        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1)).tolist()
-        return [
-            (shard, table.slice(start, stop - start))
-            for shard, (start, stop) in enumerate(pairwise(bounds))
-            if stop > start
-        ]
-
-    def _remember(self, places: npt.NDArray[np.int64]) -> None:
         if self._keep_order:
-            self.order.append(places)
+            self.order.append(self._waiting.places() + self._rows)
+        self._rows += self._waiting.rows
+        return self._waiting.take()
 
     def _runs(
         self, sorted_run: list[tuple[int | None, pa.Table]], first_row: int
@@ -161,14 +132,10 @@ class Stager:
         runs = []
         for shard, rows in sorted_run:
             stop = first_row + rows.num_rows
-            runs.append(Run(shard=shard, start=first_row, stop=stop, stats=self._stats(rows)))
+            stats = stats_of(rows, self._attributes)
+            runs.append(Run(shard=shard, start=first_row, stop=stop, stats=stats))
             first_row = stop
         return tuple(runs)
-
-    def _stats(self, rows: pa.Table) -> str | None:
-        if not self._attributes:
-            return None
-        return stats_to_json({name: column_stats(rows.column(name)) for name in self._attributes})
 
 
 class _OpenSegment:
@@ -221,18 +188,6 @@ class _OpenSegment:
 
 class _Abandoned(Exception):
     pass
-
-
-def check_key(column: pa.ChunkedArray, key: str, queue: str) -> pa.Array:
-    """The key column as one array; raises `SchemaMismatch` where it cannot pick a shard."""
-    if not can_be_key(column.type):
-        raise SchemaMismatch(f"queue {queue!r}: key column {key!r} of type {column.type}")
-    if column.null_count:
-        raise SchemaMismatch(
-            f"queue {queue!r}: key column {key!r} is null in {column.null_count} rows; "
-            "a key picks the shard and may not be null"
-        )
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _cut(rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -88,6 +88,13 @@ def stats_to_json(stats: Mapping[str, ColumnStats]) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+
+
+def stats_of(rows: pa.Table, names: Sequence[str]) -> str | None:
+    """The statistics of some columns as JSON; None of none."""
+    if not names:
+        return None
+    return stats_to_json({name: column_stats(rows.column(name)) for name in names})
 
 
 def stats_from_json(text: str, schema: pa.Schema) -> dict[str, ColumnStats]:

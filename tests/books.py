@@ -9,12 +9,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from queue_core import Store
+from queue_core.catalog.compactions import logical
 from queue_core.catalog.tables import (
+    compactions,
     counters,
     files,
     schemas,
@@ -26,7 +29,7 @@ from queue_core.catalog.tables import (
 from queue_core.ids import first_id
 from queue_core.model import Magazine, State
 from queue_core.rows import Rows
-from queue_core.schema import deserialize
+from queue_core.schema import COMPACTED, deserialize
 from queue_core.segment import decode, unpack_chunks
 
 #: (queue, magazine, shard)
@@ -62,13 +65,16 @@ def audit(store: Store, *, spoiled: bool = False) -> Books:
     with store.catalog.read() as connection:
         tables = {
             table.name: connection.execute(select(table)).mappings().all()
-            for table in (segments, files, slices, shards, turns, counters, schemas)
+            for table in (segments, compactions, files, slices, shards, turns, counters, schemas)
         }
         # Within the transaction, so that nothing that is named now can be removed meanwhile.
         _check_segments(store, tables)
         if not spoiled:
-            _check_contents(store, tables)
-    messages = _messages(tables)
+            _check_contents(store, connection, tables)
+        rows = _messages(tables)
+        ids = logical(connection, np.array(list(rows), np.int64)).tolist()
+    messages = dict(zip(ids, rows.values(), strict=True))
+    assert len(messages) == len(rows), "a message is in two segments"
     deleted = _check_counters(tables)
     return Books(messages, deleted)
 
@@ -91,16 +97,37 @@ def _check_segments(store: Store, tables: dict[str, Any]) -> None:
     assert located <= there, f"segments without a file: {located - there}"
 
 
-def _check_contents(store: Store, tables: dict[str, Any]) -> None:
+def _check_contents(store: Store, connection: Connection, tables: dict[str, Any]) -> None:
     damaged = {r["segment_id"] for r in tables["slices"] if r["state"] == int(State.DAMAGED)}
     written = {(r["queue_id"], r["version"]): deserialize(r["arrow"]) for r in tables["schemas"]}
+    compacted = {row["segment_id"] for row in tables["compactions"]}
     for row in tables["segments"]:
-        if row["id"] not in damaged:
-            schema = written[row["queue_id"], row["schema_version"]]
-            assert _rows_on_file(store, row, schema) == row["rows"]
+        schema = written[row["queue_id"], row["schema_version"]]
+        if row["id"] in compacted - damaged:
+            rows = _on_file(store, row, pa.schema([*schema, *COMPACTED]))
+            _check_kept(connection, tables, row, rows.columns[-1], rows.column("_message_id"))
+        elif row["id"] not in damaged:
+            assert _on_file(store, row, schema).num_rows == row["rows"]
 
 
-def _rows_on_file(store: Store, row: Any, schema: pa.Schema) -> int:
+def _check_kept(
+    connection: Connection,
+    tables: dict[str, Any],
+    segment: Any,
+    numbers: pa.ChunkedArray,
+    ids: pa.ChunkedArray,
+) -> None:
+    """The rows of a compacted segment are the messages that the catalog says they are."""
+    on_file = dict(zip(numbers.to_pylist(), ids.to_pylist(), strict=True))
+    assert list(on_file) == sorted(on_file)
+    for row in tables["slices"]:
+        if row["segment_id"] == segment["id"]:
+            named = Rows.from_bytes(row["row_start"], row["row_stop"], row["bitmap"]).numbers()
+            told = logical(connection, named.astype(np.int64) + first_id(segment["id"]))
+            assert [on_file[number] for number in named.tolist()] == told.tolist()
+
+
+def _on_file(store: Store, row: Any, schema: pa.Schema) -> pa.Table:
     """The rows of a segment, its checksums verified."""
     data = row["data"]
     if row["location"] is not None:
@@ -108,9 +135,8 @@ def _rows_on_file(store: Store, row: Any, schema: pa.Schema) -> int:
             data = handle.read()
     chunks = unpack_chunks(row["chunks"])
     buffer = pa.py_buffer(data)
-    return sum(
-        decode(buffer.slice(c.offset, c.length), c, schema, str(row["location"])).num_rows
-        for c in chunks
+    return pa.Table.from_batches(
+        decode(buffer.slice(c.offset, c.length), c, schema, str(row["location"])) for c in chunks
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import files, segments, slices
+from queue_core.catalog.tables import compactions, files, segments, slices
 from queue_core.errors import PublicationRefused
 from queue_core.ids import first_id
 from queue_core.model import Source, Staged
@@ -59,7 +59,9 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, Source]:
     """What is needed to read segments, with all of their chunks."""
     rows = connection.execute(
-        select(segments).where(dialect.one_of(connection, segments.c.id, segment_ids))
+        select(segments, compactions.c.segment_id.is_not(None).label("compacted"))
+        .outerjoin(compactions, compactions.c.segment_id == segments.c.id)
+        .where(dialect.one_of(connection, segments.c.id, segment_ids))
     )
     return {row.id: _source(row) for row in rows}
 
@@ -71,8 +73,13 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     unnamed = dialect.one_of(connection, segments.c.id, segment_ids) & ~exists().where(
         slices.c.segment_id == segments.c.id
     )
-    gone = connection.scalars(delete(segments).where(unnamed).returning(segments.c.location)).all()
-    discard(connection, [location for location in gone if location is not None])
+    gone = connection.execute(
+        delete(segments).where(unnamed).returning(segments.c.id, segments.c.location)
+    ).all()
+    if gone:
+        these = dialect.one_of(connection, compactions.c.segment_id, [row.id for row in gone])
+        connection.execute(delete(compactions).where(these))
+    discard(connection, [row.location for row in gone if row.location is not None])
 
 
 def discard(connection: Connection, locations: Collection[str]) -> None:
@@ -108,4 +115,5 @@ def _source(row: Row[Any]) -> Source:
         schema_version=row.schema_version,
         chunks=tuple(zip(firsts, chunks, strict=True)) if chunks else (),
         loaded_at=row.loaded_at,
+        compacted=bool(row.compacted),
     )

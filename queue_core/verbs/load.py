@@ -9,7 +9,7 @@ commit: files that no slice names, for vacuum. Crash after it: the messages are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -77,14 +77,7 @@ def load(
     staged: Sequence[Staged],
 ) -> list[int]:
     """Add the slices of staged segments, within a transaction."""
-    locations = [segment.location for segment in staged if segment.location is not None]
-    segments.claim(connection, locations)
-    for location in locations:
-        # One that was removed and forgotten can be claimed.
-        if not storage.exists(location):
-            raise PublicationRefused(
-                f"segment {location} was cleaned up before it was published; write the rows again"
-            )
+    claim(connection, storage, staged)
     first_ids = []
     runs: dict[int, list[tuple[Run, dict[str, Any]]]] = defaultdict(list)
     for segment in staged:
@@ -103,6 +96,18 @@ def load(
         slices.add(connection, new)
     wake.notify(connection, queue.name)
     return first_ids
+
+
+def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) -> None:
+    """Make the files of staged segments safe from removal; raises `PublicationRefused`."""
+    locations = [segment.location for segment in staged if segment.location is not None]
+    segments.claim(connection, locations)
+    for location in locations:
+        # One that was removed and forgotten can be claimed.
+        if not storage.exists(location):
+            raise PublicationRefused(
+                f"segment {location} was cleaned up before it was published; write the rows again"
+            )
 
 
 def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id: int) -> bool:

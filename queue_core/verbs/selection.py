@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -16,8 +17,12 @@ from sqlalchemy import Connection
 from queue_core.catalog import readings
 from queue_core.ids import IdSet
 from queue_core.model import QueueInfo, Reading, Slice
+from queue_core.plan import Taken
 from queue_core.reading import output_schema, read_table
-from queue_core.selector import Order, Selector, stats_from_json
+from queue_core.stats import stats_from_json
+
+if TYPE_CHECKING:
+    from queue_core.selector import Order, Selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,9 @@ class Selection:
         """None when neither is given; raises `BadSelector`."""
         if selector is None and order_by is None:
             return None
+        # Not at the top: a SQL parser takes long to import, and few queries have a selector.
+        from queue_core.selector import Order, Selector
+
         schema = output_schema(queues[0].schema)
         return Selection(
             queues=tuple(queues),
@@ -50,9 +58,9 @@ class Selection:
         return rows if self.order is None else rows.take(self.order.indices(rows))
 
 
-def reading(connection: Connection, waiting: Iterable[Slice], wanted: Selection) -> Reading:
-    """How to read those of some slices in which something may be eligible."""
-    rows = [(piece, piece.rows) for piece in waiting if _may_match(piece, wanted)]
+def reading(connection: Connection, waiting: Iterable[Taken], wanted: Selection) -> Reading:
+    """How to read those rows of slices in which something may be eligible."""
+    rows = [taken for taken in waiting if _may_match(taken[0], wanted)]
     return readings.build(connection, wanted.queues, rows, wanted.storage)
 
 

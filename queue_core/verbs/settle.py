@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, failures, wake
+from queue_core.catalog import Catalog, compactions, dialect, failures, wake
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOutcome
@@ -57,6 +58,7 @@ def _settle(
     settlement: Settlement,
     consumer: Consumer | None,
 ) -> int:
+    settlement = _located(connection, queues, settlement)
     every = settlement.deleted | settlement.sidelined | settlement.reloaded
     _check_ours(connection, queues, every)
     changes = Changes()
@@ -87,6 +89,21 @@ def _settle(
     if len(settlement.reloaded) or moved:
         wake.notify(connection, queues[0].name)
     return settled
+
+
+def _located(
+    connection: Connection, queues: Sequence[QueueInfo], settlement: Settlement
+) -> Settlement:
+    """The settlement of the rows that the messages are now, wherever compaction has put them."""
+    ours = [queue.id for queue in queues]
+    told = settlement.reasons
+    numbers = compactions.physical(connection, ours, told.column("message_id").to_numpy())
+    return Settlement(
+        deleted=compactions.located(connection, ours, settlement.deleted),
+        sidelined=compactions.located(connection, ours, settlement.sidelined),
+        reloaded=compactions.located(connection, ours, settlement.reloaded),
+        reasons=told.set_column(0, "message_id", pa.array(numbers)),
+    )
 
 
 def _reload(changes: Changes, piece: Slice, rows: Rows) -> None:

@@ -1,0 +1,144 @@
+"""Compaction: many small segments become few, and segments of which little is alive are rewritten.
+
+What changes: waiting messages get another segment, and their slices become one at the same places.
+Nothing else: ids, order, attempts, times and statistics are what they were, and in-flight messages
+are left alone. Guard: the new segment is written outside of any transaction; the one that puts it
+in place takes the turns of the shards, and only those slices that are still exactly what was read.
+What was fired meanwhile stays as it is. Crash before the commit: a file that no slice names, for
+vacuum. Crash after it: the messages are where the catalog says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from sqlalchemy import Connection, func, select
+
+from queue_core import faults
+from queue_core.catalog import Catalog, compactions, dialect, queues, readings
+from queue_core.catalog import segments as segment_rows
+from queue_core.catalog.reports import Moves
+from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.tables import segments, slices
+from queue_core.model import Magazine, QueueInfo, Staged, State
+from queue_core.rows import EMPTY
+from queue_core.storage import Storage
+from queue_core.tasks.candidates import Condition, Group, Unit, units
+from queue_core.tasks.repacking import Repacked, repack
+from queue_core.verbs.choose import Wanted, waiting
+from queue_core.verbs.load import claim
+
+
+def compact(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
+    """
+    Rewrite what is worth it in both magazines of a queue; return how many messages.
+
+    Each segment is a transaction of its own. Raises `DamagedSegment`, and `PublicationRefused` when
+    a new segment was cleaned up before it was in place.
+    """
+    return sum(
+        _rewrite(catalog, storage, queue, unit)
+        for magazine in Magazine
+        for unit in _worth_it(catalog, queue, magazine)
+    )
+
+
+def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Unit]:
+    with catalog.read() as connection:
+        here = (slices.c.queue_id == queue.id) & (slices.c.magazine == int(magazine))
+        pieces = fetch(connection, here)
+        is_waiting = here & (slices.c.state == int(State.LOADED))
+        loaded = set(connection.scalars(select(slices.c.id).where(is_waiting)))
+        rows = connection.execute(
+            select(
+                segments.c.id,
+                segments.c.bytes,
+                segments.c.location.is_not(None).label("filed"),
+                func.sum(slices.c.bytes).label("alive"),
+                func.max(slices.c.state).label("state"),
+            )
+            .join(slices, slices.c.segment_id == segments.c.id)
+            .where(slices.c.queue_id == queue.id)
+            .group_by(segments.c.id)
+        )
+        conditions = {
+            row.id: Condition(
+                bytes=row.bytes,
+                alive=int(row.alive),
+                filed=bool(row.filed),
+                waiting=row.state == int(State.LOADED),
+            )
+            for row in rows
+        }
+    return units(pieces, loaded, conditions)
+
+
+def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -> int:
+    with catalog.read() as connection:
+        groups = _intact(connection, unit)
+        if not groups:
+            return 0
+        # As it is now: what was loaded with newer columns must keep them.
+        current = queues.find(connection, queue.name)
+        pieces = ((piece, piece.rows) for group in groups for piece in group.pieces)
+        reading = readings.build(connection, [current], pieces, storage.uri)
+    staged, repacked = repack(storage, current, groups, reading)
+    faults.point("compact.written")
+
+    def work(connection: Connection) -> int:
+        claim(connection, storage, [staged])
+        magazine = groups[0].pieces[0].magazine
+        waiting(connection, Wanted(queue_ids=(current.id,), magazine=magazine), lock="wait")
+        intact = {id(group) for group in _intact(connection, groups, lock="skip")}
+        left = [one for one in repacked if id(one.group) in intact]
+        if left:
+            _put_in_place(connection, current, staged, left)
+        elif staged.location is not None:
+            segment_rows.discard(connection, [staged.location])
+        faults.point("compact.before_commit")
+        return sum(one.group.messages for one in left)
+
+    rewritten = catalog.write(work)
+    faults.point("compact.committed")
+    return rewritten
+
+
+def _intact(
+    connection: Connection, groups: Iterable[Group], lock: str | None = None
+) -> list[Group]:
+    """Those of the groups that are as they were, to the last of their slices."""
+    ids = [piece.id for group in groups for piece in group.pieces]
+    found = fetch(
+        connection,
+        dialect.one_of(connection, slices.c.id, ids),
+        slices.c.state == int(State.LOADED),
+        lock=lock,
+    )
+    there = {piece.id: piece for piece in found}
+    return [
+        group for group in groups if all(there.get(piece.id) == piece for piece in group.pieces)
+    ]
+
+
+def _put_in_place(
+    connection: Connection, queue: QueueInfo, staged: Staged, repacked: list[Repacked]
+) -> None:
+    segment_id, _ = segment_rows.publish(connection, queue.id, staged)
+    ids = np.concatenate([one.ids for one in repacked])
+    compactions.record(
+        connection, queue.id, segment_id, ids, np.concatenate([one.rows for one in repacked])
+    )
+    changes, moves = Changes(), Moves()
+    for one in repacked:
+        changes.put(one.piece, one.piece.rows, segment_id=segment_id, state=int(State.LOADED))
+        for piece in one.group.pieces:
+            changes.keep(piece, EMPTY)
+        moves.count(
+            one.piece.shard,
+            one.group.messages,
+            f"{len(one.group.pieces)} slices of {one.piece.magazine.name.lower()}",
+            f"1 slice of {one.piece.magazine.name.lower()}",
+        )
+    changes.apply(connection)
+    moves.record(connection, queue.id, "compact")

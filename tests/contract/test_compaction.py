@@ -1,0 +1,359 @@
+"""Compaction: many small segments become few, and nobody can tell but by the number of slices."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sqlalchemy import func, select
+
+from queue_core import faults, staging
+from queue_core.catalog.tables import compactions, segments, slices
+from queue_core.errors import BadOutcome
+from queue_core.tasks import candidates, compaction
+from queue_core.tasks.candidates import NEIGHBOURS
+from tests.factories import make_queue, numbers_of, orders
+
+#: As many single loads as are merged.
+MANY = NEIGHBOURS + 6
+
+
+def load_singly(queue, count=MANY, first=0):
+    """Load orders one by one; return their ids."""
+    return [queue.load(orders(1, number))[0].as_py() for number in range(first, first + count)]
+
+
+def count(store, table=segments):
+    with store.catalog.read() as connection:
+        return connection.scalar(select(func.count()).select_from(table))
+
+
+def meanwhile(monkeypatch, act):
+    """Do something between the reading of what is compacted and its transaction, once."""
+    repack = compaction.repack
+
+    def then_act(*args):
+        repacked = repack(*args)
+        monkeypatch.setattr(compaction, "repack", repack)
+        act()
+        return repacked
+
+    monkeypatch.setattr(compaction, "repack", then_act)
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store)
+
+
+def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
+    ids = load_singly(queue)
+    before = queue.browse()
+
+    assert queue.compact() == MANY
+
+    assert count(store) == 1
+    after = queue.browse()
+    assert after.equals(before)
+    assert after.column("_message_id").to_pylist() == ids
+
+
+def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
+    ids = load_singly(queue)
+    queue.compact()
+    consumer = store.consumer("reader")
+
+    firing = queue.fire(MANY - 1, consumer=consumer)
+    assert firing.ids.to_pylist() == ids[:-1]
+    assert queue.delete(ids[0:10]) == 10
+    assert queue.sideline(ids[10:20], reason="no stock") == 10
+    assert queue.reload(ids[20:30]) == 10
+
+    assert numbers_of(queue.fire().messages) == [*range(20, 30), MANY - 1]
+    aside = queue.browse(magazine="sideline")
+    assert aside.column("_message_id").to_pylist() == ids[10:20]
+    assert queue.failures().column("message_id").to_pylist() == ids[10:20]
+    assert queue.failures().column("reason").to_pylist() == ["no stock"] * 10
+
+
+def test_what_was_deleted_since_is_settled_in_vain(store, queue):
+    ids = load_singly(queue)
+    queue.compact()
+    queue.delete(queue.fire())
+
+    assert count(store, compactions) == 0
+    assert queue.delete(ids) == 0
+    with pytest.raises(BadOutcome):
+        queue.delete([ids[-1] + (1000 << 20)])
+
+
+def test_few_neighbours_are_left_alone(store, queue):
+    load_singly(queue, NEIGHBOURS - 1)
+
+    assert queue.compact() == 0
+    assert count(store) == NEIGHBOURS - 1
+
+
+def test_nothing_is_left_to_do_afterwards(store, queue):
+    load_singly(queue)
+    queue.compact()
+
+    assert queue.compact() == 0
+
+
+def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
+    monkeypatch.setattr(candidates, "NEIGHBOURS", 4)
+    ids = []
+    for first in range(0, 20, 5):
+        ids += load_singly(queue, 5, first)
+        queue.compact()
+    before = queue.browse()
+
+    while queue.compact():
+        pass
+
+    assert count(store) == count(store, compactions) < 4
+    assert queue.browse().equals(before)
+    assert queue.fire().ids.to_pylist() == ids
+    assert queue.delete(ids) == 20
+
+
+def test_each_shard_keeps_its_order(store):
+    queue = make_queue(store, shards=3, key="customer")
+    load_singly(queue, 4 * NEIGHBOURS)
+    before = queue.browse()
+
+    assert queue.compact() > 0
+
+    assert count(store) < 4 * NEIGHBOURS
+    assert queue.browse().equals(before)
+    assert queue.fire().messages.drop_columns("_fired_at").equals(before.drop_columns("_fired_at"))
+
+
+def test_messages_in_flight_are_no_neighbours(store, queue):
+    ids = load_singly(queue, 2 * NEIGHBOURS + 1)
+    consumer = store.consumer("reader")
+    queue.fire(NEIGHBOURS + 1, consumer=consumer)
+    queue.reload(ids[:NEIGHBOURS])
+
+    assert queue.compact() == 2 * NEIGHBOURS
+
+    assert count(store, slices) == 3
+    assert queue.reload(ids[NEIGHBOURS : NEIGHBOURS + 1]) == 1
+    assert queue.fire().ids.to_pylist() == ids
+
+
+def test_a_place_that_is_gone_stays_so(store, queue):
+    """Between two that wait, some were deleted: a reload still comes back between them."""
+    ids = load_singly(queue, 2 * NEIGHBOURS)
+    firing = queue.fire(NEIGHBOURS)
+    queue.delete(ids[3:6])
+    queue.reload([*ids[:3], *ids[7:NEIGHBOURS]])
+    queue.compact()
+
+    queue.reload(firing)
+
+    left = [*ids[:3], *ids[6:]]
+    assert queue.browse().column("_message_id").to_pylist() == left
+    assert queue.fire().ids.to_pylist() == left
+
+
+def test_what_is_fired_meanwhile_is_not_compacted(store, queue, monkeypatch):
+    ids = load_singly(queue)
+    meanwhile(monkeypatch, lambda: queue.fire(1))
+
+    assert queue.compact() == 0
+    assert count(store) == MANY
+    assert queue.reload(ids) == 1
+    assert queue.fire().ids.to_pylist() == ids
+
+
+def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
+    queue = make_queue(store, shards=2)
+    ids = load_singly(queue, 4 * NEIGHBOURS)
+    fired = []
+    meanwhile(monkeypatch, lambda: fired.extend(queue.fire(1).ids.to_pylist()))
+
+    assert queue.compact() == 2 * NEIGHBOURS
+
+    assert count(store) == 2 * NEIGHBOURS + 1
+    assert set(queue.fire().ids.to_pylist()) == set(ids) - set(fired)
+    assert queue.delete(ids) == 4 * NEIGHBOURS
+
+
+def test_of_two_compactors_one_gives_way(store, queue, monkeypatch):
+    ids = load_singly(queue)
+    rewritten = []
+    meanwhile(monkeypatch, lambda: rewritten.append(queue.compact()))
+
+    assert queue.compact() == 0
+    assert rewritten == [MANY]
+    assert count(store) == 1
+    assert queue.fire().ids.to_pylist() == ids
+
+
+def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 1 << 12)
+    ids = queue.load(orders(4000)).to_pylist()
+    firing = queue.fire()
+    kept = ids[7::10]
+    queue.reload(kept)
+    queue.delete(firing)
+    before = queue.browse()
+
+    assert queue.compact() == len(kept)
+
+    assert len(store.vacuum(grace=0)) == 1
+    assert queue.browse().equals(before)
+    assert queue.compact() == 0
+    assert queue.fire().ids.to_pylist() == kept
+    assert queue.sideline(kept[::2]) == len(kept[::2])
+    assert queue.reload(kept) == len(kept[1::2])
+    assert queue.fire().ids.to_pylist() == kept[1::2]
+
+
+def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    ids = queue.load(orders(400)).to_pylist()
+    firing = queue.fire()
+    queue.reload(ids[:10])
+    queue.delete(ids[11:])
+
+    assert queue.compact() == 0
+    assert len(firing) == 400
+
+
+def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
+    ids = load_singly(queue)
+    queue.fire()
+    queue.sideline(ids, reason="declined")
+    before = queue.browse(magazine="sideline")
+
+    assert queue.compact() == MANY
+
+    assert count(store) == 1
+    after = queue.browse(magazine="sideline")
+    assert after.equals(before)
+    assert set(after.column("_attempt").to_pylist()) == {1}
+    assert queue.shovel() == MANY
+    assert queue.fire().ids.to_pylist() == ids
+    queue.sideline(ids[:2], reason="again")
+    assert queue.failures().column("message_id").to_pylist() == [*ids, *ids[:2]]
+
+
+def test_swept_messages_are_told_by_their_ids(store, queue):
+    ids = load_singly(queue)
+    queue.compact()
+    queue.fire()
+
+    assert queue.sweep(0, dead_after=0) == MANY
+    assert sorted(queue.failures().column("message_id").to_pylist()) == ids
+
+
+def test_selectors_and_orders_see_compacted_messages(store):
+    queue = make_queue(store, attributes=["number"])
+    ids = load_singly(queue)
+    queue.compact()
+
+    chosen = queue.fire(5, selector="number >= 10 AND number < 30", order_by="number DESC")
+
+    assert numbers_of(chosen.messages) == [29, 28, 27, 26, 25]
+    assert queue.peek(3, selector="number > 60").num_rows == 3
+    assert queue.peek(3, selector=f"_message_id = {ids[12]}").column("number").to_pylist() == [12]
+    assert queue.fire(selector="number > 1000").ticket is None
+
+
+def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypatch):
+    load_singly(queue)
+    write = store.catalog.write
+
+    def compact_first(work):
+        monkeypatch.setattr(store.catalog, "write", write)
+        assert queue.compact() == MANY
+        return write(work)
+
+    store.consumer()
+    monkeypatch.setattr(store.catalog, "write", compact_first)
+
+    assert numbers_of(queue.fire(selector="number < 3").messages) == [0, 1, 2]
+
+
+def test_columns_that_were_added_are_kept(store, queue):
+    load_singly(queue, 40)
+    stale = store.queue("orders")
+    queue.add_columns(pa.schema([pa.field("note", pa.string()), pa.field("_row", pa.int32())]))
+    for number in range(40, 80):
+        row = {"number": number, "customer": "c", "amount": 1.0, "note": "n", "_row": number}
+        queue.load([row])
+
+    assert stale.compact() == 80
+
+    assert count(store) == 1
+    messages = queue.fire().messages
+    assert numbers_of(messages) == list(range(80))
+    assert messages.column("note").to_pylist() == [None] * 40 + ["n"] * 40
+    assert messages.column("_row").to_pylist() == [None] * 40 + list(range(40, 80))
+
+
+def test_columns_can_be_added_afterwards(store, queue):
+    load_singly(queue)
+    queue.compact()
+    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+
+    messages = queue.fire().messages
+
+    assert numbers_of(messages) == list(range(MANY))
+    assert messages.column("note").null_count == MANY
+
+
+def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
+    load_singly(queue)
+    times = queue.browse().column("_loaded_at").to_pylist()
+    assert len(set(times)) > 1
+
+    queue.compact()
+
+    assert queue.browse().column("_loaded_at").to_pylist() == times
+    assert queue.browse().column("_attempt").to_pylist() == [0] * MANY
+
+
+def test_what_is_done_is_reported(store, queue):
+    load_singly(queue)
+    queue.compact()
+
+    (report,) = reports_of(store, queue).to_pylist()
+    del report["when"]
+    assert report == {
+        "task": "compact",
+        "queue": "orders",
+        "shard": 0,
+        "moved": MANY,
+        "from": f"{MANY} slices of main",
+        "to": "1 slice of main",
+    }
+
+
+def reports_of(store, queue):
+    from queue_core.catalog import reports
+
+    with store.catalog.read() as connection:
+        return reports.read(connection, [queue.info], ["compact"])
+
+
+def test_a_unit_is_bounded(store, queue, monkeypatch):
+    monkeypatch.setattr(candidates, "_ROOM", (20, candidates.UNIT_BYTES, 1 << 20))
+    ids = load_singly(queue)
+
+    assert queue.compact() == MANY
+
+    assert count(store) == -(-MANY // 20)
+    assert queue.fire().ids.to_pylist() == ids
+
+
+def test_a_crash_leaves_nothing_half_done(store, queue):
+    ids = load_singly(queue)
+    for point in ("compact.written", "compact.before_commit", "compact.committed"):
+        faults.arm(f"{point}=raise")
+        with pytest.raises(faults.InjectedFault):
+            queue.compact()
+        assert queue.browse().column("_message_id").to_pylist() == ids
+    assert count(store) == 1
+    assert np.array_equal(queue.fire().ids.to_numpy(), ids)
