@@ -10,15 +10,17 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 from sqlalchemy import func, select
 
-from queue_core import Queue, Store
+from queue_core import Queue, Store, staging
 from queue_core.catalog.tables import files
 from queue_core.errors import DamagedSegment
 from queue_core.model import Magazine, State
 from queue_core.outcomes import Settlement
+from queue_core.tasks.candidates import NEIGHBOURS
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
@@ -336,6 +338,38 @@ def only_what_is_needed_is_left(store: Store, journal: Journal) -> None:
         assert connection.scalar(select(func.count()).select_from(files)) == 1
 
 
+# compaction
+
+
+def loads_singly(store: Store, journal: Journal) -> None:
+    """Many single messages in each magazine, and a file of which little is left."""
+    queue = make_queue(store)
+    for _ in range(NEIGHBOURS):
+        load(store, journal, 1)
+    queue.sideline(queue.fire(), reason="not today")
+    singles = [load(store, journal, 1)[0].as_py() for _ in range(NEIGHBOURS)]
+    ids = load(store, journal, MANY).to_pylist()
+    queue.fire()
+    journal.write("deleting", ids=ids[MANY // 10 :])
+    queue.delete(ids[MANY // 10 :])
+    queue.reload([*singles, *ids])
+
+
+def compacts(store: Store, journal: Journal) -> None:
+    """So that also what would be inlined becomes a file."""
+    with mock.patch.object(staging, "INLINE_BYTES", 0):
+        the_queue(store).compact()
+
+
+def compacted(store: Store, journal: Journal) -> None:
+    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    books = audit(store)
+    assert books.ids(state=State.LOADED) == loaded - set(journal.read("deleting")[0]["ids"])
+    assert len(books.ids(Magazine.SIDELINE)) == NEIGHBOURS
+    assert the_queue(store).compact() == 0
+    assert store.view("slices").num_rows == len(Magazine)
+
+
 # store and queue
 
 
@@ -360,6 +394,7 @@ _SHOVEL = Workload(prepare=sidelines, act=shovels, check=everything_waits)
 _SWEEP = Workload(prepare=fires_all, act=sweeps, check=everything_is_aside)
 _QUARANTINE = Workload(prepare=spoils_a_file, act=reads_all, check=set_apart, spoiled=True)
 _REPAIR = Workload(prepare=restores_what_was_set_apart, act=repairs, check=all_is_readable)
+_COMPACT = Workload(prepare=loads_singly, act=compacts, check=compacted)
 _VACUUM = Workload(prepare=leaves_files, act=vacuums, check=only_what_is_needed_is_left)
 _CREATE = Workload(prepare=nothing, act=creates, check=created)
 
@@ -409,6 +444,14 @@ WORKLOADS = {
     "quarantine.committed": _QUARANTINE,
     "repair.before_commit": _REPAIR,
     "repair.committed": _REPAIR,
+    "load.writing:1": _COMPACT,
+    "load.segment_synced:1": _COMPACT,
+    "compact.written": _COMPACT,
+    "compact.written:2": _COMPACT,
+    "compact.before_commit": _COMPACT,
+    "compact.before_commit:2": _COMPACT,
+    "compact.committed": _COMPACT,
+    "compact.committed:2": _COMPACT,
     "vacuum.before_commit": _VACUUM,
     "vacuum.condemned": _VACUUM,
     "vacuum.removing": _VACUUM,
