@@ -87,10 +87,11 @@ def open_target(target: Target, options: SinkOptions) -> Any:
     Raises `QueueExists` or `Conflict` when somebody else has given it another shape meanwhile.
     """
     try:
-        store = known_store(options.address)
+        known_store(options.address).catalog.now()
     except NoSuchStore:
+        # It is new, or its folder was removed since it was opened.
         _open_store(options.address, create=True).close()
-        store = known_store(options.address)
+    store = known_store(options.address)
     try:
         queue = store.queue(target.queue)
     except NoSuchQueue:

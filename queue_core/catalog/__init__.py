@@ -36,6 +36,7 @@ class Catalog:
         self.file = self._sqlite_file()
         self._create = create
         self._identity: int | None = None
+        self._preparing = False
         try:
             self._prepare(create)
         except BaseException:
@@ -88,7 +89,7 @@ class Catalog:
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:
-        if self._identity is not None and self._identity != self._inode():
+        if not self._preparing and self._identity != self._inode():
             # The folder was removed, and maybe made anew: connections would write into the void.
             self.engine.dispose()
             self._prepare(self._create)
@@ -118,9 +119,12 @@ class Catalog:
             connection.invalidate()
 
     def _prepare(self, create: bool) -> None:
-        self._identity = None
-        self._bring_up_to_date(create)
-        self._identity = self._inode()
+        self._preparing = True
+        try:
+            self._bring_up_to_date(create)
+            self._identity = self._inode()
+        finally:
+            self._preparing = False
 
     def _inode(self) -> int | None:
         try:

@@ -206,7 +206,7 @@ def test_nothing_is_loaded_into_the_void_when_a_folder_vanishes(folder, create):
 
         with pytest.raises(Conflict if create else NoSuchStore):
             queue.load(orders(1))
-        with pytest.raises(NoSuchQueue if create else CatalogUnavailable):
+        with pytest.raises(NoSuchQueue if create else NoSuchStore):
             store.queue("orders")
 
 

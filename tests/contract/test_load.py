@@ -214,7 +214,7 @@ def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
 
     for _ in range(100):
         stager.add(batch)
-        most = max(most, sum(waiting.nbytes for waiting in stager._waiting))
+        most = max(most, stager._waiting.bytes)
     staged = stager.finish()
 
     assert most < 50_000
