@@ -27,7 +27,9 @@ from queue_core.schema import Loadable, conform
 from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
 from queue_core.staging import Stager
 from queue_core.tasks.compaction import compact
+from queue_core.verbs.abandon import abandon
 from queue_core.verbs.choose import Wanted
+from queue_core.verbs.expire import expire
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
 from queue_core.verbs.load import publish
@@ -264,7 +266,8 @@ class Queue:
         if older_than is not None:
             check_seconds("older_than", older_than)
         check_seconds("dead_after", dead_after)
-        return sweep(self._store.catalog, self.info, older_than, dead_after)
+        catalog = self._store.catalog
+        return sweep(catalog, self.info, older_than, dead_after) + abandon(catalog, self.info)
 
     def compact(self) -> int:
         """
@@ -275,6 +278,11 @@ class Queue:
         """
         with self._setting_apart():
             return compact(self._store.catalog, self._store.storage, self.info)
+
+    def expire(self) -> int:
+        """Remove what waits and is too old, by the setting ``message_expiry``; returns how many."""
+        with self._setting_apart():
+            return expire(self._store.catalog, self._store.storage.uri, self.info)
 
     def repair(self) -> int:
         """Load again what was set apart, once its segments were restored; returns how many."""

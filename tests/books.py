@@ -32,6 +32,9 @@ from queue_core.rows import Rows
 from queue_core.schema import COMPACTED, deserialize
 from queue_core.segment import decode, unpack_chunks
 
+#: Counters of what has left a shard.
+_LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired")
+
 #: (queue, magazine, shard)
 Place = tuple[int, int, int]
 
@@ -186,7 +189,7 @@ def _check_counters(tables: dict[str, Any]) -> int:
     totals: Counter[str] = Counter()
     for place, count in counted.items():
         states = there[place]
-        left = sum(count[name] for name in ("deleted", "sidelined", "shovelled", "swept"))
+        left = sum(count[name] for name in _LEFT)
         assert count["loaded"] == left + states.total(), f"{place}: {count}, and there are {states}"
         in_flight = count["fired"] - count["reloaded"] - left
         assert in_flight == states[State.FIRED], f"{place}: {count}, and there are {states}"
@@ -197,8 +200,9 @@ def _check_counters(tables: dict[str, Any]) -> int:
         totals.update({state.name: number for state, number in states.items()})
     # A message that changes its magazine is loaded once more there.
     moved = totals["sidelined"] + totals["shovelled"] + totals["swept"]
-    here = totals["LOADED"] + totals["FIRED"] + totals["deleted"] + totals["DAMAGED"]
-    assert totals["loaded"] - moved == here
+    gone = totals["deleted"] + totals["expired"]
+    here = totals["LOADED"] + totals["FIRED"] + totals["DAMAGED"]
+    assert totals["loaded"] - moved == here + gone
     return totals["deleted"]
 
 

@@ -6,7 +6,7 @@ refused, so that two lives of one consumer never fire side by side.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, null, select, update
+from sqlalchemy import Connection, delete, func, insert, null, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import consumers, tickets
@@ -97,18 +97,29 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
     )
 
 
-def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> None:
-    """Note that somebody is shown the messages of tickets *after* (exclusive) to *upto*."""
-    connection.execute(
+def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> list[int]:
+    """
+    Note that somebody is shown the messages of tickets *after* (exclusive) to *upto*.
+
+    Returns those that an earlier life of the consumer was shown before this one.
+    """
+    epoch = select(consumers.c.epoch).where(consumers.c.id == consumer_id).scalar_subquery()
+    shown = connection.execute(
         update(tickets)
         .where(
             tickets.c.consumer_id == consumer_id,
             tickets.c.number > after,
             tickets.c.number <= upto,
-            tickets.c.planned_at.is_(None),
+            tickets.c.planned_epoch.is_(None) | (tickets.c.planned_epoch < epoch),
         )
-        .values(planned_at=dialect.now())
+        .values(
+            planned_at=func.coalesce(tickets.c.planned_at, dialect.now()),
+            lives=tickets.c.lives + 1,
+            planned_epoch=epoch,
+        )
+        .returning(tickets.c.number, tickets.c.lives)
     )
+    return sorted(row.number for row in shown if row.lives > 1)
 
 
 def close_tickets(connection: Connection, consumer: Consumer, upto: int) -> None:

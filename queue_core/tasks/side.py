@@ -18,7 +18,10 @@ from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
+from queue_core.tasks.compaction import compact
 from queue_core.tasks.vacuum import vacuum
+from queue_core.verbs.abandon import abandon
+from queue_core.verbs.expire import expire
 from queue_core.verbs.recover import recover
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import sweep
@@ -45,10 +48,12 @@ class Timing:
 TIMINGS = {
     # Source: IgnisMQ.
     "sweep": Timing(900.0, first=600.0),
+    "expire": Timing(300.0),
+    "compact": Timing(300.0),
     "vacuum": Timing(3600.0),
 }
 #: The tasks, in the order in which they are run when several are due.
-TASKS = ("shovel", "sweep", "vacuum")
+TASKS = ("shovel", "sweep", "expire", "compact", "vacuum")
 #: Those of the store as a whole.
 OF_THE_STORE = frozenset({"vacuum"})
 #: Those that only the leader runs.
@@ -92,6 +97,8 @@ class SideTasks:
         self._work: dict[str, Callable[[QueueInfo], int]] = {
             "shovel": lambda queue: shovel(store.catalog, queue),
             "sweep": self._sweep,
+            "expire": lambda queue: expire(store.catalog, store.storage.uri, queue),
+            "compact": lambda queue: compact(store.catalog, store.storage, queue),
         }
         self._store_work: dict[str, Callable[[], int]] = {"vacuum": self._vacuum}
 
@@ -179,7 +186,9 @@ class SideTasks:
     def _sweep(self, queue: QueueInfo) -> int:
         # First what nobody has seen: it goes back to its place, and not to the sideline.
         recover(self._store.catalog)
-        return sweep(self._store.catalog, queue, leads=self._leader.guard)
+        leads = self._leader.guard
+        swept = sweep(self._store.catalog, queue, leads=leads)
+        return swept + abandon(self._store.catalog, queue, leads)
 
     def _vacuum(self) -> int:
         return len(vacuum(self._store.catalog, self._store.storage))

@@ -1,8 +1,8 @@
 """What tickets hold: how to read the messages of a firing, as often as it takes.
 
 Changes nothing but a note that somebody has been shown the tickets, after which they can no longer
-be given back unseen. The same tickets give the same rows in the same order, until they are settled
-or swept.
+be given back unseen; but for a new life of the consumer, that is one delivery more (`abandon`). The
+same tickets give the same rows in the same order, until they are settled, swept or abandoned.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from queue_core.catalog import Catalog, consumers, readings
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import QueueInfo, Reading
+from queue_core.verbs.abandon import show_again
 
 
 def held(
@@ -26,7 +27,13 @@ def held(
     upto: int,
 ) -> Reading:
     """How to read what the tickets *after* (exclusive) to *upto* (inclusive) of a consumer hold."""
-    catalog.write(lambda connection: consumers.mark_planned(connection, consumer_id, after, upto))
+
+    def work(connection: Connection) -> None:
+        again = consumers.mark_planned(connection, consumer_id, after, upto)
+        if again:
+            show_again(connection, queues, consumer_id, again)
+
+    catalog.write(work)
     # Afterwards, as one state: what is settled between two looks must not be seen in half.
     with catalog.read() as connection:
         return reading(connection, storage_uri, queues, consumer_id, after, upto)

@@ -11,7 +11,7 @@ transaction is one of the leader's or is refused. Crash before a commit: that ba
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
@@ -21,7 +21,8 @@ from queue_core.catalog import Catalog, dialect, failures, wake
 from queue_core.catalog.reports import Moves
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import consumers, counters, slices
-from queue_core.model import Magazine, QueueInfo, Slice, State
+from queue_core.model import Magazine, QueueInfo, State
+from queue_core.plan import Taken
 from queue_core.reasons import SWEPT
 from queue_core.rows import EMPTY
 from queue_core.verbs.rules import ago
@@ -140,7 +141,7 @@ def _sweep_batch(
         found = fetch(connection, *conditions, limit=BATCH_SLICES + 1, lock="skip")
         batch, behind = found[:BATCH_SLICES], found[BATCH_SLICES:]
         following = (behind[0].shard, behind[0].position) if behind else None
-        moved = put_aside(connection, queue, batch, SWEPT, "sweep")
+        moved = put_aside(connection, queue, [(s, s.rows) for s in batch], SWEPT, Changes())
         _set_pointers(connection, queue, stretch.magazine, begin, following)
         faults.point("sweep.before_commit")
         return moved, following
@@ -151,26 +152,25 @@ def _sweep_batch(
 
 
 def put_aside(
-    connection: Connection, queue: QueueInfo, found: list[Slice], kind: str, task: str
+    connection: Connection, queue: QueueInfo, taken: Sequence[Taken], kind: str, changes: Changes
 ) -> int:
-    """Move fired slices of a queue to the sideline, and note why; how many messages."""
-    changes, moves = Changes(), Moves()
-    holders: dict[int | None, list[Slice]] = defaultdict(list)
-    for piece in found:
-        changes.keep(piece, EMPTY)
-        changes.move(piece, piece.rows, Magazine.SIDELINE)
-        changes.count(piece, swept=len(piece.rows))
-        moves.add(piece, len(piece.rows), Magazine.SIDELINE)
-        holders[piece.consumer_id].append(piece)
-    if not found:
-        return 0
+    """Move rows to the sideline, note why, and make other *changes*; how many messages."""
+    moves = Moves()
+    holders: dict[int | None, list[Taken]] = defaultdict(list)
+    for piece, rows in taken:
+        changes.keep(piece, EMPTY if rows is piece.rows else piece.rows - rows)
+        changes.move(piece, rows, Magazine.SIDELINE)
+        changes.count(piece, swept=len(rows))
+        moves.add(piece, len(rows), Magazine.SIDELINE)
+        holders[piece.consumer_id].append((piece, rows))
     changes.apply(connection)
-    names = _names(connection, [holder for holder in holders if holder is not None])
-    for holder, pieces in holders.items():
-        told = failures.of_same([(piece, piece.rows) for piece in pieces], kind, None)
-        failures.record(connection, queue.id, names.get(holder), told)
-    moves.record(connection, queue.id, task)
-    wake.notify(connection, queue.name)
+    if taken:
+        names = _names(connection, [holder for holder in holders if holder is not None])
+        for holder, those in holders.items():
+            told = failures.of_same(those, kind, None)
+            failures.record(connection, queue.id, names.get(holder), told)
+        moves.record(connection, queue.id, "sweep")
+        wake.notify(connection, queue.name)
     return len(moves)
 
 

@@ -1,0 +1,136 @@
+"""Expire: what nobody has finished in time is gone.
+
+Changes: slices that wait, and whose messages were loaded too long ago, are removed. Guard: it takes
+turns with those who fire; what is in flight is left alone, and expires when it comes back. A slice
+of a compacted segment has messages of several ages: which of them are too old is read from the
+segment beforehand, and the others are a slice of their own. Crash before a commit: that batch
+waits still, and no firing gives it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, select
+
+from queue_core import faults
+from queue_core.catalog import Catalog, dialect, readings
+from queue_core.catalog.reports import Moves
+from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.tables import compactions, slices
+from queue_core.model import Magazine, QueueInfo, Slice, State
+from queue_core.plan import Taken
+from queue_core.reading import read_table
+from queue_core.rows import EMPTY, Rows
+from queue_core.verbs.choose import Wanted, anything, choose
+from queue_core.verbs.rules import expired
+
+
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """When some rows of a segment were loaded."""
+
+    rows: npt.NDArray[np.int64]
+    loaded_at: npt.NDArray[np.int64]
+
+    @property
+    def known(self) -> Rows:
+        """The rows."""
+        return Rows.of_numbers(self.rows)
+
+    def before(self, time: int) -> Rows:
+        """The rows that were loaded by then."""
+        return Rows.of_numbers(self.rows[self.loaded_at <= time])
+
+    def oldest(self, rows: Rows) -> int:
+        """When the first of some of the rows was loaded."""
+        return int(self.loaded_at[np.isin(self.rows, rows.numbers())].min())
+
+
+def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
+    """Remove the waiting messages that are too old; return how many. Raises `DamagedSegment`."""
+    rules = expired(queue)
+    gone = 0
+    for magazine in Magazine if rules else ():
+        wanted = Wanted(queue_ids=(queue.id,), magazine=magazine, rules=rules)
+        with catalog.read() as connection:
+            if not anything(connection, wanted):
+                continue
+        ages = _ages(catalog, storage_uri, queue, wanted)
+        while batch := _remove(catalog, queue, wanted, ages):
+            gone += batch
+    return gone
+
+
+def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[int, _Ages]) -> int:
+    expiry = int((queue.settings.message_expiry or 0) * 1e6)
+
+    def work(connection: Connection) -> int:
+        taken = choose(connection, wanted, "wait")
+        before = int(connection.scalar(select(dialect.now())) or 0) - expiry
+        compacted = _compacted(connection, taken)
+        changes, moves = Changes(), Moves()
+        for piece, rows in taken:
+            gone = rows
+            if piece.segment_id in compacted:
+                its = ages.get(piece.segment_id)
+                if its is None or rows - its.known:
+                    # It was compacted or came back just now: the next time.
+                    continue
+                gone = rows & its.before(before)
+                younger = rows - gone
+                if younger:
+                    changes.put(piece, younger, loaded_at=its.oldest(younger))
+            changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
+            changes.count(piece, expired=len(gone))
+            changes.fire(piece, gone)
+            moves.add(piece, len(gone), None)
+        changes.apply(connection)
+        moves.record(connection, queue.id, "expire")
+        faults.point("expire.before_commit")
+        return len(moves)
+
+    gone = catalog.write(work)
+    faults.point("expire.committed")
+    return gone
+
+
+def _compacted(connection: Connection, taken: list[Taken]) -> set[int]:
+    """Which of the segments have messages of several ages."""
+    segments = {piece.segment_id for piece, _ in taken}
+    these = dialect.one_of(connection, compactions.c.segment_id, list(segments))
+    return set(connection.scalars(select(compactions.c.segment_id).where(these)))
+
+
+def _ages(catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: Wanted) -> dict[int, _Ages]:
+    """When the messages of compacted slices were loaded, by segment."""
+    of_compacted = select(compactions.c.segment_id).where(compactions.c.queue_id == queue.id)
+    with catalog.read() as connection:
+        mixed = fetch(
+            connection,
+            slices.c.queue_id == queue.id,
+            slices.c.magazine == int(wanted.magazine),
+            slices.c.state == int(State.LOADED),
+            slices.c.segment_id.in_(of_compacted),
+            *wanted.rules,
+        )
+        by_segment: dict[int, list[Slice]] = {}
+        for piece in mixed:
+            by_segment.setdefault(piece.segment_id, []).append(piece)
+        found = {
+            segment: readings.build(connection, [queue], [(s, s.rows) for s in pieces], storage_uri)
+            for segment, pieces in by_segment.items()
+        }
+    ages = {}
+    for segment, reading in found.items():
+        rows = [
+            # In this order they are read.
+            np.sort(np.concatenate([part.rows.numbers() for part in piece.parts]))
+            for piece in reading.pieces
+        ]
+        times = read_table(reading, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
+        ages[segment] = _Ages(np.concatenate(rows).astype(np.int64), times)
+    return ages
