@@ -1,0 +1,111 @@
+"""Deliveries: what was handed out too often is set aside for good."""
+
+import pytest
+
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders, planned, seen
+
+
+def aside(queue):
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
+def deliveries(store):
+    return store.view("slices").column("deliveries").to_pylist()
+
+
+def test_what_was_fired_too_often_is_not_fired_again(store):
+    queue = make_queue(store, max_deliveries=2)
+    queue.load(orders(3))
+    queue.reload(queue.fire(1))
+    queue.reload(queue.fire(1))
+
+    assert numbers_of(queue.fire().messages) == [1, 2]
+    assert numbers_of(queue.browse()) == [0, 1, 2]
+
+
+def test_a_sweep_sets_it_aside_with_its_reason(store):
+    queue = make_queue(store, max_deliveries=2)
+    queue.load(orders(3))
+    for _ in range(2):
+        queue.reload(queue.fire(2))
+
+    assert queue.sweep() == 2
+    assert aside(queue) == [0, 1]
+    assert queue.failures().column("kind").to_pylist() == ["deliveries"] * 2
+    assert queue.shovel() == 0
+
+
+def test_from_the_sideline_it_can_still_be_fired(store):
+    queue = make_queue(store, max_deliveries=1)
+    queue.load(orders(2))
+    queue.sideline(queue.fire())
+
+    assert numbers_of(queue.fire(magazine="sideline").messages) == [0, 1]
+
+
+def test_without_the_setting_nothing_is_counted_out(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    for _ in range(5):
+        queue.reload(queue.fire())
+
+    assert queue.sweep() == 0
+    assert len(queue.fire()) == 1
+
+
+# --- a message that kills its query each time -----------------------------------------------------
+
+
+def test_being_shown_to_a_new_life_is_one_delivery_more(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    ticket = planned(store, queue, store.consumer("query", beats=True), 2)
+
+    for expected in (1, 2, 3):
+        seen(store, queue, ticket)
+        assert deliveries(store) == [expected]
+        store.consumer("query", beats=True)
+
+
+def test_planning_again_in_the_same_life_is_none(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    ticket = planned(store, queue, store.consumer("query", beats=True), 2)
+    seen(store, queue, ticket)
+    before = dump(store)
+
+    seen(store, queue, ticket)
+
+    assert dump(store) == before
+
+
+def test_what_was_shown_to_too_many_lives_is_taken_from_its_ticket(store):
+    queue = make_queue(store, max_deliveries=2)
+    queue.load(orders(3))
+    ticket = planned(store, queue, store.consumer("query", beats=True), 2)
+    assert len(seen(store, queue, ticket)) == 2
+    store.consumer("query", beats=True)
+    assert len(seen(store, queue, ticket)) == 2
+
+    store.consumer("query", beats=True)
+
+    assert len(seen(store, queue, ticket)) == 0
+    assert aside(queue) == [0, 1]
+    failures = queue.failures()
+    assert failures.column("kind").to_pylist() == ["deliveries"] * 2
+    assert failures.column("consumer").to_pylist() == ["query"] * 2
+    assert queue.shovel() == 0
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_others_of_the_ticket_are_shown_as_before(store, most):
+    queue = make_queue(store, max_deliveries=most)
+    queue.load(orders(4))
+    queue.reload(queue.fire(1))
+    ticket = planned(store, queue, store.consumer("query", beats=True), 4)
+    for _ in range(2):
+        seen(store, queue, ticket)
+        store.consumer("query", beats=True)
+
+    assert len(seen(store, queue, ticket)) == (4 if most is None else 3)

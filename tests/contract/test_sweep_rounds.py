@@ -1,0 +1,157 @@
+"""Sweep: batch by batch, from where it was interrupted, by the leader, and with a reason."""
+
+import pytest
+
+from queue_core.catalog import reports
+from queue_core.errors import NotLeading
+from queue_core.faults import InjectedFault, arm
+from queue_core.verbs import sweep as module
+from queue_core.verbs.sweep import sweep
+from tests.dump import backdate, dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+def fired_in_slices(store, count, shards=1, **settings):
+    """So many slices of one message each, all fired long ago."""
+    queue = make_queue(store, shards=shards, **settings)
+    for number in range(count):
+        queue.load(orders(1, number))
+    queue.fire()
+    backdate(store, 100_000)
+    return queue
+
+
+def pointers(queue):
+    shards = queue.metadata().to_pylist()
+    return [row["sweep_pointer"] for row in shards if row["magazine"] == "main"]
+
+
+def aside(queue):
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
+def interrupted(queue, point):
+    """A sweep that dies at a point."""
+    arm(f"{point}=raise")
+    with pytest.raises(InjectedFault):
+        queue.sweep(10)
+
+
+@pytest.fixture
+def _small_batches(monkeypatch):
+    monkeypatch.setattr(module, "BATCH_SLICES", 4)
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_a_batch_is_one_transaction_and_the_pointer_stands_behind_it(store):
+    queue = fired_in_slices(store, 10)
+
+    interrupted(queue, "sweep.committed:2")
+
+    assert aside(queue) == list(range(8))
+    assert pointers(queue) == [8]
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
+    queue = fired_in_slices(store, 10)
+    interrupted(queue, "sweep.committed")
+    looked_at = []
+    fetch = module.fetch
+
+    def spied(*args, **values):
+        found = fetch(*args, **values)
+        looked_at.extend(piece.position for piece in found)
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "fetch", spied)
+        assert queue.sweep(10) == 6
+
+    assert looked_at == [4, 5, 6, 7, 8, 8, 9]
+    assert pointers(queue) == [0]
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_a_round_comes_back_to_what_stood_before_its_beginning(store):
+    queue = fired_in_slices(store, 10, shards=1)
+    first = queue.browse().column("_message_id")[:2]
+    queue.reload(first)
+    interrupted(queue, "sweep.committed")
+    queue.fire()
+    backdate(store, 100)
+
+    assert queue.sweep(10) == 6
+    assert aside(queue) == list(range(10))
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_all_shards_and_both_magazines_are_gone_through(store):
+    queue = fired_in_slices(store, 30, shards=4)
+    assert queue.sweep(10) == 30
+    queue.fire(magazine="sideline")
+    backdate(store, 100)
+
+    assert queue.sweep(10) == 30
+    assert aside(queue) == list(range(30))
+    assert set(pointers(queue)) == {0}
+
+
+def test_the_sideline_is_given_more_time(store):
+    queue = fired_in_slices(store, 3, sweep_after=100.0, shovel_interval=100_000.0)
+    queue.sweep()
+    queue.fire(magazine="sideline")
+    backdate(store, 100_100)
+
+    assert queue.sweep() == 0
+    backdate(store, 100_000)
+    assert queue.sweep() == 3
+
+
+def test_each_swept_message_has_its_reason(store):
+    reader = store.consumer("reader")
+    queue = make_queue(store)
+    queue.load(orders(3))
+    ids = queue.fire(consumer=reader).ids.to_pylist()
+    backdate(store, 100)
+
+    queue.sweep(10)
+
+    told = queue.failures().select(["message_id", "kind", "consumer"]).to_pylist()
+    assert told == [{"message_id": i, "kind": "swept", "consumer": "reader"} for i in ids]
+
+
+def test_what_was_moved_is_reported(store):
+    queue = fired_in_slices(store, 3)
+
+    queue.sweep(10)
+
+    with store.catalog.read() as connection:
+        (row,) = reports.read(connection, [queue.info], ["sweep"]).to_pylist()
+    assert (row["queue"], row["moved"], row["from"], row["to"]) == ("orders", 3, "main", "sideline")
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_who_does_not_lead_any_more_sweeps_no_further(store):
+    queue = fired_in_slices(store, 10)
+    terms = [None, None]
+
+    def leads(_):
+        if not terms:
+            raise NotLeading
+        terms.pop()
+
+    with pytest.raises(NotLeading):
+        sweep(store.catalog, queue.info, 10, leads=leads)
+
+    assert aside(queue) == list(range(8))
+
+
+def test_a_sweep_that_finds_nothing_changes_nothing(store):
+    queue = make_queue(store, shards=3)
+    queue.load(orders(3))
+    queue.fire()
+    before = dump(store)
+
+    assert queue.sweep() == 0
+    assert dump(store) == before
