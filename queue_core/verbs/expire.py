@@ -83,7 +83,8 @@ def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[in
                 gone = rows & its.before(before)
                 younger = rows - gone
                 if younger:
-                    changes.put(piece, younger, loaded_at=its.oldest(younger))
+                    oldest = its.oldest(younger)
+                    changes.put(piece, younger, state=int(State.LOADED), loaded_at=oldest)
             changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
             changes.count(piece, expired=len(gone))
             changes.fire(piece, gone)

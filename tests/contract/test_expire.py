@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import update
 
 from queue_core.catalog import reports
-from queue_core.catalog.tables import slices
+from queue_core.catalog.tables import segments, slices
+from queue_core.verbs import expire as module
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -15,8 +16,9 @@ EXPIRY = 10_000.0
 def age(store, seconds=EXPIRY):
     """Let everything that is there have been loaded so many seconds earlier."""
     by = int(seconds * 1e6)
-    earlier = update(slices).values(loaded_at=slices.c.loaded_at - by)
-    store.catalog.write(lambda connection: connection.execute(earlier))
+    for table in (slices, segments):
+        earlier = update(table).values(loaded_at=table.c.loaded_at - by)
+        store.catalog.write(lambda connection, earlier=earlier: connection.execute(earlier))
 
 
 @pytest.fixture
@@ -116,3 +118,51 @@ def test_an_expiry_of_ages_never_overflows(store):
 
     assert queue.expire() == 0
     assert len(queue.fire()) == 2
+
+
+# --- compacted segments, whose messages are of several ages ---------------------------------------
+
+
+@pytest.fixture
+def mixed(store, queue):
+    """One slice of 200 messages, of which the first 90 are too old."""
+    for number in range(90):
+        queue.load(orders(1, number))
+    age(store)
+    for number in range(90, 200):
+        queue.load(orders(1, number))
+    assert queue.compact() == 200
+    assert store.view("slices").num_rows == 1
+    return queue
+
+
+def test_of_several_ages_only_the_old_ones_go(store, mixed):
+    assert mixed.expire() == 90
+    assert numbers_of(mixed.fire().messages) == list(range(90, 200))
+    assert expired(mixed) == 90
+
+
+def test_what_is_left_expires_in_its_own_time(store, mixed):
+    mixed.expire()
+    assert mixed.expire() == 0
+
+    age(store)
+    assert numbers_of(mixed.peek()) == []
+
+
+def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeypatch):
+    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=2**60)))
+    ids = mixed.fire(50).ids
+    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
+    ages = module._ages
+
+    def comes_back(*args):
+        found = ages(*args)
+        mixed.reload(ids)
+        return found
+
+    monkeypatch.setattr(module, "_ages", comes_back)
+    assert mixed.expire() == 40
+    monkeypatch.undo()
+    assert mixed.expire() == 50
+    assert numbers_of(mixed.fire().messages) == list(range(90, 200))
