@@ -24,16 +24,14 @@ def pytest_configure() -> None:
     _forget_ignis()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests with Spark go to one worker, since it has the one session."""
-    for item in items:
-        in_folder = Path(__file__).parent / "spark" in item.path.parents
-        if in_folder or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            # Py4J leaves sockets to the garbage collector.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+    in_folder = Path(__file__).parent / "spark" in item.path.parents
+    if in_folder or "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group("spark"))
+        # Py4J leaves sockets to the garbage collector.
+        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
 @pytest.fixture(autouse=True)
