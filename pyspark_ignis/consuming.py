@@ -16,7 +16,9 @@ from pyspark.sql.types import StructType
 from ignis_source.options import SourceOptions
 from ignis_source.schema import source_schema
 from ignis_source.session import open_queues
-from pyspark_ignis.settlement import Handler, Ignorable, settlement
+from pyspark_ignis.contract import Contract, Ignorable
+from pyspark_ignis.payloads import Payload
+from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.names import nearest
 from queue_core.schema import METADATA
@@ -44,6 +46,9 @@ def consume(
     storage: str | None = None,
     ignorable: Ignorable = (),
     handler_timeout: float | None = None,
+    payload: str | None = None,
+    payload_type: type | None = None,
+    with_metadata: bool = False,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
     max_messages: int | None = None,
@@ -61,19 +66,27 @@ def consume(
     - a function of a RecordBatch, marked by `batch_handler`, that returns a verdict per message;
     - a boolean Column, evaluated without any Python.
 
-    True deletes the message. False sidelines it with the reason ``rejected``, null with
-    ``undecided``; an exception sidelines it with the reason ``ExceptionType: message``, and a call
-    of more than *handler_timeout* seconds with ``timeout``. An exception of an *ignorable* class,
-    or of a subclass, deletes it. A message is handled again only after a crash, a sweep, a reload
-    or a shovel; each firing of it has one outcome. An expression that fails ends the query, so
-    write ``try_divide(a, b)``, which gives null, instead of ``a / b``.
+    True deletes the message. Everything else sidelines it, and the view ``failures`` tells why: its
+    kind is ``rejected`` for false, ``undecided`` for null or what is no bool, ``exception`` with
+    the reason ``ExceptionType: message``, and ``timeout`` for a call of more than *handler_timeout*
+    seconds. That is, unless said, the queue's setting ``handler_timeout``, and at most half of its
+    ``sweep_after``. An exception of an *ignorable* class, or of a subclass, deletes the message. A
+    message is handled again only after a crash, a sweep, a reload or a shovel; each firing of it
+    has one outcome. An expression that fails ends the query, so write ``try_divide(a, b)``, which
+    gives null, instead of ``a / b``.
+
+    Where the messages are JSON, *payload* names the column with the text. The handler is then given
+    the object instead of the row: dicts and lists, or an instance of *payload_type*, which is a
+    dataclass (see `pyspark_ignis.payload_types`) or a pydantic model. *with_metadata* gives it the
+    other columns too, as a dict and second argument. A batch handler is given lists of both. What
+    cannot be read is sidelined as ``unreadable``, and does not reach the handler.
 
     *path* is an embedded store's folder; *catalog* and *storage* name any other store. *queue* may
     be several queues of one schema. *columns* are what the handler is given, and all that is read;
-    unless said, the queue's own and `DEFAULT_METADATA`. *max_messages* bounds a micro-batch.
-    *consumer* is, unless said, `consumer_of` the checkpoint. *trigger* holds the argument of
-    ``DataStreamWriter.trigger``, as ``{"availableNow": True}``; *name* is the query's name;
-    *options* are further options of the source.
+    unless said, the queue's own and `DEFAULT_METADATA`, or the payload alone. *max_messages* bounds
+    a micro-batch. *consumer* is, unless said, `consumer_of` the checkpoint. *trigger* holds the
+    argument of ``DataStreamWriter.trigger``, as ``{"availableNow": True}``; *name* is the query's
+    name; *options* are further options of the source.
 
     The query's progress counts the outcomes, under ``observedMetrics["ignis"]``: ``deleted``,
     ``sidelined``, ``ignored`` and ``reloaded``.
@@ -94,10 +107,12 @@ def consume(
     }
     source = {key: _text(value) for key, value in given.items() if value is not None}
     start = _checked(trigger)
-    schema = _schema(SourceOptions.of(source), columns)
+    contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
+    read = SourceOptions.of(source)
+    timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
 
     messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
-    settled = settlement(messages, handler, ignorable, handler_timeout)
+    settled = settlement(messages, handler, contract, timeout)
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)
@@ -152,18 +167,33 @@ def _checked(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
     return given
 
 
-def _schema(options: SourceOptions, columns: Sequence[str] | None) -> StructType:
-    """What is read: the columns that the handler asks for, and the message's id."""
+def _timeout(options: SourceOptions, contract: Contract) -> float:
+    """Seconds that a call of the handler may take."""
     with Store(options.address, create=False) as store:
-        open_queues(store, options.queues)
+        return contract.timeout_for(open_queues(store, options.queues))
+
+
+def _schema(
+    options: SourceOptions, columns: Sequence[str] | None, payload: Payload | None
+) -> StructType:
+    """What is read: the columns that the handler asks for, and the message's id."""
     there = source_schema(options)
-    if columns is None:
+    if payload is not None and not payload.with_metadata:
+        if columns is not None:
+            raise BadOption(
+                "columns: with a payload, the handler is given no other columns; use "
+                "with_metadata=True"
+            )
+        wanted = [payload.column]
+    elif columns is None:
         left_out = set(METADATA.names) - set(DEFAULT_METADATA)
         wanted = [column for column in there.names if column not in left_out]
     elif isinstance(columns, str):
         raise BadOption(f"columns={columns!r}: give a list of column names")
     else:
         wanted = list(columns)
+    if payload is not None:
+        wanted.append(payload.column)
     for column in wanted:
         if column not in there.names:
             raise SchemaMismatch(

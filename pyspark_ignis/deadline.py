@@ -7,6 +7,7 @@ cannot interrupt C code that never returns to Python: then the limit acts when t
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -17,10 +18,18 @@ class TimedOut(BaseException):
 
 
 class Deadline:
-    """Calls functions, and raises `TimedOut` when one takes longer than *seconds*."""
+    """
+    Calls functions, and raises `TimedOut` when one takes longer than *seconds*.
+
+    One alarm serves many short calls: when it goes off, it is set again for what the call that is
+    running then has left. To set it for each call would cost more than many a call.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        #: When the running call began; none between calls.
+        self._began: float | None = None
+        self._set = False
         self._passed = False
 
     def __enter__(self) -> Deadline:
@@ -29,20 +38,37 @@ class Deadline:
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
 
-    def call(self, function: Callable[[Any], Any], value: Any) -> Any:
-        """The result of ``function(value)``; also `TimedOut` when it swallowed the interruption."""
+    def call(self, function: Callable[..., Any], *values: Any) -> Any:
+        """Call a function with some values; `TimedOut` also when it swallowed the interruption."""
         self._passed = False
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        self._began = time.monotonic()
+        if not self._set:
+            self._alarm(self._seconds)
         try:
-            result = function(value)
+            result = function(*values)
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._began = None
         if self._passed:
-            raise TimedOut
+            raise self._late()
         return result
 
     def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        self._set = False
+        if self._began is None:
+            return
+        left = self._began + self._seconds - time.monotonic()
+        if left > 0:
+            self._alarm(left)
+            return
         self._passed = True
-        raise TimedOut
+        raise self._late()
+
+    def _alarm(self, seconds: float) -> None:
+        self._set = True
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def _late(self) -> TimedOut:
+        return TimedOut(f"not done after {self._seconds:g} s")

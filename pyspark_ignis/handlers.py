@@ -2,7 +2,7 @@
 
 The decisions are those of IgnisMQ: true deletes, false and an exception sideline, an ignorable
 exception deletes. What a handler gives that makes no sense sidelines too, so that nothing is lost
-by a handler that forgets its `return`.
+by a handler that forgets its `return`. What cannot be read is sidelined, and no handler sees it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,23 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_ignis.deadline import Deadline, TimedOut
-from pyspark_ignis.pyrows import as_dicts
+from pyspark_ignis.payloads import Call, Payload
+from pyspark_ignis.pyrows import Unreadable, rows_of
+from pyspark_ignis.verdicts import SETTLEMENT, Verdicts
 from queue_core.errors import BadOutcome
-from queue_core.names import nearest
-from queue_core.outcomes import DELETE, OUTCOMES, SIDELINE
+from queue_core.outcomes import DELETE, SIDELINE
+from queue_core.reasons import EXCEPTION, REJECTED, TIMEOUT, UNDECIDED, UNREADABLE, reason_of
 
-#: Given one message as a dict of its columns; true when it is done.
-RowHandler: TypeAlias = Callable[[dict[str, Any]], bool]
+#: Given one message, a dict of its columns or its payload, and its metadata if wanted; true when it
+#: is done.
+RowHandler: TypeAlias = Callable[..., bool]
 #: Given many messages; the verdicts of all of them, in their order (see `batch_handler`).
-BatchHandler: TypeAlias = Callable[[pa.RecordBatch], Any]
-
-#: Reasons that are not an exception's.
-REJECTED = "rejected"
-UNDECIDED = "undecided"
-TIMEOUT = "timeout"
-
-#: What a settle sink takes. An ignored message is deleted and has a reason; no other deleted one.
-SETTLEMENT = pa.schema(
-    [("_message_id", pa.int64()), ("outcome", pa.string()), ("reason", pa.string())]
-)
+BatchHandler: TypeAlias = Callable[..., Any]
 
 _MARK = "ignis_batch_handler"
-_Handler = TypeVar("_Handler", bound=Callable[[Any], Any])
-_Verdicts: TypeAlias = tuple[pa.Array, pa.Array]
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 def batch_handler(handler: _Handler) -> _Handler:
@@ -49,7 +40,8 @@ def batch_handler(handler: _Handler) -> _Handler:
 
     It returns one verdict per message: booleans (a pyarrow or numpy array, or a list), or a
     RecordBatch or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
-    optionally, ``reason``. When it raises, all messages of the batch have failed.
+    optionally, ``kind`` and ``reason``. When it raises, all messages of the batch have failed.
+    With a payload it is given a list of those that can be read, and decides about them.
     """
     try:
         setattr(handler, _MARK, True)
@@ -61,7 +53,7 @@ def batch_handler(handler: _Handler) -> _Handler:
     return handler
 
 
-def takes_batches(handler: Callable[[Any], Any]) -> bool:
+def takes_batches(handler: Callable[..., Any]) -> bool:
     """Whether a handler was marked by `batch_handler`."""
     return getattr(handler, _MARK, False) is True
 
@@ -74,6 +66,8 @@ class Handling:
     ignorable: tuple[type[Exception], ...] = ()
     #: Seconds that one call of the handler may take.
     timeout: float | None = None
+    #: What the handler is given instead of rows.
+    payload: Payload | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle batch after batch."""
@@ -81,132 +75,82 @@ class Handling:
             handle = self.handler
             if self.timeout is not None:
                 handle = partial(stack.enter_context(Deadline(self.timeout)).call, self.handler)
-            judge = self._judge_batch if takes_batches(self.handler) else self._judge_rows
             for batch in batches:
                 if batch.num_rows:
-                    outcomes, reasons = judge(handle, batch)
-                    columns = [batch.column("_message_id"), outcomes, reasons]
+                    columns = [batch.column("_message_id"), *self._judge(handle, batch)]
                     yield pa.RecordBatch.from_arrays(columns, schema=SETTLEMENT)
 
-    def _judge_rows(self, handle: RowHandler, batch: pa.RecordBatch) -> _Verdicts:
-        try:
-            rows = as_dicts(batch)
-        except Exception as error:  # noqa: BLE001 - a value that Python cannot hold, of whatever type
-            return self._judge_halves(handle, batch, error)
-        outcomes: list[str] = [DELETE] * len(rows)
-        reasons: list[str | None] = [None] * len(rows)
-        for place, row in enumerate(rows):
+    def _judge(self, handle: Callable[..., Any], batch: pa.RecordBatch) -> Verdicts:
+        in_batches = takes_batches(self.handler)
+        if self.payload is not None:
+            calls = self.payload.calls(batch)
+            judge = self._judge_list if in_batches else self._judge_each
+            return judge(handle, calls, batch.num_rows)
+        if in_batches:
+            return self._judge_batch(handle, (batch,), batch.num_rows)
+        return self._judge_each(handle, zip(rows_of(batch)), batch.num_rows)
+
+    def _judge_each(
+        self, handle: Callable[..., Any], calls: Iterable[Call], count: int
+    ) -> Verdicts:
+        outcomes = [DELETE] * count
+        kinds: list[str | None] = [None] * count
+        reasons: list[str | None] = [None] * count
+
+        def sideline(place: int, kind: str, reason: str | None) -> None:
+            outcomes[place], kinds[place], reasons[place] = SIDELINE, kind, reason
+
+        for place, call in enumerate(calls):
+            first = call[0]
+            if isinstance(first, Unreadable):
+                sideline(place, UNREADABLE, first.reason)
+                continue
             try:
-                verdict = handle(row)
+                verdict = handle(*call)
             except self.ignorable as error:
-                reasons[place] = told(error)
+                kinds[place], reasons[place] = EXCEPTION, reason_of(error)
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                outcomes[place], reasons[place] = SIDELINE, told(error)
-            except TimedOut:
-                outcomes[place], reasons[place] = SIDELINE, TIMEOUT
+                sideline(place, EXCEPTION, reason_of(error))
+            except TimedOut as late:
+                sideline(place, TIMEOUT, str(late))
             else:
-                if verdict is not True and not (isinstance(verdict, np.bool_) and verdict):
-                    outcomes[place], reasons[place] = SIDELINE, _refusal(verdict)
-        return pa.array(outcomes, pa.string()), pa.array(reasons, pa.string())
+                if not isinstance(verdict, bool | np.bool_):
+                    given = type(verdict).__name__
+                    sideline(place, UNDECIDED, f"not a bool: the handler returned {given}")
+                elif not verdict:
+                    sideline(place, REJECTED, None)
+        return Verdicts(*(pa.array(texts, pa.string()) for texts in (outcomes, kinds, reasons)))
 
-    def _judge_halves(
-        self, handle: RowHandler, batch: pa.RecordBatch, error: Exception
-    ) -> _Verdicts:
-        """Close in on the message that Python cannot hold; it alone is sidelined."""
-        if batch.num_rows == 1:
-            return _all(batch, SIDELINE, told(error))
-        middle = batch.num_rows // 2
-        halves = [
-            self._judge_rows(handle, half) for half in (batch.slice(0, middle), batch.slice(middle))
-        ]
-        outcomes, reasons = (pa.concat_arrays(arrays) for arrays in zip(*halves, strict=True))
-        return outcomes, reasons
+    def _judge_list(
+        self, handle: Callable[..., Any], calls: Iterable[Call], count: int
+    ) -> Verdicts:
+        """The handler decides about those that can be read, if there are any."""
+        unreadable: list[str | None] = [None] * count
+        read = []
+        for place, call in enumerate(calls):
+            if isinstance(call[0], Unreadable):
+                unreadable[place] = call[0].reason
+            else:
+                read.append(call)
+        lists = tuple(map(list, zip(*read, strict=True)))
+        judged = Verdicts.same(0, SIDELINE, None, None)
+        # No handler is called for nothing.
+        if read:
+            judged = self._judge_batch(handle, lists, len(read))
+        return judged.among(unreadable)
 
-    def _judge_batch(self, handle: BatchHandler, batch: pa.RecordBatch) -> _Verdicts:
+    def _judge_batch(
+        self, handle: Callable[..., Any], given: tuple[Any, ...], count: int
+    ) -> Verdicts:
         try:
-            given = handle(batch)
+            decided = handle(*given)
         except self.ignorable as error:
-            return _all(batch, DELETE, told(error))
+            return Verdicts.same(count, DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
-            return _all(batch, SIDELINE, told(error))
-        except TimedOut:
-            return _all(batch, SIDELINE, TIMEOUT)
+            return Verdicts.same(count, SIDELINE, EXCEPTION, reason_of(error))
+        except TimedOut as late:
+            return Verdicts.same(count, SIDELINE, TIMEOUT, str(late))
         try:
-            return verdicts(given, batch.num_rows)
+            return Verdicts.of_batch(decided, count)
         except BadOutcome as error:
-            return _all(batch, SIDELINE, told(error))
-
-
-def verdicts(given: Any, count: int) -> _Verdicts:
-    """What a batch handler gave, as outcomes and reasons of *count* messages; `BadOutcome`."""
-    if isinstance(given, pa.RecordBatch | pa.Table):
-        if "outcome" not in given.schema.names:
-            raise BadOutcome(
-                f"the batch handler's table has no column 'outcome'"
-                f"{nearest('outcome', given.schema.names)}"
-            )
-        outcomes = _strings(given.column("outcome"), "outcome", count)
-        has_reasons = "reason" in given.schema.names
-        given_reasons = given.column("reason") if has_reasons else pa.nulls(count, pa.string())
-        reasons = _strings(given_reasons, "reason", count)
-    else:
-        decided = _booleans(given, count)
-        outcomes = pc.if_else(decided.fill_null(False), DELETE, SIDELINE)
-        reasons = pc.if_else(decided.is_valid(), pa.scalar(None, pa.string()), UNDECIDED)
-    if not pc.all(pc.is_in(outcomes, value_set=pa.array(OUTCOMES))).as_py():
-        raise BadOutcome(f"the batch handler gave an outcome that is none of {', '.join(OUTCOMES)}")
-    failed = pc.equal(outcomes, SIDELINE)
-    return outcomes, pc.if_else(failed, reasons.fill_null(REJECTED), pa.scalar(None, pa.string()))
-
-
-def told(error: Exception) -> str:
-    """The reason that an exception gives: ``ValueError: no such customer``."""
-    kind = type(error).__name__
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - the exception's own text may fail as well
-        message = "(its message cannot be shown)"
-    return f"{kind}: {message}" if message else kind
-
-
-def _refusal(verdict: Any) -> str:
-    if isinstance(verdict, bool | np.bool_):
-        return REJECTED
-    return f"not a bool: the handler returned {type(verdict).__name__}"
-
-
-def _all(batch: pa.RecordBatch, outcome: str, reason: str) -> _Verdicts:
-    count = batch.num_rows
-    return pa.repeat(pa.scalar(outcome), count), pa.repeat(pa.scalar(reason), count)
-
-
-def _booleans(given: Any, count: int) -> pa.Array:
-    array = _array(given, "verdict", count)
-    if not pa.types.is_boolean(array.type):
-        raise BadOutcome(
-            f"the batch handler gave {array.type} values; give booleans, or a table with the "
-            "columns outcome and reason"
-        )
-    return array
-
-
-def _strings(given: Any, name: str, count: int) -> pa.Array:
-    array = _array(given, name, count)
-    try:
-        return array.cast(pa.string())
-    except pa.ArrowException as error:
-        raise BadOutcome(f"the batch handler's {name} column is {array.type}: {error}") from error
-
-
-def _array(given: Any, name: str, count: int) -> pa.Array:
-    try:
-        array = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise BadOutcome(
-            f"the batch handler gave a {type(given).__name__}, not one {name} per message"
-        ) from error
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if len(array) != count:
-        raise BadOutcome(f"the batch handler gave {len(array)} {name}s for {count} messages")
-    return array
+            return Verdicts.same(count, SIDELINE, UNDECIDED, str(error))

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType
+from pyspark.sql.types import BinaryType, BooleanType, StringType
 
-from pyspark_ignis.handlers import REJECTED, UNDECIDED, BatchHandler, Handling, RowHandler
+from pyspark_ignis.contract import Contract
+from pyspark_ignis.handlers import BatchHandler, Handling, RowHandler
 from queue_core.errors import BadOption
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.reasons import REJECTED, UNDECIDED
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
 Handler: TypeAlias = RowHandler | BatchHandler | Column
-Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
 #: The name under which a query's progress reports how many messages had which outcome.
 METRICS = "ignis"
 
 
 def settlement(
-    messages: DataFrame,
-    handler: Handler,
-    ignorable: Ignorable = (),
-    timeout: float | None = None,
+    messages: DataFrame, handler: Handler, contract: Contract, timeout: float | None
 ) -> DataFrame:
     """
-    What *handler* makes of *messages*: ``_message_id``, ``outcome`` and ``reason``.
+    What *handler* makes of *messages*: ``_message_id``, ``outcome``, ``kind`` and ``reason``.
 
-    Raises `BadOption` for a handler that cannot be used.
+    A call in Python takes *timeout* seconds at most. Raises `BadOption` for a handler that cannot
+    be used.
     """
     if isinstance(handler, Column):
-        if ignorable or timeout is not None:
+        if contract != Contract():
             raise BadOption(
-                "ignorable and handler_timeout are for handlers in Python; an expression raises "
-                "nothing that could be ignored, and cannot be interrupted"
+                "ignorable, handler_timeout and payload are for handlers in Python; an expression "
+                "raises nothing that could be ignored, cannot be interrupted, and has from_json"
             )
         return _observed(_by_expression(messages, handler))
     if not callable(handler):
@@ -47,8 +44,16 @@ def settlement(
             f"handler={handler!r}: give a function of one message, a function marked by "
             "batch_handler, or a boolean Column"
         )
-    handling = Handling(handler, _classes(ignorable), _seconds(timeout))
+    if contract.payload is not None:
+        _check_payload(messages, contract.payload.column)
+    handling = Handling(handler, contract.ignorable, timeout, contract.payload)
     return _observed(_by_python(messages, handling))
+
+
+def _check_payload(messages: DataFrame, column: str) -> None:
+    kind = messages.schema[column].dataType
+    if not isinstance(kind, StringType | BinaryType):
+        raise BadOption(f"payload={column!r} is {kind.simpleString()}, not string or binary")
 
 
 def _by_expression(messages: DataFrame, verdict: Column) -> DataFrame:
@@ -64,7 +69,7 @@ def _by_expression(messages: DataFrame, verdict: Column) -> DataFrame:
     return messages.select("_message_id", verdict.alias("verdict")).select(
         "_message_id",
         F.when(decided, DELETE).otherwise(SIDELINE).alias("outcome"),
-        F.when(~decided, REJECTED).when(decided.isNull(), UNDECIDED).alias("reason"),
+        F.when(~decided, REJECTED).when(decided.isNull(), UNDECIDED).alias("kind"),
     )
 
 
@@ -76,35 +81,18 @@ def _by_python(messages: DataFrame, handling: Handling) -> DataFrame:
             f"handler: it cannot be sent to the executors ({error}); make connections, locks and "
             "open files where they are used, inside the handler"
         ) from error
-    schema = "_message_id LONG, outcome STRING, reason STRING"
+    schema = "_message_id LONG, outcome STRING, kind STRING, reason STRING"
     return messages.mapInArrow(handling.run, schema)
 
 
 def _observed(settled: DataFrame) -> DataFrame:
     """The same, and the query's progress counts the outcomes."""
-    outcome, told = F.col("outcome"), F.col("reason").isNotNull()
+    outcome, told = F.col("outcome"), F.col("kind").isNotNull()
     return settled.observe(
         METRICS,
         F.count_if((outcome == DELETE) & ~told).alias("deleted"),
         F.count_if(outcome == SIDELINE).alias("sidelined"),
-        # A deleted message has a reason when it is an exception that was ignored.
+        # A deleted message has a kind when it is an exception that was ignored.
         F.count_if((outcome == DELETE) & told).alias("ignored"),
         F.count_if(outcome == RELOAD).alias("reloaded"),
     )
-
-
-def _classes(ignorable: Any) -> tuple[type[Exception], ...]:
-    classes = (ignorable,) if isinstance(ignorable, type) else tuple(ignorable)
-    for each in classes:
-        if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise BadOption(f"ignorable: {each!r} is no subclass of Exception")
-    return classes
-
-
-def _seconds(timeout: Any) -> float | None:
-    if timeout is None:
-        return None
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not is_number or not 0 < timeout < math.inf:
-        raise BadOption(f"handler_timeout={timeout!r}: use seconds, more than 0")
-    return float(timeout)

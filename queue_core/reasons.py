@@ -69,3 +69,13 @@ def readable(reason: str) -> str:
     """A reason as it is kept: cut, and with nothing in it that is no character."""
     # What was said of a file may hold bytes that are no characters.
     return reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
+
+
+def reason_of(error: Exception) -> str:
+    """The reason that an exception gives: ``ValueError: no such customer``."""
+    kind = type(error).__name__
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the exception's own text may fail as well
+        message = "(its message cannot be shown)"
+    return readable(f"{kind}: {message}" if message else kind)

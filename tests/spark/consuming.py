@@ -38,8 +38,8 @@ def left_in(queue: Queue, magazine: str = "main") -> list[str]:
     return sorted(queue.browse(magazine=magazine).column("what").to_pylist())
 
 
-def reasons(queue: Queue) -> dict[str, str]:
-    """Why each sidelined message was sidelined, by its word; each has failed once."""
+def reasons(queue: Queue) -> dict[str, tuple[str, str | None]]:
+    """The kind and the reason of each sidelined message, by its word; each has failed once."""
     sidelined = queue.browse(magazine="sideline")
     words = dict(
         zip(
@@ -50,7 +50,8 @@ def reasons(queue: Queue) -> dict[str, str]:
     )
     failures = queue.failures().to_pylist()
     assert len(failures) == len({failure["message_id"] for failure in failures})
-    return {words[failure["message_id"]]: failure["reason"] for failure in failures}
+    assert {failure["attempt"] for failure in failures} <= {0}
+    return {words[each["message_id"]]: (each["kind"], each["reason"]) for each in failures}
 
 
 def counts(queue: Queue, name: str) -> int:

@@ -62,9 +62,9 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
 
     assert left_in(queue) == []
     assert reasons(queue) == {
-        "false": "rejected",
-        "none": "not a bool: the handler returned NoneType",
-        "error": "KeyError: 'customer'",
+        "false": ("rejected", None),
+        "none": ("undecided", "not a bool: the handler returned NoneType"),
+        "error": ("exception", "KeyError: 'customer'"),
     }
     assert counts(queue, "deleted") == 3
 
@@ -74,8 +74,8 @@ def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
 
     start(decide)
 
-    assert reasons(queue)["ignorable"] == "Declined: no funds"
-    assert reasons(queue)["ignorable subclass"] == "DeclinedForGood: no account"
+    assert reasons(queue)["ignorable"] == ("exception", "Declined: no funds")
+    assert reasons(queue)["ignorable subclass"] == ("exception", "DeclinedForGood: no account")
     assert counts(queue, "deleted") == 1
 
 
@@ -112,7 +112,7 @@ def test_a_handler_of_batches_decides_by_booleans(start, tmp_path):
     start(check)
 
     assert left_in(queue) == []
-    assert reasons(queue) == {"false": "rejected", "null": "undecided"}
+    assert reasons(queue) == {"false": ("rejected", None), "null": ("undecided", None)}
 
 
 def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
@@ -121,12 +121,23 @@ def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
     @batch_handler
     def obey(batch):
         told = pc.binary_join_element_wise("told to", batch["what"], " ")
-        return pa.record_batch([batch["what"], told], ["outcome", "reason"])
+        kinds = pa.array(["late"] * batch.num_rows)
+        return pa.record_batch([batch["what"], told, kinds], ["outcome", "reason", "kind"])
 
     start(obey)
 
     assert left_in(queue) == ["reload"]
-    assert reasons(queue) == {"sideline": "told to sideline"}
+    assert reasons(queue) == {"sideline": ("late", "told to sideline")}
+
+
+def test_what_a_handler_of_batches_gives_in_the_wrong_number_decides_nothing(start, tmp_path):
+    queue = make_cases(tmp_path, "a", "b", shards=1)
+
+    start(batch_handler(lambda _: [True]))
+
+    said = "the batch handler gave 1 verdicts for 2 messages"
+    assert left_in(queue) == []
+    assert reasons(queue) == dict.fromkeys("ab", ("undecided", said))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +157,7 @@ def test_a_handler_of_batches_that_raises_has_failed_for_the_whole_batch(
 
     assert left_in(queue) == []
     assert left_in(queue, "sideline") == sidelined
-    assert reasons(queue) == dict.fromkeys(sidelined, "KeyError: 'x'")
+    assert reasons(queue) == dict.fromkeys(sidelined, ("exception", "KeyError: 'x'"))
 
 
 def test_an_expression_decides_without_python(start, tmp_path):
@@ -155,7 +166,7 @@ def test_an_expression_decides_without_python(start, tmp_path):
     start(F.when(F.col("what") != "null", F.col("what") == "true"))
 
     assert left_in(queue) == []
-    assert reasons(queue) == {"false": "rejected", "null": "undecided"}
+    assert reasons(queue) == {"false": ("rejected", None), "null": ("undecided", None)}
     assert counts(queue, "deleted") == 1
 
 
@@ -165,7 +176,7 @@ def test_an_expression_is_evaluated_once_per_message(start, tmp_path):
 
     start(F.rand() < 0.5)
 
-    assert {f["reason"] for f in queue.failures().to_pylist()} == {"rejected"}
+    assert {f["kind"] for f in queue.failures().to_pylist()} == {"rejected"}
     assert queue.failures().num_rows == len(left_in(queue, "sideline"))
     assert 0 < counts(queue, "deleted") < 200
     assert counts(queue, "deleted") + queue.failures().num_rows == 200
@@ -182,8 +193,23 @@ def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
 
     start(wait, handler_timeout=0.5)
 
-    assert reasons(queue) == {"slow": "timeout"}
+    assert reasons(queue) == {"slow": ("timeout", "not done after 0.5 s")}
     assert counts(queue, "deleted") == 1
+
+
+def test_a_call_takes_no_longer_than_its_queue_allows_unless_told(start, tmp_path):
+    queue = make_cases(tmp_path, "slow", "fast")
+    queue.change_settings(handler_timeout=30, sweep_after=1.0)
+
+    def wait(message):
+        import time
+
+        time.sleep(60 if message["what"] == "slow" else 0)
+        return True
+
+    start(wait)
+
+    assert reasons(queue) == {"slow": ("timeout", "not done after 0.5 s")}
 
 
 def test_an_empty_queue_ends_at_once(start, tmp_path):
@@ -204,7 +230,7 @@ def test_handlers_are_given_the_queues_columns_and_some_metadata(start, tmp_path
     start(tell)
 
     columns = ["_attempt", "_message_id", "_queue", "number", "what"]
-    assert reasons(queue) == {"a": f"Declined: {columns}"}
+    assert reasons(queue) == {"a": ("exception", f"Declined: {columns}")}
 
 
 @pytest.mark.parametrize(
@@ -224,7 +250,7 @@ def test_handlers_are_given_the_columns_that_they_ask_for(start, tmp_path, asked
 
     start(tell, columns=asked)
 
-    assert reasons(queue) == {"a": f"Declined: {given}"}
+    assert reasons(queue) == {"a": ("exception", f"Declined: {given}")}
 
 
 def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
@@ -255,6 +281,8 @@ def test_the_sideline_can_be_consumed(start, tmp_path, checkpoint):
     assert left_in(queue, "sideline") == ["error", "ignorable", "ignorable subclass"]
     attempts = queue.browse(magazine="sideline").column("_attempt").to_pylist()
     assert attempts == [2, 2, 2]
+    told = queue.failures().to_pylist()[-3:]
+    assert [(each["attempt"], each["kind"]) for each in told] == [(1, "rejected")] * 3
 
 
 def test_several_queues_are_consumed_by_one_query(start, tmp_path):
@@ -264,8 +292,8 @@ def test_several_queues_are_consumed_by_one_query(start, tmp_path):
 
     start(decide, queue=["cases", "others"])
 
-    assert reasons(queue) == {"false": "rejected"}
-    assert reasons(other) == {"error": "KeyError: 'customer'"}
+    assert reasons(queue) == {"false": ("rejected", None)}
+    assert reasons(other) == {"error": ("exception", "KeyError: 'customer'")}
     assert left_in(queue) == left_in(other) == []
 
 
@@ -300,10 +328,11 @@ def test_the_view_of_failures_shows_who_gave_up_and_why(start, tmp_path, spark):
 
     expected = spark.createDataFrame(
         [
-            ("cases", 1, "false", "rejected", "till-1", 1),
-            ("cases", 2, "error", "KeyError: 'customer'", "till-1", 1),
+            ("cases", 1, "false", "rejected", None, 0, "till-1", 1),
+            ("cases", 2, "error", "exception", "KeyError: 'customer'", 0, "till-1", 1),
         ],
-        "queue STRING, number LONG, what STRING, reason STRING, consumer STRING, _attempt INT",
+        "queue STRING, number LONG, what STRING, kind STRING, reason STRING, attempt INT, "
+        "consumer STRING, _attempt INT",
     )
     assert_df_equality(
         told.select(*expected.columns), expected, ignore_row_order=True, ignore_nullable=True

@@ -1,6 +1,7 @@
 """What `consume` refuses, before anything is started or changed."""
 
 import threading
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,11 @@ from pyspark.sql import functions as F
 from pyspark_ignis import batch_handler, consume
 from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
 from tests.spark.consuming import counts, make_cases
+
+
+@dataclass
+class Case:
+    what: str
 
 
 def accept(_):
@@ -47,6 +53,14 @@ def closing_over_a_lock():
         ({"ignorable": ["ValueError"]}, BadOption, "'ValueError' is no subclass"),
         ({"handler_timeout": 0}, BadOption, "handler_timeout=0"),
         ({"handler_timeout": "5s"}, BadOption, "handler_timeout='5s'"),
+        ({"handler_timeout": 601}, BadOption, "601: use at most 600 seconds.*'cases'"),
+        ({"payload": "wat"}, SchemaMismatch, "'wat'.*did you mean 'what'"),
+        ({"payload": "number"}, BadOption, "payload='number' is bigint, not string"),
+        ({"payload": 3}, BadOption, "payload=3"),
+        ({"payload": "what", "columns": ["number"]}, BadOption, "with_metadata=True"),
+        ({"payload": "what", "payload_type": dict}, BadOption, "a dataclass or a pydantic"),
+        ({"payload_type": Case}, BadOption, "payload_type and with_metadata need payload="),
+        ({"with_metadata": True}, BadOption, "payload_type and with_metadata need payload="),
         ({"handler": None}, BadOption, "handler=None"),
         ({"handler": closing_over_a_lock()}, BadOption, "cannot be sent to the executors"),
         ({"numPartition": 3}, BadOption, "numPartition.*did you mean 'numPartitions'"),
@@ -81,6 +95,7 @@ def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error
         (lambda: F.col("number") + 1, {}, "bigint, not boolean"),
         (lambda: F.col("number") > 1, {"ignorable": ValueError}, "for handlers in Python"),
         (lambda: F.col("number") > 1, {"handler_timeout": 1}, "for handlers in Python"),
+        (lambda: F.col("number") > 1, {"payload": "what"}, "for handlers in Python"),
     ],
 )
 def test_an_expression_that_decides_nothing_is_refused(

@@ -27,6 +27,7 @@ def test_a_stream_gives_each_message_its_outcome_and_its_reason(rig):
     judged = rig.source(maxMessagesPerTrigger=5, **NAMED).selectExpr(
         "_message_id",
         "elt(number % 3 + 1, 'delete', 'sideline', 'reload') AS outcome",
+        "if(number >= 4, 'late', NULL) AS kind",
         "if(number = 4, 'too late', NULL) AS reason",
     )
     finish(rig.sink(judged, **SETTLE))
@@ -37,8 +38,15 @@ def test_a_stream_gives_each_message_its_outcome_and_its_reason(rig):
     assert sorted(numbers_of(sidelined)) == [1, 4, 7, 10]
     assert set(sidelined.column("_attempt").to_pylist()) == {1}
     ids = dict(zip(numbers_of(sidelined), sidelined.column("_message_id").to_pylist(), strict=True))
-    (failure,) = rig.view("failures").collect()
-    assert (failure.message_id, failure.reason, failure.consumer) == (ids[4], "too late", "judge")
+    failures = {row.message_id: row for row in rig.view("failures").collect()}
+    told = {number: (failures[ids[number]].kind, failures[ids[number]].reason) for number in ids}
+    assert told == {
+        1: ("rejected", None),
+        4: ("late", "too late"),
+        7: ("late", None),
+        10: ("late", None),
+    }
+    assert {(row.consumer, row.attempt) for row in failures.values()} == {("judge", 0)}
 
 
 def test_a_table_settles_what_is_in_flight(rig):
@@ -130,6 +138,15 @@ def test_a_settlement_that_makes_no_sense_is_refused_and_nothing_is_settled(rig,
     assert counts(queue, "deleted", "in_flight") == [0, 4]
 
 
+def test_a_kind_that_is_no_word_is_refused_and_nothing_is_settled(rig):
+    queue, ids = fired(rig)
+    rows = [(ids[0], "sideline", "late"), (ids[1], "sideline", "Too late")]
+    table = verdicts(rig, *rows, schema="_message_id LONG, outcome STRING, kind STRING")
+    with pytest.raises(PySparkException, match="kind='Too late': use one word"):
+        rig.write(table, mode="settle")
+    assert counts(queue, "sidelined", "in_flight") == [0, 4]
+
+
 def test_outcomes_that_contradict_in_different_tasks_are_refused(rig):
     queue, ids = fired(rig)
     one, other = verdicts(rig, (ids[0], "delete", None)), verdicts(rig, (ids[0], "reload", None))
@@ -155,6 +172,7 @@ def test_a_message_of_another_queue_is_refused(rig):
         ("_message_id INT, outcome STRING", "column '_message_id' is int, not bigint"),
         ("_message_id LONG, outcome INT", "column 'outcome' is int, not string"),
         ("_message_id LONG, outcome STRING, reason INT", "column 'reason' is int, not string"),
+        ("_message_id LONG, outcome STRING, kind INT", "column 'kind' is int, not string"),
     ],
 )
 def test_a_table_that_is_no_settlement_is_refused_by_its_columns(rig, schema, message):

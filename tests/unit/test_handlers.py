@@ -13,6 +13,13 @@ import pytest
 from pyspark_ignis import batch_handler
 from pyspark_ignis.handlers import Handling, takes_batches
 
+DELETED = ("delete",)
+REJECTED = ("sideline", "rejected", None)
+
+
+def late(seconds):
+    return ("sideline", "timeout", f"not done after {seconds} s")
+
 
 class Declined(Exception):
     pass
@@ -32,12 +39,14 @@ def messages(count=3, **columns):
 
 
 def outcomes(handler, batch=None, **how):
-    """``(outcome, reason)`` of each message, in order."""
+    """``(outcome, kind, reason)`` of each message, in order."""
     settled = list(Handling(handler, **how).run([messages() if batch is None else batch]))
     assert [row["_message_id"] for part in settled for row in part.to_pylist()] == (
         (messages() if batch is None else batch)["_message_id"].to_pylist()
     )
-    return [(row["outcome"], row["reason"]) for part in settled for row in part.to_pylist()]
+    told = [tuple(row.values())[1:] for part in settled for row in part.to_pylist()]
+    # What is deleted has no reason, unless its failure is ignored.
+    return [verdict[:1] if verdict[1:] == (None, None) else verdict for verdict in told]
 
 
 def raising(error):
@@ -49,12 +58,12 @@ def raising(error):
 
 @pytest.mark.parametrize("true", [True, np.True_])
 def test_true_deletes(true):
-    assert outcomes(lambda _: true) == [("delete", None)] * 3
+    assert outcomes(lambda _: true) == [DELETED] * 3
 
 
 @pytest.mark.parametrize("false", [False, np.False_])
 def test_false_sidelines(false):
-    assert outcomes(lambda _: false) == [("sideline", "rejected")] * 3
+    assert outcomes(lambda _: false) == [REJECTED] * 3
 
 
 @pytest.mark.parametrize(
@@ -63,13 +72,14 @@ def test_false_sidelines(false):
         (Declined("no funds"), "Declined: no funds"),
         (Declined(), "Declined"),
         (KeyError("customer"), "KeyError: 'customer'"),
+        (OSError("no file caf\udce9"), "OSError: no file caf\\udce9"),
         (StopIteration("early"), "StopIteration: early"),
         (Unspeakable(), "Unspeakable: (its message cannot be shown)"),
     ],
 )
 def test_an_exception_sidelines_with_its_type_and_message(error, reason):
-    assert outcomes(raising(error)) == [("sideline", reason)] * 3
-    assert outcomes(batch_handler(raising(error))) == [("sideline", reason)] * 3
+    assert outcomes(raising(error)) == [("sideline", "exception", reason)] * 3
+    assert outcomes(batch_handler(raising(error))) == [("sideline", "exception", reason)] * 3
 
 
 @pytest.mark.parametrize("error", [Declined("x"), DeclinedForGood("x")])
@@ -77,13 +87,18 @@ def test_an_exception_sidelines_with_its_type_and_message(error, reason):
 def test_an_ignorable_exception_deletes_and_says_why(error, mark):
     told = f"{type(error).__name__}: x"
 
-    assert outcomes(mark(raising(error)), ignorable=(Declined,)) == [("delete", told)] * 3
+    assert (
+        outcomes(mark(raising(error)), ignorable=(Declined,)) == [("delete", "exception", told)] * 3
+    )
 
 
 def test_a_superclass_of_an_ignorable_exception_sidelines():
     handler = raising(Declined("x"))
 
-    assert outcomes(handler, ignorable=(DeclinedForGood,)) == [("sideline", "Declined: x")] * 3
+    assert (
+        outcomes(handler, ignorable=(DeclinedForGood,))
+        == [("sideline", "exception", "Declined: x")] * 3
+    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
@@ -97,7 +112,7 @@ def test_what_ends_a_process_is_not_swallowed(error, mark):
 def test_what_is_no_bool_sidelines_and_says_so(strange):
     told = f"not a bool: the handler returned {type(strange).__name__}"
 
-    assert outcomes(lambda _: strange) == [("sideline", told)] * 3
+    assert outcomes(lambda _: strange) == [("sideline", "undecided", told)] * 3
 
 
 def test_each_message_has_its_own_outcome():
@@ -107,10 +122,10 @@ def test_each_message_has_its_own_outcome():
         return message["n"] != 2
 
     assert outcomes(handler, messages(4, n=range(4))) == [
-        ("delete", None),
-        ("sideline", "Declined: 1"),
-        ("sideline", "rejected"),
-        ("delete", None),
+        DELETED,
+        ("sideline", "exception", "Declined: 1"),
+        REJECTED,
+        DELETED,
     ]
 
 
@@ -153,20 +168,20 @@ def test_a_value_that_python_cannot_hold_costs_its_own_message_only(kind, place)
     times[place] = 1 << 60
     settled = outcomes(lambda _: True, messages(7, at=pa.array(times, kind)))
 
-    outcome, reason = settled.pop(place)
-    assert outcome == "sideline"
+    outcome, kind, reason = settled.pop(place)
+    assert (outcome, kind) == ("sideline", "unreadable")
     assert "out of range" in reason
-    assert settled == [("delete", None)] * 6
+    assert settled == [DELETED] * 6
 
 
 def test_booleans_of_a_batch_decide_each_message():
     batch = messages(4, n=range(4))
 
     assert outcomes(batch_handler(lambda b: pc.less(b["n"], 2)), batch) == [
-        ("delete", None),
-        ("delete", None),
-        ("sideline", "rejected"),
-        ("sideline", "rejected"),
+        DELETED,
+        DELETED,
+        REJECTED,
+        REJECTED,
     ]
 
 
@@ -180,9 +195,9 @@ def test_booleans_of_a_batch_decide_each_message():
 )
 def test_a_batch_may_be_decided_by_anything_boolean_and_null_is_no_decision(given):
     assert outcomes(batch_handler(lambda _: given)) == [
-        ("delete", None),
-        ("sideline", "rejected"),
-        ("sideline", "undecided"),
+        DELETED,
+        REJECTED,
+        ("sideline", "undecided", None),
     ]
 
 
@@ -194,10 +209,20 @@ def test_a_table_of_outcomes_may_give_reasons(make):
     }
 
     assert outcomes(batch_handler(lambda _: make(given)), messages(4)) == [
-        ("delete", None),
-        ("sideline", "too late"),
-        ("sideline", "rejected"),
-        ("reload", None),
+        DELETED,
+        ("sideline", "rejected", "too late"),
+        REJECTED,
+        ("reload",),
+    ]
+
+
+def test_a_table_of_outcomes_may_give_kinds():
+    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["unused", "late", None]}
+
+    assert outcomes(batch_handler(lambda _: pa.table(given))) == [
+        DELETED,
+        ("sideline", "late", None),
+        REJECTED,
     ]
 
 
@@ -205,9 +230,9 @@ def test_a_table_of_outcomes_needs_no_reasons():
     given = pa.table({"outcome": pa.array(["delete", "sideline", "delete"]).dictionary_encode()})
 
     assert outcomes(batch_handler(lambda _: given)) == [
-        ("delete", None),
-        ("sideline", "rejected"),
-        ("delete", None),
+        DELETED,
+        REJECTED,
+        DELETED,
     ]
 
 
@@ -222,14 +247,15 @@ def test_a_table_of_outcomes_needs_no_reasons():
         (pa.table({"outcome": ["delete", None, "delete"]}), "none of delete, sideline, reload"),
         (pa.table({"outcome": ["delete"]}), "gave 1 outcomes for 3 messages"),
         (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
+        (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),
+        (pa.table({"outcome": ["sideline"] * 3, "reason": [[1]] * 3}), "reason column is list"),
     ],
 )
 def test_what_decides_nothing_sidelines_the_batch_and_is_never_ignored(given, told):
     settled = outcomes(batch_handler(lambda _: given), ignorable=(Exception,))
 
-    assert {outcome for outcome, _ in settled} == {"sideline"}
-    assert all(reason.startswith("BadOutcome: the batch handler") for _, reason in settled)
-    assert all(told in reason for _, reason in settled)
+    assert {verdict[:2] for verdict in settled} == {("sideline", "undecided")}
+    assert all(told in reason for _, _, reason in settled)
 
 
 def test_empty_batches_do_not_reach_the_handler():
@@ -246,7 +272,7 @@ def test_an_unmarked_callable_takes_messages_and_any_callable_can_be_marked():
     assert not takes_batches(raising(Declined()))
     for handler in (Shop(), Shop().open, partial(Shop().open), lambda b: [True] * b.num_rows):
         assert takes_batches(batch_handler(handler))
-        assert outcomes(batch_handler(handler)) == [("delete", None)] * 3
+        assert outcomes(batch_handler(handler)) == [DELETED] * 3
 
 
 def test_a_marked_function_is_still_itself():
@@ -266,9 +292,9 @@ def test_a_call_that_takes_too_long_is_interrupted_and_the_others_are_not():
     slow = messages(3, seconds=[0.0, 30.0, 0.0])
 
     assert outcomes(_sleep_where_asked, slow, timeout=0.2) == [
-        ("delete", None),
-        ("sideline", "timeout"),
-        ("delete", None),
+        DELETED,
+        late(0.2),
+        DELETED,
     ]
     assert time.monotonic() - begin < 5
 
@@ -280,7 +306,7 @@ def test_a_call_that_swallows_its_interruption_is_late_all_the_same():
         except BaseException:  # noqa: BLE001 - as handlers should not
             return True
 
-    assert outcomes(stubborn, messages(1), timeout=0.1) == [("sideline", "timeout")]
+    assert outcomes(stubborn, messages(1), timeout=0.1) == [late(0.1)]
 
 
 def test_a_handler_that_catches_exceptions_does_not_catch_the_interruption():
@@ -291,7 +317,7 @@ def test_a_handler_that_catches_exceptions_does_not_catch_the_interruption():
             except Exception:  # noqa: BLE001 - as handlers do
                 continue
 
-    assert outcomes(retrying, messages(1), timeout=0.1) == [("sideline", "timeout")]
+    assert outcomes(retrying, messages(1), timeout=0.1) == [late(0.1)]
 
 
 def test_a_batch_that_takes_too_long_times_out_as_one():
@@ -301,7 +327,7 @@ def test_a_batch_that_takes_too_long_times_out_as_one():
 
     settled = outcomes(batch_handler(slow), timeout=0.1, ignorable=(Exception,))
 
-    assert settled == [("sideline", "timeout")] * 3
+    assert settled == [late(0.1)] * 3
 
 
 def test_no_alarm_is_left_behind():
@@ -310,3 +336,12 @@ def test_no_alarm_is_left_behind():
 
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) is before
+
+
+def test_an_alarm_that_was_set_for_an_earlier_call_leaves_a_later_one_its_time():
+    def steady(message):
+        time.sleep(message["seconds"])
+        return True
+
+    # Together they take longer than one may.
+    assert outcomes(steady, messages(4, seconds=[0.15] * 4), timeout=0.4) == [DELETED] * 4
