@@ -78,10 +78,10 @@ def _of_table(given: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
         _strings(given.column(name), name, count) if name in names else pa.nulls(count, pa.string())
         for name in ("kind", "reason")
     )
-    for kind in pc.unique(kinds.drop_null()).to_pylist():
-        check_kind(kind)
     failed = pc.equal(outcomes, SIDELINE)
     kinds = pc.if_else(failed, kinds.fill_null(REJECTED), _NONE)
+    for kind in pc.unique(kinds.drop_null()).to_pylist():
+        check_kind(kind)
     return Verdicts(outcomes, kinds, pc.if_else(failed, reasons, _NONE))
 
 

@@ -217,7 +217,7 @@ def test_a_table_of_outcomes_may_give_reasons(make):
 
 
 def test_a_table_of_outcomes_may_give_kinds():
-    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["unused", "late", None]}
+    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["Not used", "late", None]}
 
     assert outcomes(batch_handler(lambda _: pa.table(given))) == [
         DELETED,
