@@ -24,7 +24,7 @@ NEIGHBOURS = 64
 SPARSE = 4
 #: Slices and bytes that are rewritten at a time: others wait while the catalog notes the slices,
 #: and the bytes are in memory.
-UNIT_SLICES = 1 << 13
+UNIT_SLICES = 1 << 12
 UNIT_BYTES = 32 << 20
 
 

@@ -25,7 +25,7 @@ class Part:
 
 
 class Campaign:
-    """Eight who load, four who fire, and one each who shovels, sweeps and vacuums."""
+    """Eight who load, four who fire, and one each who shovels, sweeps, compacts and vacuums."""
 
     def __init__(self, scene: Scene, *, loads: int, loaders: int = 8, firers: int = 4, seed: int):
         self.scene = scene
@@ -38,6 +38,7 @@ class Campaign:
             *(Part(roles.fire_and_settle, f"firer-{n}", (n,)) for n in range(firers)),
             Part(roles.shovel, "shoveller", ()),
             Part(roles.sweep, "sweeper", ()),
+            Part(roles.compact, "compactor", ()),
             Part(roles.vacuum, "vacuumer", ()),
         ]
         self.kills = 0

@@ -1,4 +1,4 @@
-"""What the processes of a campaign do: load, fire and settle, shovel, sweep, vacuum.
+"""What the processes of a campaign do: load, fire and settle, shovel, sweep, compact, vacuum.
 
 Each writes into its journal what it is about to do before it does it, and what came of it. They go
 on until told by a file: ``finishing`` when all is loaded, ``stop`` when nothing is left.
@@ -20,10 +20,11 @@ import pyarrow as pa
 from queue_core import Queue, Store, staging
 from queue_core.address import Address
 from queue_core.catalog import dialect
-from queue_core.errors import PublicationRefused
+from queue_core.errors import DamagedSegment, PublicationRefused
 from queue_core.model import Consumer
 from queue_core.outcomes import Settlement
 from queue_core.reading import read_table
+from queue_core.tasks import candidates
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
@@ -203,6 +204,20 @@ def vacuum(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
     while not scene.told("stop"):
         removed = _timed(journal, "vacuum", partial(store.vacuum, grace=GRACE))
         journal.write("removed", count=len(removed))
+        time.sleep(0.05)
+
+
+def compact(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
+    """Even few neighbours, so that there is always something to do."""
+    candidates.NEIGHBOURS = 3
+    queue = store.queue("campaign")
+    while not scene.told("stop"):
+        try:
+            count = _timed(journal, "compact", queue.compact)
+            journal.write("compacted", count=count)
+        except (PublicationRefused, DamagedSegment):
+            # With so short a grace period, being slow is enough.
+            journal.write("refused")
         time.sleep(0.05)
 
 

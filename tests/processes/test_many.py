@@ -80,7 +80,7 @@ def report(campaign: Campaign) -> str:
         for verb, times in sorted(seconds.items())
     ]
     sums = defaultdict(int)
-    for entry in campaign.entries("shovelled", "rescued", "removed"):
+    for entry in campaign.entries("shovelled", "rescued", "compacted", "removed"):
         for name, value in entry.items():
             if name != "what":
                 sums[entry["what"] + "/" + name] += value

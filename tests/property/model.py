@@ -64,6 +64,10 @@ class Model:
             if message.state is State.FIRED and queue in (None, message.queue)
         ]
 
+    def any(self, state: State) -> bool:
+        """Whether a message is in a state."""
+        return any(message.state is state for message in self.messages.values())
+
     def in_order(self) -> list[Message]:
         """Every message, by queue, magazine and shard, and in order there."""
         return [self.messages[id] for place in sorted(self.order) for id in self.order[place]]

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,11 +28,12 @@ from sqlalchemy import update
 from queue_core import Store, staging
 from queue_core.address import Address
 from queue_core.catalog import consumers
+from queue_core.catalog.compactions import physical
 from queue_core.catalog.tables import consumers as consumer_rows
-from queue_core.ids import IdSet
 from queue_core.model import Magazine, State, Ticket
 from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.reading import read_table
+from queue_core.tasks import candidates
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.held import reading
 from queue_core.verbs.quarantine import quarantine
@@ -61,6 +63,7 @@ class Verbs(RuleBasedStateMachine):
         # Small, so that a few messages already have several segments, chunks and runs.
         for name, size in {"CHUNK_ROWS": 3, "RUN_BYTES": 200, "INLINE_BYTES": 150}.items():
             self.stack.enter_context(mock.patch.object(staging, name, size))
+        self.stack.enter_context(mock.patch.object(candidates, "NEIGHBOURS", 2))
         self.address = new_address()
         self.store = Store(self.address)
         self.model = Model()
@@ -91,6 +94,13 @@ class Verbs(RuleBasedStateMachine):
     def let_the_query_live(self) -> None:
         query = self.who(QUERY)
         self.store.catalog.write(lambda connection: consumers.heartbeat(connection, query))
+
+    def segment_of(self, message: Message) -> int:
+        """Where compaction has put it."""
+        queue_id = self.queue(message.queue).info.id
+        with self.store.catalog.read() as connection:
+            (found,) = physical(connection, [queue_id], np.array([message.id]))
+        return int(found) >> 20
 
     def note_fired(self, ids: list[int], consumer: str, ticket: int) -> None:
         for id in ids:
@@ -317,15 +327,15 @@ class Verbs(RuleBasedStateMachine):
     @rule(data=st.data())
     def set_apart(self, data) -> None:
         """Somebody reports that a segment cannot be read."""
-        segments = IdSet.of(list(self.model.messages)).segments
-        segment = data.draw(st.sampled_from(sorted(segments)))
-        locations = self.store.view("slices").select(["segment_id", "location"]).to_pylist()
-        location = next(row["location"] for row in locations if row["segment_id"] == segment)
+        locations = {
+            row["segment_id"]: row["location"] for row in self.store.view("slices").to_pylist()
+        }
+        segment, location = data.draw(st.sampled_from(sorted(locations.items())))
         self.store.storage.report_damage(location or f"inlined/{segment}", "said so")
 
         apart = quarantine(self.store.catalog, self.store.storage)
 
-        of_it = [m for m in self.model.in_order() if m.id >> 20 == segment]
+        of_it = [m for m in self.model.in_order() if self.segment_of(m) == segment]
         sound = [message for message in of_it if message.state is not State.DAMAGED]
         assert apart == len(sound)
         for message in sound:
@@ -339,6 +349,11 @@ class Verbs(RuleBasedStateMachine):
         assert repaired == len(damaged)
         for message in damaged:
             self.model.repair(message)
+
+    @rule(name=queue_names)
+    def compact(self, name: str) -> None:
+        """Nobody can tell, but by the number of slices."""
+        self.queue(name).compact()
 
     @rule()
     def vacuum(self) -> None:
