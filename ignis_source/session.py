@@ -25,6 +25,7 @@ from queue_core.verbs.choose import Horizon, Wanted, horizon, waiting
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import held
 from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
 
 #: Seconds between two looks of an idle query at a store in which others are busy.
@@ -202,6 +203,7 @@ class Session:
             max_bytes=max_bytes,
             horizon=self._horizon,
             selection=self._selection,
+            rules=fireable(self._queues, self._options.magazine),
         )
 
     def _tidy(self) -> None:

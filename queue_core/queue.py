@@ -29,6 +29,7 @@ from queue_core.staging import Stager
 from queue_core.tasks.compaction import compact
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.choose import Wanted
+from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.expire import expire
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
@@ -300,6 +301,16 @@ class Queue:
             lambda connection: queues.change_settings(connection, self.info, settings)
         )
         return self.info.settings
+
+    def deactivate(self) -> None:
+        """
+        Give the queue up, for good: from now on nothing is loaded into it nor fired from it.
+
+        What is in it can be peeked at and browsed until it expires. The name stays taken until the
+        queue is dropped (`queue_core.verbs.drop`). A second time changes nothing.
+        """
+        deactivate(self._store.catalog, self.info)
+        self.refresh()
 
     def refresh(self) -> Queue:
         """Read the queue's description again, as others may have changed it."""

@@ -108,8 +108,12 @@ class Store(AbstractContextManager["Store"]):
         with self.catalog.read() as connection:
             return Queue(self, queues.find(connection, name))
 
+    def deactivate(self, name: str) -> None:
+        """Give the queue of that name up, for good (`Queue.deactivate`)."""
+        self.queue(name).deactivate()
+
     def queues(self) -> list[str]:
-        """The names of all queues, sorted."""
+        """The names of all queues, sorted; of deactivated ones too."""
         with self.catalog.read() as connection:
             return [info.name for info in queues.find_all(connection)]
 

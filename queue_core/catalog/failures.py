@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, exists, insert, select
 
 from queue_core.catalog import compactions, dialect
-from queue_core.catalog.tables import failures
+from queue_core.catalog.tables import failures, slices
 from queue_core.ids import first_id
 from queue_core.model import Slice
 from queue_core.reasons import FAILURES, REJECTED, TOLD
@@ -98,6 +98,18 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
         table = pa.table([*told, consumer, failed_at], names=TOLD.names)
         tables.append(table.cast(TOLD))
     return pa.concat_tables(tables)
+
+
+def forget(connection: Connection, before: int) -> None:
+    """
+    Remove failures older than a time, in microseconds, of messages that are gone.
+
+    Those of a queue in which something was loaded before the failure stay: it may have been that.
+    """
+    there = exists().where(
+        slices.c.queue_id == failures.c.queue_id, slices.c.loaded_at <= failures.c.failed_at
+    )
+    connection.execute(delete(failures).where(failures.c.failed_at < before, ~there))
 
 
 def _attempts(moved: Moved) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import counters, queues, schemas, shards, turns
-from queue_core.errors import NoSuchQueue, QueueExists
+from queue_core.errors import NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import nearest
 from queue_core.schema import deserialize, evolve, serialize
@@ -47,7 +48,7 @@ def create(
     The queue of that name, created if it is new.
 
     Raises `QueueExists` when there is one, unless that is fine and it has the same columns, shards
-    and key.
+    and key; and `QueueDeactivated`, since the name of a queue that was given up stays taken.
     """
     queue_id = connection.scalar(
         dialect.insert_new(connection, queues)
@@ -70,6 +71,8 @@ def create(
             "with exist_ok=True"
         )
     found = find(connection, name)
+    if found.deactivated_at is not None:
+        raise _deactivated(name, found.deactivated_at)
     _check_same(found, schema, shards, key)
     return found
 
@@ -99,6 +102,27 @@ def change_settings(
         update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
     )
     return replace(info, settings=settings)
+
+
+def deactivate(connection: Connection, queue_id: int) -> None:
+    """Give a queue up, once loads that are under way are done; a second time changes nothing."""
+    connection.execute(
+        update(queues)
+        .where(queues.c.id == queue_id, queues.c.deactivated_at.is_(None))
+        .values(deactivated_at=dialect.now())
+    )
+
+
+def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
+    """Raise `QueueDeactivated` where one of the queues was given up."""
+    given_up = connection.execute(
+        select(queues.c.name, queues.c.deactivated_at).where(
+            dialect.one_of(connection, queues.c.id, queue_ids),
+            queues.c.deactivated_at.is_not(None),
+        )
+    ).first()
+    if given_up is not None:
+        raise _deactivated(given_up.name, given_up.deactivated_at)
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
@@ -161,3 +185,11 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
                 f"queue {queue.name!r} exists already with {what} {there!r}, not {wanted!r}; "
                 "open it with store.queue(), or take another name"
             )
+
+
+def _deactivated(name: str, at: int) -> QueueDeactivated:
+    since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
+    return QueueDeactivated(
+        f"queue {name!r} was deactivated at {since}, for good: what is in it can be peeked at and "
+        "browsed; load into and fire from another queue"
+    )

@@ -2,7 +2,8 @@
 
 A verb decides what becomes of which rows and tells a `Changes`; `Changes.apply` writes it with a
 fixed number of statements, whatever the number of messages. All verbs lock in the same order, so
-that they cannot deadlock: files, consumers, tickets, turns, slices, load pointers, counters.
+that they cannot deadlock: leases, files, consumers, tickets, turns, slices, queues, load pointers,
+counters.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
+from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.segments import release
-from queue_core.catalog.tables import counters, shards, slices, turns
+from queue_core.catalog.tables import counters, queues, shards, slices, turns
 from queue_core.errors import Conflict
 from queue_core.model import Magazine, Slice, State
 from queue_core.rows import Rows
@@ -47,6 +49,13 @@ _ALLOCATE = (
         loaded=shards.c.loaded + bindparam("count"),
     )
     .returning(shards.c.load_pointer)
+)
+# Locks the queue's row for reading, so that no queue is given up between this and the commit.
+_ALLOCATE_IN_USE = _ALLOCATE.where(
+    select(queues.c.id)
+    .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
+    .with_for_update(read=True)
+    .exists()
 )
 
 
@@ -77,15 +86,19 @@ def fetch(
     return found
 
 
-def allocate(connection: Connection, place: Place, span: int, count: int) -> int:
+def allocate(
+    connection: Connection, place: Place, span: int, count: int, *, new: bool = False
+) -> int:
     """
     Take *span* places at the tail of a shard for *count* messages; return the first.
 
-    Raises `Conflict` where the queue has no such shard, as one that was dropped and made anew.
+    Raises `Conflict` where the queue has no such shard, as one that was dropped and made anew, and
+    for *new* messages `QueueDeactivated`.
     """
     taken = {"queue": place[0], "in": place[1], "at": place[2], "span": span, "count": count}
-    end = connection.execute(_ALLOCATE, taken).scalar()
+    end = connection.execute(_ALLOCATE_IN_USE if new else _ALLOCATE, taken).scalar()
     if end is None:
+        check_in_use(connection, [place[0]])
         raise Conflict(f"the queue has no shard {place[2]} any more; open it again")
     return int(end) - span
 

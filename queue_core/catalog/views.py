@@ -81,6 +81,7 @@ def _queues(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
                 "columns": ", ".join(f"{field.name} {field.type}" for field in info.schema),
                 "settings": info.settings.to_json(),
                 "created_at": info.created_at,
+                "deactivated_at": info.deactivated_at,
             }
 
 

@@ -19,6 +19,8 @@ from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.tasks.compaction import compact
+from queue_core.tasks.forgetting import forget
+from queue_core.tasks.retirement import retire
 from queue_core.tasks.vacuum import vacuum
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.expire import expire
@@ -97,7 +99,7 @@ class SideTasks:
         self._work: dict[str, Callable[[QueueInfo], int]] = {
             "shovel": lambda queue: shovel(store.catalog, queue),
             "sweep": self._sweep,
-            "expire": lambda queue: expire(store.catalog, store.storage.uri, queue),
+            "expire": self._expire,
             "compact": lambda queue: compact(store.catalog, store.storage, queue),
         }
         self._store_work: dict[str, Callable[[], int]] = {"vacuum": self._vacuum}
@@ -190,7 +192,12 @@ class SideTasks:
         swept = sweep(self._store.catalog, queue, leads=leads)
         return swept + abandon(self._store.catalog, queue, leads)
 
+    def _expire(self, queue: QueueInfo) -> int:
+        retire(self._store.catalog, queue)
+        return expire(self._store.catalog, self._store.storage.uri, queue)
+
     def _vacuum(self) -> int:
+        forget(self._store.catalog)
         return len(vacuum(self._store.catalog, self._store.storage))
 
 

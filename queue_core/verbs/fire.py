@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core import faults
 from queue_core.catalog import Catalog, consumers
+from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.slices import Changes
 from queue_core.model import Consumer, State, Ticket
 from queue_core.verbs.choose import Wanted, anything, choose, pick
@@ -27,9 +28,10 @@ def fire(
     Fire the next messages as one ticket; None when there are none.
 
     *seen* False means that the messages are only planned: until `planned`, they can be given back.
-    Raises `ConsumerFenced`.
+    Raises `ConsumerFenced`, `QueueDeactivated`.
     """
     with catalog.read() as connection:
+        check_in_use(connection, wanted.queue_ids)
         if not anything(connection, wanted):
             return None
     picked = pick(catalog, wanted)

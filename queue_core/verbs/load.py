@@ -29,7 +29,8 @@ def publish(
     """
     Load staged segments, each run of which has a shard; return the id of the first message of each.
 
-    Raises `PublicationRefused` when a file was cleaned up meanwhile; then nothing is loaded.
+    Raises `PublicationRefused` when a file was cleaned up meanwhile, and `QueueDeactivated`; then
+    nothing is loaded.
     """
 
     def work(connection: Connection) -> list[int]:
@@ -88,7 +89,8 @@ def load(
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     for shard in sorted(runs):
         count = sum(run.stop - run.start for run, _ in runs[shard])
-        position = slices.allocate(connection, (queue.id, Magazine.MAIN, shard), count, count)
+        place = (queue.id, Magazine.MAIN, shard)
+        position = slices.allocate(connection, place, count, count, new=True)
         new = []
         for run, values in runs[shard]:
             new.append(values | {"position": position})

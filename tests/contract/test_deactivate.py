@@ -1,0 +1,234 @@
+"""Queues end: given up for good, and later gone, with their name."""
+
+import threading
+
+import pytest
+from sqlalchemy import select, update
+
+from queue_core.catalog import tables
+from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
+from queue_core.tasks.forgetting import forget
+from queue_core.tasks.retirement import retire
+from queue_core.verbs.drop import drop
+from queue_core.verbs.load import publish_once
+from tests.dump import backdate, dump
+from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
+
+YEAR = 365 * 24 * 3600.0
+
+
+def age(store, seconds):
+    """Let every queue have been created, and given up, so many seconds earlier."""
+    by, q = int(seconds * 1e6), tables.queues
+    earlier = update(q).values(
+        created_at=q.c.created_at - by, deactivated_at=q.c.deactivated_at - by
+    )
+    store.catalog.write(lambda connection: connection.execute(earlier))
+
+
+def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    queue.deactivate()
+    store.consumer()
+    before = dump(store)
+
+    for refused in (lambda: queue.load(orders(1)), queue.fire):
+        with pytest.raises(QueueDeactivated, match="'orders' was deactivated at 20"):
+            refused()
+    assert dump(store) == before
+
+
+def test_what_is_in_it_can_be_looked_at_and_what_is_in_flight_finished(store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    firing = queue.fire(2)
+    store.deactivate("orders")
+
+    assert numbers_of(queue.peek()) == [2, 3, 4]
+    assert queue.browse().num_rows == 5
+    assert queue.delete(firing) == 2
+    assert store.queues() == ["orders"]
+
+
+def test_others_hear_of_it(store):
+    queue = make_queue(store)
+    other = store.queue("orders")
+    queue.deactivate()
+
+    with pytest.raises(QueueDeactivated):
+        other.load(orders(1))
+    assert other.refresh().info.deactivated_at == queue.info.deactivated_at is not None
+
+
+def test_a_second_time_changes_nothing(store):
+    queue = make_queue(store)
+    queue.deactivate()
+    before = dump(store)
+
+    queue.deactivate()
+
+    assert dump(store) == before
+
+
+def test_its_name_stays_taken(store):
+    make_queue(store).deactivate()
+
+    with pytest.raises(QueueDeactivated):
+        store.create_queue("orders", ORDERS, shards=1, exist_ok=True)
+
+
+def test_a_batch_of_a_streaming_query_is_refused(store):
+    queue = make_queue(store)
+    stager = make_stager(queue)
+    for batch in orders(3).to_batches():
+        stager.add(batch)
+    staged = [segment.in_shard(0) for segment in stager.finish()]
+    queue.deactivate()
+
+    with pytest.raises(QueueDeactivated):
+        publish_once(store.catalog, store.storage, queue.info, staged, "query", 1)
+    assert queue.browse().num_rows == 0
+
+
+@pytest.mark.postgres
+def test_a_load_under_way_is_in_the_queue_before_it_is_given_up(store):
+    """Where loads do not keep others from writing, they are waited for."""
+    if store.catalog.file is not None:
+        pytest.skip("SQLite lets one write at a time")
+    queue, begun, go_on = make_queue(store), threading.Event(), threading.Event()
+    at_commit = store.catalog.write
+
+    def slowly(work):
+        def paused(connection):
+            result = work(connection)
+            begun.set()
+            assert go_on.wait(60)
+            return result
+
+        return at_commit(paused)
+
+    slow = store.queue("orders")
+    loading = threading.Thread(target=lambda: slow.load(orders(1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.catalog, "write", slowly)
+        loading.start()
+        assert begun.wait(60)
+    giving_up = threading.Thread(target=queue.deactivate)
+    giving_up.start()
+    giving_up.join(0.3)
+    assert giving_up.is_alive(), "it waits for the load"
+    go_on.set()
+    loading.join(60)
+    giving_up.join(60)
+    assert queue.browse().num_rows == 1
+
+
+# --- retired and dropped --------------------------------------------------------------------------
+
+
+def test_a_queue_is_given_up_at_its_own_age(store):
+    queue = make_queue(store, queue_expiry=YEAR)
+    retire(store.catalog, queue.info)
+    assert queue.refresh().info.deactivated_at is None
+
+    age(store, YEAR)
+    retire(store.catalog, queue.info)
+
+    assert queue.refresh().info.deactivated_at is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "lifetime"),
+    [
+        ({"queue_expiry": YEAR}, YEAR),
+        ({"message_expiry": 3600.0}, 3600.0),
+        ({"message_expiry": 3600.0, "queue_expiry": YEAR}, YEAR),
+    ],
+)
+def test_it_is_dropped_after_twice_its_time_and_its_name_is_free(store, settings, lifetime):
+    queue = make_queue(store, **settings)
+    queue.deactivate()
+    age(store, 2 * lifetime - 60)
+    retire(store.catalog, queue.info)
+    assert store.queues() == ["orders"]
+
+    age(store, 60)
+    retire(store.catalog, queue.info)
+
+    assert store.queues() == []
+    make_queue(store).load(orders(1))
+
+
+def test_one_that_never_expires_stays_for_ever(store):
+    queue = make_queue(store, message_expiry=None)
+    age(store, 100 * YEAR)
+    retire(store.catalog, queue.info)
+    queue.deactivate()
+    age(store, 100 * YEAR)
+    retire(store.catalog, queue.info)
+
+    assert store.queues() == ["orders"]
+
+
+def test_a_dropped_queue_leaves_nothing_behind(store):
+    before = dump(store)
+    queue = make_queue(store, shards=3, key="customer")
+    queue.load(orders(4_000))
+    for number in range(200):
+        queue.load(orders(1, number))
+    queue.compact()
+    queue.sideline(queue.fire(10, consumer=store.consumer("reader")), reason="no")
+    queue.shovel(5)
+    queue.fire(20)
+    backdate(store, 100)
+    queue.deactivate()
+
+    drop(store.catalog, queue.info)
+    store.vacuum(grace=0)
+
+    after = dump(store)
+    assert {name for name in after if after[name] != before[name]} == {"consumers"}
+    with pytest.raises(NoSuchQueue):
+        store.queue("orders")
+
+
+def test_only_its_own_things_go(store):
+    other = make_queue(store, "other")
+    other.load(orders(3))
+    queue = make_queue(store)
+    queue.load(orders(3))
+    queue.deactivate()
+
+    drop(store.catalog, queue.info)
+
+    assert numbers_of(other.fire().messages) == [0, 1, 2]
+
+
+def test_a_queue_in_use_is_not_dropped(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+
+    with pytest.raises(BadOption, match="'orders' is in use"):
+        drop(store.catalog, queue.info)
+    assert queue.browse().num_rows == 1
+
+
+# --- what was noted -------------------------------------------------------------------------------
+
+
+def test_notes_of_messages_that_are_gone_are_forgotten(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.sideline(queue.fire(), reason="no")
+    queue.shovel()
+    forget(store.catalog, 0)
+    assert queue.failures().num_rows == 2, "the messages are there still"
+    with store.catalog.read() as connection:
+        assert connection.execute(select(tables.reports)).all() == []
+
+    queue.delete(queue.fire())
+    forget(store.catalog, 3600)
+    assert queue.failures().num_rows == 2
+    forget(store.catalog, 0)
+    assert queue.failures().num_rows == 0
