@@ -6,10 +6,21 @@ By a lease in the catalog (`queue_core.leader.lease`), or by ZooKeeper
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+from queue_core.errors import BadOption
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from queue_core.catalog import Catalog
+
+#: Under which instances meet in ZooKeeper unless told otherwise.
+CLIENT_ID = "ignis"
 
 
 class Leader(Protocol):
@@ -30,3 +41,35 @@ class Leader(Protocol):
 
         Call it first in the transaction.
         """
+
+
+def candidate(
+    catalog: Catalog,
+    *,
+    zookeeper: str | None = None,
+    client_id: str = CLIENT_ID,
+    partitions: Callable[[], Sequence[str]] = tuple,
+) -> Leader:
+    """
+    A candidate that is not started yet: for the catalog's lease, or at ZooKeeper's *zookeeper*.
+
+    *zookeeper* is ``host:port``, or several with commas between; *client_id* names those that elect
+    one among them, and *partitions* tells what a leader shares out, the names of queues. Raises
+    `BadOption`.
+    """
+    if zookeeper is None:
+        from queue_core.leader.lease import LeaseLeader
+
+        return LeaseLeader(catalog)
+    try:
+        from queue_core.leader.zookeeper import ZooKeeperLeader
+    except ModuleNotFoundError as error:
+        raise BadOption(
+            f"zookeeper={zookeeper!r} needs a client: pip install 'ignis-queue[zookeeper]'"
+        ) from error
+    return ZooKeeperLeader(zookeeper, client_id=client_id, partitions=partitions)
+
+
+def instance_id() -> str:
+    """A name for this process that no other has."""
+    return f"{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -8,16 +8,14 @@ leader that cannot reach the catalog gives up before another one can take over.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 
 from sqlalchemy import Connection
 
 from queue_core.catalog import Catalog, leases
 from queue_core.errors import IgnisError, NotLeading
+from queue_core.leader import instance_id
 
 #: Seconds after which a lease that is not renewed ends, and between two renewals.
 TTL_SECONDS = 30.0
@@ -26,11 +24,6 @@ RENEW_SECONDS = 10.0
 ROLE = "sweeper"
 
 _log = logging.getLogger(__name__)
-
-
-def instance_id() -> str:
-    """A name for this process that no other has."""
-    return f"{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 class LeaseLeader:
