@@ -1,0 +1,132 @@
+"""The leader by a lease: one at a time, by the catalog's clock; given up if it is not renewed."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from queue_core.catalog import leases
+from queue_core.errors import CatalogUnavailable, NotLeading
+from queue_core.leader import lease
+from queue_core.leader.lease import ROLE, LeaseLeader
+
+#: Longer than any test.
+LONG = 3600.0
+
+
+def waited_for(holds):
+    """Wait until it is so, as a lease's own thread makes it."""
+    nobody = threading.Event()
+    for _ in range(6000):
+        if holds():
+            return True
+        nobody.wait(0.01)
+    return False
+
+
+def guarded(store, leader):
+    store.catalog.write(leader.guard)
+
+
+@pytest.fixture
+def candidates(store):
+    """Leaders that are stopped at the end."""
+    made = []
+
+    def make(holder, **values):
+        made.append(LeaseLeader(store.catalog, holder=holder, **values))
+        return made[-1]
+
+    yield make
+    for leader in made:
+        leader.stop()
+
+
+def test_the_first_to_ask_leads_and_others_do_not(store, candidates):
+    one, two = candidates("one"), candidates("two")
+    one.start()
+    two.start()
+
+    assert (one.leads(), two.leads()) == (True, False)
+    guarded(store, one)
+    with pytest.raises(NotLeading, match="two is not the sweeper"):
+        guarded(store, two)
+
+
+def test_when_the_leader_stops_another_takes_over_at_once(candidates):
+    one, two = candidates("one", ttl=LONG), candidates("two", every=0.01)
+    one.start()
+    two.start()
+
+    one.stop()
+
+    assert not one.leads()
+    assert waited_for(two.leads)
+
+
+def test_a_lease_that_is_not_renewed_ends(store, candidates):
+    store.catalog.write(lambda c: leases.hold(c, ROLE, "dead", 0.05))
+    two = candidates("two", every=0.01)
+    two.start()
+
+    assert waited_for(two.leads)
+
+
+def test_a_leader_that_cannot_reach_the_catalog_gives_up_by_itself(store, candidates, monkeypatch):
+    leader = candidates("one", ttl=0.2, every=0.01)
+    leader.start()
+
+    def fails(_):
+        raise CatalogUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.catalog, "write", fails)
+        assert waited_for(lambda: not leader.leads())
+    assert waited_for(leader.leads)
+
+
+def test_who_lost_the_lease_and_has_it_again_is_in_a_new_term(store, candidates):
+    leader = candidates("one", every=LONG)
+    leader.start()
+    store.catalog.write(lambda c: leases.release(c, ROLE, "one"))
+    assert store.catalog.write(lambda c: leases.hold(c, ROLE, "two", 0.0)) == 2
+    assert store.catalog.write(lambda c: leases.hold(c, ROLE, "one", LONG)) == 3
+
+    assert leader.leads(), "it has not heard of it"
+    with pytest.raises(NotLeading):
+        guarded(store, leader)
+
+
+def test_what_the_leader_does_keeps_the_lease_from_being_taken(store, candidates):
+    leader = candidates("one")
+    leader.start()
+    if store.catalog.file is not None:
+        pytest.skip("SQLite lets one write at a time")
+    taken = threading.Thread(
+        target=lambda: store.catalog.write(lambda c: leases.hold(c, ROLE, "two", LONG))
+    )
+
+    def work(connection):
+        leader.guard(connection)
+        taken.start()
+        taken.join(0.2)
+        return taken.is_alive()
+
+    assert store.catalog.write(work), "it waits for the leader's transaction"
+    taken.join(60)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_clocks_that_differ_by_an_hour_make_no_second_leader(candidates, monkeypatch, hours):
+    """Of this process nothing but a stopwatch is asked, and that one may stand anywhere."""
+    one = candidates("one", ttl=0.5, every=0.01)
+    one.start()
+    real = lease.time.monotonic
+    # Whoever asked for the time of day would find none.
+    monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: real() + hours * 3600))
+    two = candidates("two", ttl=0.5, every=0.01)
+    two.start()
+
+    assert not two.leads()
+    one.stop()
+    assert waited_for(two.leads)
