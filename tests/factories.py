@@ -62,6 +62,11 @@ def numbers_of(messages: pa.Table) -> list[int]:
     return messages.column("number").to_pylist()
 
 
+def load_singly(queue: Queue, count: int, first: int = 0) -> list[int]:
+    """Load orders one by one; return their ids."""
+    return [queue.load(orders(1, number))[0].as_py() for number in range(first, first + count)]
+
+
 def make_rows(*numbers: int) -> Rows:
     """Rows with these numbers."""
     return Rows.of_bitmap(BitMap(numbers))

@@ -10,7 +10,7 @@ vacuum. Crash after it: the messages are where the catalog says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from sqlalchemy import Connection, func, select
@@ -88,8 +88,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
 
     def work(connection: Connection) -> int:
         claim(connection, storage, [staged])
-        magazine = groups[0].pieces[0].magazine
-        waiting(connection, Wanted(queue_ids=(current.id,), magazine=magazine), lock="wait")
+        _take_turns(connection, groups)
         intact = {id(group) for group in _intact(connection, groups, lock="skip")}
         left = [one for one in repacked if id(one.group) in intact]
         if left:
@@ -102,6 +101,14 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
     rewritten = catalog.write(work)
     faults.point("compact.committed")
     return rewritten
+
+
+def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
+    """Keep others from firing from the shards meanwhile; they would pass over what is locked."""
+    first = groups[0].pieces[0]
+    shards = tuple(sorted({group.pieces[0].shard for group in groups}))
+    wanted = Wanted(queue_ids=(first.queue_id,), magazine=first.magazine, shards=shards)
+    waiting(connection, wanted, lock="wait")
 
 
 def _intact(

@@ -1,42 +1,30 @@
 """Compaction: many small segments become few, and nobody can tell but by the number of slices."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
-from queue_core import faults, staging
+from queue_core import staging
+from queue_core.catalog import reports
 from queue_core.catalog.tables import compactions, segments, slices
 from queue_core.errors import BadOutcome
-from queue_core.tasks import candidates, compaction
+from queue_core.model import Magazine
+from queue_core.reading import read_table
+from queue_core.tasks import candidates
 from queue_core.tasks.candidates import NEIGHBOURS
-from tests.factories import make_queue, numbers_of, orders
+from queue_core.verbs.browse import browse_next, browsed
+from queue_core.verbs.choose import Wanted, horizon
+from queue_core.verbs.fire import fire
+from queue_core.verbs.selection import Selection
+from tests.factories import load_singly, make_queue, numbers_of, orders
 
 #: As many single loads as are merged.
 MANY = NEIGHBOURS + 6
 
 
-def load_singly(queue, count=MANY, first=0):
-    """Load orders one by one; return their ids."""
-    return [queue.load(orders(1, number))[0].as_py() for number in range(first, first + count)]
-
-
 def count(store, table=segments):
     with store.catalog.read() as connection:
         return connection.scalar(select(func.count()).select_from(table))
-
-
-def meanwhile(monkeypatch, act):
-    """Do something between the reading of what is compacted and its transaction, once."""
-    repack = compaction.repack
-
-    def then_act(*args):
-        repacked = repack(*args)
-        monkeypatch.setattr(compaction, "repack", repack)
-        act()
-        return repacked
-
-    monkeypatch.setattr(compaction, "repack", then_act)
 
 
 @pytest.fixture
@@ -45,7 +33,7 @@ def queue(store):
 
 
 def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     before = queue.browse()
 
     assert queue.compact() == MANY
@@ -57,7 +45,7 @@ def test_single_loads_become_one_segment_and_stay_what_they_were(store, queue):
 
 
 def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     queue.compact()
     consumer = store.consumer("reader")
 
@@ -75,7 +63,7 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
 
 
 def test_what_was_deleted_since_is_settled_in_vain(store, queue):
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     queue.compact()
     queue.delete(queue.fire())
 
@@ -93,7 +81,7 @@ def test_few_neighbours_are_left_alone(store, queue):
 
 
 def test_nothing_is_left_to_do_afterwards(store, queue):
-    load_singly(queue)
+    load_singly(queue, MANY)
     queue.compact()
 
     assert queue.compact() == 0
@@ -156,40 +144,6 @@ def test_a_place_that_is_gone_stays_so(store, queue):
     assert queue.fire().ids.to_pylist() == left
 
 
-def test_what_is_fired_meanwhile_is_not_compacted(store, queue, monkeypatch):
-    ids = load_singly(queue)
-    meanwhile(monkeypatch, lambda: queue.fire(1))
-
-    assert queue.compact() == 0
-    assert count(store) == MANY
-    assert queue.reload(ids) == 1
-    assert queue.fire().ids.to_pylist() == ids
-
-
-def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
-    queue = make_queue(store, shards=2)
-    ids = load_singly(queue, 4 * NEIGHBOURS)
-    fired = []
-    meanwhile(monkeypatch, lambda: fired.extend(queue.fire(1).ids.to_pylist()))
-
-    assert queue.compact() == 2 * NEIGHBOURS
-
-    assert count(store) == 2 * NEIGHBOURS + 1
-    assert set(queue.fire().ids.to_pylist()) == set(ids) - set(fired)
-    assert queue.delete(ids) == 4 * NEIGHBOURS
-
-
-def test_of_two_compactors_one_gives_way(store, queue, monkeypatch):
-    ids = load_singly(queue)
-    rewritten = []
-    meanwhile(monkeypatch, lambda: rewritten.append(queue.compact()))
-
-    assert queue.compact() == 0
-    assert rewritten == [MANY]
-    assert count(store) == 1
-    assert queue.fire().ids.to_pylist() == ids
-
-
 def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     monkeypatch.setattr(staging, "INLINE_BYTES", 1 << 12)
     ids = queue.load(orders(4000)).to_pylist()
@@ -222,7 +176,7 @@ def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch)
 
 
 def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     queue.fire()
     queue.sideline(ids, reason="declined")
     before = queue.browse(magazine="sideline")
@@ -240,7 +194,7 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
 
 
 def test_swept_messages_are_told_by_their_ids(store, queue):
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     queue.compact()
     queue.fire()
 
@@ -250,7 +204,7 @@ def test_swept_messages_are_told_by_their_ids(store, queue):
 
 def test_selectors_and_orders_see_compacted_messages(store):
     queue = make_queue(store, attributes=["number"])
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
     queue.compact()
 
     chosen = queue.fire(5, selector="number >= 10 AND number < 30", order_by="number DESC")
@@ -259,21 +213,6 @@ def test_selectors_and_orders_see_compacted_messages(store):
     assert queue.peek(3, selector="number > 60").num_rows == 3
     assert queue.peek(3, selector=f"_message_id = {ids[12]}").column("number").to_pylist() == [12]
     assert queue.fire(selector="number > 1000").ticket is None
-
-
-def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypatch):
-    load_singly(queue)
-    write = store.catalog.write
-
-    def compact_first(work):
-        monkeypatch.setattr(store.catalog, "write", write)
-        assert queue.compact() == MANY
-        return write(work)
-
-    store.consumer()
-    monkeypatch.setattr(store.catalog, "write", compact_first)
-
-    assert numbers_of(queue.fire(selector="number < 3").messages) == [0, 1, 2]
 
 
 def test_columns_that_were_added_are_kept(store, queue):
@@ -294,7 +233,7 @@ def test_columns_that_were_added_are_kept(store, queue):
 
 
 def test_columns_can_be_added_afterwards(store, queue):
-    load_singly(queue)
+    load_singly(queue, MANY)
     queue.compact()
     queue.add_columns(pa.schema([pa.field("note", pa.string())]))
 
@@ -305,7 +244,7 @@ def test_columns_can_be_added_afterwards(store, queue):
 
 
 def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
-    load_singly(queue)
+    load_singly(queue, MANY)
     times = queue.browse().column("_loaded_at").to_pylist()
     assert len(set(times)) > 1
 
@@ -315,8 +254,48 @@ def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
     assert queue.browse().column("_attempt").to_pylist() == [0] * MANY
 
 
+def test_a_horizon_cuts_through_what_was_compacted(store, queue):
+    load_singly(queue, 40)
+    ids = (queue.info.id,)
+    limits = horizon(store.catalog, ids, Magazine.MAIN)
+    load_singly(queue, 40, first=40)
+    queue.compact()
+    consumer = store.consumer("query")
+
+    odd = Selection.parse([queue.info], store.storage.uri, "number % 2 = 1", None)
+    chosen = Wanted(queue_ids=ids, horizon=limits, selection=odd)
+    assert fire(store.catalog, consumer, chosen).messages == 20
+    assert fire(store.catalog, consumer, Wanted(queue_ids=ids, horizon=limits)).messages == 20
+    assert fire(store.catalog, consumer, Wanted(queue_ids=ids, horizon=limits)) is None
+
+    assert numbers_of(queue.fire().messages) == list(range(40, 80))
+
+
+def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkeypatch):
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    queue.load(orders(1000))
+    load_singly(queue, MANY, first=1000)
+    kept = list(range(5, 1000, 10))
+    queue.delete(queue.fire(selector="number < 1000 AND number % 10 != 5"))
+    browser = store.consumer("browser", beats=True)
+
+    def look(limit=None):
+        wanted = Wanted(queue_ids=(queue.info.id,), max_messages=limit)
+        ticket = browse_next(store.catalog, browser, wanted)
+        uri, number = store.storage.uri, ticket.number
+        seen = browsed(
+            store.catalog, uri, [queue.info], Magazine.MAIN, browser.id, number - 1, number
+        )
+        return numbers_of(read_table(seen))
+
+    # Five hundred places, of which a tenth is left.
+    assert look(500) == kept[:50]
+    assert queue.compact() == len(kept) + MANY
+    assert look() == [*kept[50:], *range(1000, 1000 + MANY)]
+
+
 def test_what_is_done_is_reported(store, queue):
-    load_singly(queue)
+    load_singly(queue, MANY)
     queue.compact()
 
     (report,) = reports_of(store, queue).to_pylist()
@@ -332,28 +311,15 @@ def test_what_is_done_is_reported(store, queue):
 
 
 def reports_of(store, queue):
-    from queue_core.catalog import reports
-
     with store.catalog.read() as connection:
         return reports.read(connection, [queue.info], ["compact"])
 
 
 def test_a_unit_is_bounded(store, queue, monkeypatch):
     monkeypatch.setattr(candidates, "_ROOM", (20, candidates.UNIT_BYTES, 1 << 20))
-    ids = load_singly(queue)
+    ids = load_singly(queue, MANY)
 
     assert queue.compact() == MANY
 
     assert count(store) == -(-MANY // 20)
     assert queue.fire().ids.to_pylist() == ids
-
-
-def test_a_crash_leaves_nothing_half_done(store, queue):
-    ids = load_singly(queue)
-    for point in ("compact.written", "compact.before_commit", "compact.committed"):
-        faults.arm(f"{point}=raise")
-        with pytest.raises(faults.InjectedFault):
-            queue.compact()
-        assert queue.browse().column("_message_id").to_pylist() == ids
-    assert count(store) == 1
-    assert np.array_equal(queue.fire().ids.to_numpy(), ids)
