@@ -456,7 +456,7 @@ catalogs = pytest.mark.parametrize(
 @catalogs
 def test_the_store_does_what_the_model_does(new_address, request):
     on_sqlite = "sqlite" in request.node.name
-    check(new_address, examples=20 if on_sqlite else 5, steps=30)
+    check(new_address, examples=10 if on_sqlite else 3, steps=25)
 
 
 @pytest.mark.slow
