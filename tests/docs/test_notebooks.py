@@ -15,7 +15,8 @@ HOLDS = {
 from pyspark_ignis.demo.checks import of_crash, same_delays
 from pyspark_ignis.demo.flights import delays_of
 
-assert sorted(reasons["reason"]) == ["ValueError: cannot charge -5.0", "rejected"]
+assert sorted(reasons["kind"]) == ["exception", "rejected"]
+assert list(reasons["reason"].dropna()) == ["ValueError: cannot charge -5.0"]
 assert sorted(sidelined["order_id"]) == [2, 3]
 assert left == 0
 assert (end.loaded, end.deleted, end.sidelined) == (336_776, 328_521, 8_255)
