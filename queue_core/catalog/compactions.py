@@ -7,6 +7,7 @@ a message into another segment. Then the segment has a row here, with the ids of
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -108,7 +109,10 @@ def logical(connection: Connection, ids: Ids) -> Ids:
     return found
 
 
+# What is settled next was often compacted with what was settled last.
+@lru_cache(maxsize=128)
 def _runs(data: bytes) -> tuple[Ids, Ids, Ids]:
+    """The first id, the count and the first row of each run."""
     runs = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
     steps, counts, rows = (column.to_numpy() for column in runs.columns)
     return np.cumsum(steps), counts, np.cumsum(rows)
