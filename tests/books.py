@@ -45,7 +45,7 @@ class Books:
 
     #: The magazine and the state of each message, by its id.
     messages: dict[int, tuple[Magazine, State]]
-    #: Messages that were loaded and are deleted, by the counters.
+    #: Messages that were loaded and are deleted or expired, by the counters.
     deleted: int
 
     def ids(self, magazine: Magazine | None = None, state: State | None = None) -> set[int]:
@@ -203,7 +203,7 @@ def _check_counters(tables: dict[str, Any]) -> int:
     gone = totals["deleted"] + totals["expired"]
     here = totals["LOADED"] + totals["FIRED"] + totals["DAMAGED"]
     assert totals["loaded"] - moved == here + gone
-    return totals["deleted"]
+    return gone
 
 
 def _place(row: Any) -> Place:

@@ -8,6 +8,10 @@
 | settle      | fired ones are deleted, moved to the sideline, or loaded again in place      |
 | shovel      | those of the sideline go to the tail of main                                |
 | sweep       | those fired too long ago go to the tail of the sideline                     |
+| abandon     | those handed out too often go to the tail of the sideline, for good            |
+| expire      | those loaded too long ago are removed                                       |
+| deactivate  | none: the queue takes and gives no more                                     |
+| drop        | all of the queue are removed                                                |
 | recover     | those fired and never seen are loaded again in place                        |
 | quarantine  | those of unreadable segments are set apart                                  |
 | held, peek  | none: they are looked at                                                    |

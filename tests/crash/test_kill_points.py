@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,19 +12,35 @@ from queue_core.address import Address
 from queue_core.model import Magazine, State
 from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
+from tests.crash.endings import ENDINGS
 from tests.crash.workloads import WORKLOADS, Workload
 
 pytestmark = pytest.mark.crash
 
+ALL = WORKLOADS | ENDINGS
+#: What runs beside the life of messages, and may be killed at any time.
+TASKS = ("shovel.", "sweep.", "settle.", "compact.", "vacuum.", "expire.", "abandon.")
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(("source.", "sink."))}
 
 
 def test_every_point_of_the_core_has_a_workload():
-    assert {fault.partition(":")[0] for fault in WORKLOADS} == CORE_POINTS
+    assert {fault.partition(":")[0] for fault in ALL} == CORE_POINTS
 
 
-@pytest.mark.parametrize(("fault", "workload"), WORKLOADS.items(), ids=WORKLOADS)
+@pytest.mark.parametrize(("fault", "workload"), ALL.items(), ids=ALL)
 def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
+    kill_and_go_on(fault, workload, address, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", range(2, 21))
+@pytest.mark.parametrize("fault", [fault for fault in ALL if fault.startswith(TASKS)])
+def test_so_do_twenty_kills_at_each_point_of_a_task(fault, again, address, tmp_path):
+    kill_and_go_on(fault, ALL[fault], address, tmp_path)
+
+
+def kill_and_go_on(fault: str, workload: Workload, address: Address, tmp_path: Path) -> None:
+    """The workload dies, is done again, and then the rest is."""
     journal = Journal(tmp_path / "journal")
     if not fault.startswith("open."):
         with Store(address) as store:
@@ -32,10 +49,13 @@ def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
     die_at(fault, workload, address, journal)
 
     with Store(address) as store:
-        check_nothing_lost(audit(store, spoiled=workload.spoiled), journal)
+        books = audit(store, spoiled=workload.spoiled)
+        if not workload.ends:
+            check_nothing_lost(books, journal)
         workload.act(store, journal)
         workload.check(store, journal)
-        finish(store, journal)
+        if not workload.ends:
+            finish(store, journal)
 
 
 def die_at(fault: str, workload: Workload, address: Address, journal: Journal) -> None:

@@ -49,6 +49,8 @@ class Workload:
     check: Act
     #: Whether the preparation damages a segment.
     spoiled: bool = False
+    #: Whether the queue takes and gives nothing afterwards, or is no more.
+    ends: bool = False
 
 
 def load(store: Store, journal: Journal, count: int = FEW) -> pa.Array:
