@@ -1,5 +1,7 @@
 """Sweep: batch by batch, from where it was interrupted, by the leader, and with a reason."""
 
+from pathlib import Path
+
 import pytest
 
 from queue_core.catalog import reports
@@ -155,3 +157,19 @@ def test_a_sweep_that_finds_nothing_changes_nothing(store):
 
     assert queue.sweep() == 0
     assert dump(store) == before
+
+
+def test_neither_a_sweep_nor_a_shovel_reads_a_payload_byte(store):
+    queue = make_queue(store, shards=2, key="customer")
+    queue.load(orders(4_000))
+    queue.fire()
+    backdate(store, 100_000)
+    (location,) = store.storage.list()
+    path = Path(store.storage.uri, location)
+    path.rename(path.with_suffix(".away"))
+
+    assert queue.sweep() == 4_000
+    assert queue.shovel() == 4_000
+
+    path.with_suffix(".away").rename(path)
+    assert sorted(numbers_of(queue.browse())) == list(range(4_000))
