@@ -98,6 +98,27 @@ CONSUMERS = pa.schema(
 #: One row per failure: a message can have several.
 FAILURES = pa.schema([pa.field("queue", pa.string()), *TOLD])
 
+#: What a side task tells of each shard in which it moved something.
+MOVED = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("moved", pa.int64()),
+        ("from", pa.string()),
+        #: Null for what is gone.
+        ("to", pa.string()),
+    ]
+)
+
+#: One row for each of them; a task of the store, and not of a queue, has neither queue nor shard.
+REPORTS = pa.schema(
+    [
+        pa.field("task", pa.string()),
+        pa.field("queue", pa.string()),
+        *MOVED,
+        pa.field("when", TIMESTAMP),
+    ]
+)
+
 #: The schema of each view, by its name.
 VIEWS = {
     "queues": QUEUES,
@@ -105,4 +126,5 @@ VIEWS = {
     "slices": SLICES,
     "consumers": CONSUMERS,
     "failures": FAILURES,
+    "reports": REPORTS,
 }

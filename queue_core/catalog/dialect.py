@@ -62,6 +62,8 @@ _POSTGRES_DAMAGED = {"XX001", "XX002"}
 _POSTGRES_NO_TABLE = {"42P01", "42703"}
 # Names the lock of those who create tables: any number that others are unlikely to use.
 _CREATING = 0x69676E6973
+#: Names the lock of those who write reports.
+REPORTING = 0x69676E6974
 
 
 def connect(url: str) -> Engine:
@@ -129,6 +131,20 @@ def alone(connection: Connection) -> None:
     if connection.dialect.name != "sqlite":
         # Two that create the same tables at once would fail, and not wait for each other.
         connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
+
+
+def join_in(connection: Connection, what: int) -> None:
+    """Do something until the transaction ends, side by side with others, as `is_alone` tells."""
+    if connection.dialect.name != "sqlite":
+        connection.execute(select(func.pg_advisory_xact_lock_shared(what)))
+
+
+def is_alone(connection: Connection, what: int) -> bool:
+    """Whether nobody does this now; then who begins to waits until the transaction ends."""
+    if connection.dialect.name == "sqlite":
+        # One transaction writes at a time, and a reader sees none of one that is open.
+        return True
+    return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(what))))
 
 
 def skip_locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, case, func, select
 
-from queue_core.catalog import Catalog, failures, queues
+from queue_core.catalog import Catalog, failures, queues, reports
 from queue_core.catalog.tables import (
     consumers,
     counters,
@@ -34,6 +34,9 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
         names = {info.id: info.name for info in found}
         if name == "failures":
             return _failures(connection, names)
+        if name == "reports":
+            # Of a queue, those of the store are none.
+            return reports.read(connection, found if queue else [*found, None])
         rows = _QUERIES[name](connection, names)
         return pa.Table.from_pylist([dict(row) for row in rows], schema=VIEWS[name])
 

@@ -17,9 +17,9 @@ from queue_core.catalog import schedule
 from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
-from queue_core.names import nearest
 from queue_core.tasks.compaction import compact
 from queue_core.tasks.forgetting import forget
+from queue_core.tasks.kinds import OF_THE_LEADER, OF_THE_STORE, TASKS, check_task
 from queue_core.tasks.retirement import retire
 from queue_core.tasks.vacuum import vacuum
 from queue_core.verbs.abandon import abandon
@@ -54,12 +54,6 @@ TIMINGS = {
     "compact": Timing(300.0),
     "vacuum": Timing(3600.0),
 }
-#: The tasks, in the order in which they are run when several are due.
-TASKS = ("shovel", "sweep", "expire", "compact", "vacuum")
-#: Those of the store as a whole.
-OF_THE_STORE = frozenset({"vacuum"})
-#: Those that only the leader runs.
-OF_THE_LEADER = frozenset({"sweep"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +73,8 @@ class SideTasks:
     The side tasks of a store, or some of them.
 
     *leader* must be started by its owner. *timings* overrides `TIMINGS`, and for ``"shovel"`` the
-    queues' settings. Safe for threads; one that runs a task does it in the caller's thread.
+    queues' settings; *shovelful* tells what a shovel brings back. Safe for threads; one that runs a
+    task does it in the caller's thread.
     """
 
     def __init__(
@@ -89,6 +84,7 @@ class SideTasks:
         *,
         tasks: Collection[str] = TASKS,
         timings: Mapping[str, Timing] | None = None,
+        shovelful: Callable[[QueueInfo], Shovelful] = Shovelful.of,
     ) -> None:
         for task in (*tasks, *(timings or {})):
             check_task(task)
@@ -97,7 +93,7 @@ class SideTasks:
         self._tasks = [task for task in TASKS if task in tasks]
         self._given = dict(timings or {})
         self._work: dict[str, Callable[[QueueInfo], int]] = {
-            "shovel": lambda queue: shovel(store.catalog, queue),
+            "shovel": lambda queue: shovel(store.catalog, queue, shovelful(queue)),
             "sweep": self._sweep,
             "expire": self._expire,
             "compact": lambda queue: compact(store.catalog, store.storage, queue),
@@ -199,10 +195,3 @@ class SideTasks:
     def _vacuum(self) -> int:
         forget(self._store.catalog)
         return len(vacuum(self._store.catalog, self._store.storage))
-
-
-def check_task(task: str) -> str:
-    """Return *task* if there is one of that name; raises `BadOption`."""
-    if task not in TASKS:
-        raise BadOption(f"task={task!r}{nearest(str(task), TASKS)}; use {', '.join(TASKS)}")
-    return task

@@ -5,7 +5,7 @@ writer that is only slow. So a file is first condemned in the catalog, which a p
 conflicts with, and removed only when that is committed; a file whose writer comes back later is
 missing then, and publishing checks that. A crash in between leaves a condemned file to the next
 run.
-Reports the locations that it removed, or would remove.
+Tells the locations that it removed, or would remove, and reports how many.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, exists, select, update
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, segments
+from queue_core.catalog import Catalog, dialect, schedule, segments
+from queue_core.catalog.reports import Moves
 from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.storage import Storage
@@ -65,8 +66,17 @@ def vacuum(
         storage.remove(location)
         faults.point("vacuum.removing")
     faults.point("vacuum.removed")
-    catalog.write(lambda connection: _forget(connection, condemned))
-    return sorted(location for location in condemned if location in present)
+    gone = sorted(location for location in condemned if location in present)
+
+    def forget(connection: Connection) -> None:
+        _forget(connection, condemned)
+        moves = Moves()
+        if gone:
+            moves.count(None, len(gone), "storage", None)
+        moves.record(connection, schedule.STORE, "vacuum")
+
+    catalog.write(forget)
+    return gone
 
 
 def _removable(
