@@ -9,7 +9,6 @@ DataFrame with the filters that were pushed for one of them, so that ``t.where("
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,14 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
-from ignis_source.read import read_selected, relabelled
-
-
-@dataclass
-class ViewPartition(InputPartition):
-    """A whole view, as Arrow IPC bytes."""
-
-    arrow: bytes
+from ignis_source.read import read_selected
+from ignis_source.table import TablePartition
 
 
 class IgnisBatchReader(DataSourceReader):
@@ -37,7 +30,7 @@ class IgnisBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """What to read, as the catalog says now."""
         # Not at the top: executors import this module and need no SQL library.
-        from ignis_source.session import open_queues
+        from ignis_source.queues import open_queues
         from queue_core.store import Store
         from queue_core.verbs.peek import browse
         from queue_core.verbs.quarantine import quarantine
@@ -45,7 +38,7 @@ class IgnisBatchReader(DataSourceReader):
         options = self._options
         with Store(options.address, create=False) as store:
             if options.view is not None:
-                return [ViewPartition(_to_bytes(_view(store, options)))]
+                return [TablePartition.of(_view(store, options))]
             queues = open_queues(store, options.queues)
             # What an earlier read found damaged would fail this one too.
             quarantine(store.catalog, store.storage)
@@ -55,8 +48,8 @@ class IgnisBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: the rows of a partition."""
-        if isinstance(partition, ViewPartition):
-            return _from_bytes(partition.arrow, self._schema)
+        if isinstance(partition, TablePartition):
+            return partition.batches(self._schema)
         if isinstance(partition, IgnisPartition):
             return read_selected(partition, self._schema, self._options.selector)
         # Spark makes up a partition where there is none.
@@ -68,15 +61,3 @@ def _view(store: Any, options: SourceOptions) -> pa.Table:
     names = options.queues[:1] if options.view == "consumers" else options.queues
     tables = [store.view(options.view, name) for name in names or (None,)]
     return pa.concat_tables(tables)
-
-
-def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _from_bytes(data: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().select(schema.names)
-    return (relabelled(batch, schema) for batch in table.to_batches())

@@ -1,7 +1,7 @@
-"""The offset that Spark checkpoints: which consumer has come to which ticket.
+"""The offsets that Spark checkpoints: which consumer has come to which ticket, or how far a log is.
 
 Spark compares offsets as JSON text, so the keys always have this order and nothing in it changes
-unless the ticket does.
+unless there is something to read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,33 @@ class Offset:
         try:
             return Offset(check_consumer(logged["consumer"]), int(logged["ticket"]))
         except (BadName, KeyError, TypeError, ValueError) as error:
-            raise Damaged(
-                f"the checkpoint holds {logged!r}, which is no offset of an ignis source; "
-                "was it written by another source?"
-            ) from error
+            raise _foreign(logged) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOffset:
+    """The reports of side tasks up to number *report*, inclusive."""
+
+    #: The newest report when the query first began. Each offset says it, since Spark does not log
+    #: where the first batch starts.
+    since: int
+    report: int
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark logs."""
+        return {"since": self.since, "report": self.report}
+
+    @staticmethod
+    def from_json(logged: dict[str, Any]) -> ReportOffset:
+        """Read what `to_json` wrote, by this version or an older one; raises `Damaged`."""
+        try:
+            return ReportOffset(int(logged["since"]), int(logged["report"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _foreign(logged) from error
+
+
+def _foreign(logged: object) -> Damaged:
+    return Damaged(
+        f"the checkpoint holds {logged!r}, which is no offset of an ignis source; was it written "
+        "by another source?"
+    )

@@ -4,13 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
+from typing import Any
 
 from queue_core.address import Address
 from queue_core.errors import BadOption
+from queue_core.leader import CLIENT_ID
 from queue_core.model import Magazine
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, size, whole, words
+from queue_core.tasks.kinds import OF_THE_STORE, TASKS, check_task
 from queue_core.views import VIEWS
+
+ALL, NONE = "all", "none"
+
+
+def _tasks(text: str) -> tuple[str, ...]:
+    """A parser of names of tasks with commas between them, or `ALL`, or `NONE`."""
+    said = text.strip().lower()
+    if said in (ALL, NONE):
+        return TASKS if said == ALL else ()
+    return tuple(check_task(name.lower()) for name in words(text))
+
+
+def _rate(text: str) -> float:
+    """A parser of messages a second."""
+    allowed = "messages a second, more than 0"
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(allowed) from None
+    if not 0 < value < inf:
+        raise ValueError(allowed)
+    return value
+
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
@@ -67,6 +94,36 @@ OPTIONS: tuple[Option, ...] = (
         10.0,
     ),
     Option(
+        "refreshInterval",
+        "How often a running query reads its queues' settings again; one that is paused by "
+        "`concurrency` 0 looks at once whether it still is. Source: IgnisMQ, 5 minutes.",
+        seconds,
+        300.0,
+    ),
+    Option(
+        "tasks",
+        "Side tasks that the query runs for its queues when they are due, beside its batches: "
+        f"{', '.join(f'`{task}`' for task in TASKS)}, with commas between them, or `none`. "
+        "Without it, all; in a query with `ack=browse`, none.",
+        _tasks,
+    ),
+    Option(
+        "task",
+        "In a stream, a side task instead of messages, or `all` of them: the query runs it when it "
+        "is due, for the queues named or else all of the store, and its rows are the report of "
+        "what was moved. With Trigger.AvailableNow it is run once, due or not.",
+        one_of(*TASKS, ALL),
+    ),
+    Option("interval", "With `task`, how often it is due, in place of the usual.", seconds),
+    Option("limit", "With `task`, messages that one shovel moves at most.", whole(1)),
+    Option("rate", "With `task`, messages that a shovel moves in a second at most.", _rate),
+    Option(
+        "zookeeper",
+        "ZooKeeper that elects the leader, who alone sweeps: `host:port`, or several with commas "
+        "between them. Without it, a lease in the catalog does.",
+    ),
+    Option("clientId", "With `zookeeper`, under which name instances meet.", str, CLIENT_ID),
+    Option(
         "view",
         "In a batch read, a table about the store instead of messages.",
         one_of(*VIEWS),
@@ -91,6 +148,15 @@ class SourceOptions:
     partitions: int | None
     idle_wait: float
     heartbeat_interval: float
+    refresh_interval: float
+    #: Side tasks that the query runs, and whether their report is what it reads.
+    tasks: tuple[str, ...]
+    reports: bool
+    interval: float | None
+    limit: int | None
+    rate: float | None
+    zookeeper: str | None
+    client_id: str
     view: str | None
 
     @staticmethod
@@ -98,7 +164,8 @@ class SourceOptions:
         """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
         values = parse(given, OPTIONS, "ignis source")
         address = Address.of(values["path"], catalog=values["catalog"], storage=values["storage"])
-        names = _queues(values["queue"], values["queues"], values["view"])
+        names = _queues(values["queue"], values["queues"], values["view"] or values["task"])
+        _check_task(values)
         return SourceOptions(
             address=address,
             queues=names,
@@ -113,14 +180,51 @@ class SourceOptions:
             partitions=values["numPartitions"],
             idle_wait=values["idleWait"],
             heartbeat_interval=values["heartbeatInterval"],
+            refresh_interval=values["refreshInterval"],
+            tasks=_tasks_of(values),
+            reports=values["task"] is not None,
+            interval=values["interval"],
+            limit=values["limit"],
+            rate=values["rate"],
+            zookeeper=values["zookeeper"],
+            client_id=values["clientId"],
             view=values["view"],
         )
 
 
-def _queues(one: str | None, several: tuple[str, ...] | None, view: str | None) -> tuple[str, ...]:
+def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    if values["task"] is not None:
+        named = values["queue"] or values["queues"]
+        tasks = _tasks(values["task"])
+        return tuple(task for task in tasks if task not in OF_THE_STORE or not named)
+    if values["tasks"] is not None:
+        return tuple(values["tasks"])
+    return () if values["ack"] == "browse" else TASKS
+
+
+def _check_task(values: Mapping[str, Any]) -> None:
+    task = values["task"]
+    if task is None:
+        for name in ("interval", "limit", "rate"):
+            if values[name] is not None:
+                raise BadOption(f'ignis source: {name} is of a task: give .option("task", …) too')
+        return
+    for name in ("view", "consumer", "orderBy", "maxMessagesPerTrigger", "maxBytesPerTrigger"):
+        if values[name] is not None:
+            raise BadOption(f"ignis source: task={task!r} reads no messages: leave {name} out")
+    if task in OF_THE_STORE and (values["queue"] or values["queues"]):
+        raise BadOption(f"ignis source: task={task!r} is of the store: leave the queue out")
+    if task not in ("shovel", ALL):
+        for name in ("selector", "limit", "rate"):
+            if values[name] is not None:
+                raise BadOption(f"ignis source: {name} is of a shovel, not of task={task!r}")
+
+
+def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None) -> tuple[str, ...]:
+    """The names given; there need be none where *other* than messages is read."""
     if one and several:
         raise BadOption("ignis source: give either queue or queues, not both")
     names = (one,) if one else several or ()
-    if not names and view is None:
+    if not names and other is None:
         raise BadOption('ignis source: which queue? give .option("queue", "orders")')
     return tuple(check_queue(name) for name in names)

@@ -12,11 +12,11 @@ from queue_core.names import nearest
 from queue_core.reading import output_schema
 from queue_core.schema import METADATA
 from queue_core.store import Store
-from queue_core.views import VIEWS
+from queue_core.views import REPORTS, VIEWS
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """The columns of a queue, or of a view, as Spark sees them; asks the catalog."""
+    """The columns of a queue, a view or a report, as Spark sees them; asks the catalog."""
     return from_arrow_schema(_available(options, metadata=options.include_metadata))
 
 
@@ -46,6 +46,11 @@ def projection(options: SourceOptions, wanted: StructType) -> pa.Schema:
 
 
 def _available(options: SourceOptions, *, metadata: bool) -> pa.Schema:
+    if options.reports:
+        with Store(options.address, create=False) as store:
+            for name in options.queues:
+                store.queue(name)
+        return REPORTS
     if options.view is not None:
         return VIEWS[options.view]
     with Store(options.address, create=False) as store:
@@ -55,6 +60,8 @@ def _available(options: SourceOptions, *, metadata: bool) -> pa.Schema:
 
 
 def _named(options: SourceOptions) -> str:
+    if options.reports:
+        return "the report of a task"
     if options.view is not None:
         return f"view {options.view!r}"
     return f"queue {', '.join(map(repr, options.queues))}"

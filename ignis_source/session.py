@@ -8,16 +8,16 @@ and the heartbeat say what is abandoned.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from ignis_source.heartbeat import Heartbeat
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
+from ignis_source.queues import Queues, open_queues
+from ignis_source.side import Side
 from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.wake import Watch
-from queue_core.errors import BadOption
-from queue_core.model import Consumer, QueueInfo, Reading, Ticket
+from queue_core.model import Consumer, Reading, Ticket
 from queue_core.store import Store
 from queue_core.verbs import browse
 from queue_core.verbs.acknowledge import acknowledge
@@ -42,13 +42,16 @@ class Session:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.store = Store(options.address, create=False)
-        self._queues = open_queues(self.store, options.queues)
+        self._queues = Queues(
+            lambda: open_queues(self.store, options.queues), options.refresh_interval
+        )
         self._selection = Selection.parse(
-            self._queues, self.store.storage.uri, options.selector, options.order_by
+            self._queues.infos, self.store.storage.uri, options.selector, options.order_by
         )
         self._watch = Watch(self.store.catalog)
         self._consumer: Consumer | None = None
         self._heartbeat: Heartbeat | None = None
+        self._side: Side | None = None
         self._horizon: Horizon | None = None
         #: Up to which ticket this session has acknowledged, and which it has given out last.
         self._acknowledged = -1
@@ -64,7 +67,7 @@ class Session:
 
     def set_horizon(self) -> None:
         """From now on fire only what is loaded at this moment."""
-        ids = [info.id for info in self._queues]
+        ids = [info.id for info in self._queues.infos]
         self._horizon = horizon(self.store.catalog, ids, self._options.magazine)
 
     def acknowledge(self, offset: Offset) -> None:
@@ -104,14 +107,14 @@ class Session:
         after = start.ticket if start.consumer == end.consumer else 0
         consumer = self._as(end.consumer)
         uri = self.store.storage.uri
-        catalog = self.store.catalog
+        catalog, queues = self.store.catalog, self._queues.infos
         faults.point("source.planning")
         if self._options.ack == "browse":
             found = browse.browsed(
-                catalog, uri, self._queues, self._options.magazine, consumer.id, after, end.ticket
+                catalog, uri, queues, self._options.magazine, consumer.id, after, end.ticket
             )
         else:
-            found = held(catalog, uri, self._queues, consumer.id, after, end.ticket)
+            found = held(catalog, uri, queues, consumer.id, after, end.ticket)
         faults.point("source.planned")
         self._latest = max(self._latest, end.ticket)
         return found
@@ -134,8 +137,7 @@ class Session:
     @property
     def partitions(self) -> int:
         """How many partitions a batch has at most."""
-        concurrency = max(info.settings.concurrency for info in self._queues)
-        return self._options.partitions or max(concurrency, 1)
+        return self._options.partitions or self._queues.concurrency
 
     def _as(self, name: str) -> Consumer:
         """This process as the consumer of that name; an earlier life of it is over."""
@@ -161,15 +163,14 @@ class Session:
     def _fire_or_wait(
         self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
     ) -> int | None:
-        wanted = self._wanted(max_messages, max_bytes)
         if self._horizon is not None:
-            return self._fire(consumer, wanted)
+            return self._fire(consumer, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
         look = self._due() or self._watch.wait(self._options.idle_wait)
         while look:
             # Others may be busy in the same store: look for ourselves only so often.
             time.sleep(max(0.0, self._empty_at + LOOK_SECONDS - time.monotonic()))
-            number = self._fire(consumer, wanted)
+            number = self._fire(consumer, max_messages, max_bytes)
             if number is not None:
                 # A limit may have left some behind.
                 self._empty_at = 0.0
@@ -185,7 +186,13 @@ class Session:
         changed = self._watch.changed()
         return changed or time.monotonic() - self._empty_at > BLIND_SECONDS
 
-    def _fire(self, consumer: Consumer, wanted: Wanted) -> int | None:
+    def _fire(
+        self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
+    ) -> int | None:
+        self._queues.refresh_if_due()
+        wanted = self._wanted(max_messages, max_bytes)
+        if not wanted.queue_ids:
+            return None
         faults.point("source.before_fire")
         ticket: Ticket | None
         if self._options.ack == "browse":
@@ -196,31 +203,29 @@ class Session:
         return ticket.number if ticket is not None else None
 
     def _wanted(self, max_messages: int | None, max_bytes: int | None) -> Wanted:
+        # A browser takes nothing, and so is not paused.
+        browses = self._options.ack == "browse"
+        queues = self._queues.infos if browses else self._queues.running
         return Wanted(
-            queue_ids=tuple(info.id for info in self._queues),
+            queue_ids=tuple(info.id for info in queues),
             magazine=self._options.magazine,
             max_messages=max_messages,
             max_bytes=max_bytes,
             horizon=self._horizon,
             selection=self._selection,
-            rules=fireable(self._queues, self._options.magazine),
+            rules=fireable(queues, self._options.magazine),
         )
 
     def _tidy(self) -> None:
-        """Take back what died unseen, and set apart what executors found damaged."""
+        """
+        Take back what died unseen, and set apart what executors found damaged.
+
+        The side tasks look for themselves from the first time on.
+        """
+        if self._side is None and self._options.tasks:
+            self._side = Side(self.store, self._options, lambda: self._queues.infos)
+            self._side.start()
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()
             quarantine(self.store.catalog, self.store.storage)
             self.store.recover()
-
-
-def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
-    """The queues of those names; raises `NoSuchQueue`, or `BadOption` if their schemas differ."""
-    infos = [store.queue(name).info for name in names]
-    for info in infos[1:]:
-        if not info.schema.equals(infos[0].schema):
-            raise BadOption(
-                f"queues={','.join(names)}: {info.name!r} and {infos[0].name!r} have different "
-                "columns; read them as two sources"
-            )
-    return infos

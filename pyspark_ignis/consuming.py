@@ -14,8 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
+from ignis_source.queues import open_queues
 from ignis_source.schema import source_schema
-from ignis_source.session import open_queues
 from pyspark_ignis.contract import Contract, Ignorable
 from pyspark_ignis.payloads import Payload
 from pyspark_ignis.settlement import Handler, settlement
@@ -32,7 +32,7 @@ _TRIGGERS = ("availableNow", "once", "processingTime")
 #: What the sink has to know as the source does.
 _SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer")
 #: Options of the source that have an argument here, or are not for the user to choose.
-_TAKEN = ("ack", "view", "magazine", "maxMessagesPerTrigger", *_SHARED)
+_TAKEN = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
 
 
 def consume(

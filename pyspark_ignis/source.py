@@ -39,16 +39,23 @@ class IgnisDataSource(DataSource):
         from ignis_source.schema import projection
 
         options = SourceOptions.of(self.options)
+        if options.reports:
+            raise BadOption(
+                "task= is for spark.readStream; what tasks have done is in the view 'reports'"
+            )
         _refuse_order(options.order_by)
         return IgnisBatchReader(options, projection(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Fire messages, one ticket a micro-batch."""
+        """Fire messages, one ticket a micro-batch; or run side tasks."""
         from ignis_source.options import SourceOptions
         from ignis_source.schema import projection
         from ignis_source.stream import IgnisStreamReader
+        from ignis_source.tasks import IgnisTaskReader
 
         options = SourceOptions.of(self.options)
+        if options.reports:
+            return IgnisTaskReader(options, projection(options, schema))
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":

@@ -19,7 +19,7 @@ from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.tasks.compaction import compact
 from queue_core.tasks.forgetting import forget
-from queue_core.tasks.kinds import OF_THE_LEADER, OF_THE_STORE, TASKS, check_task
+from queue_core.tasks.kinds import OF_THE_LEADER, OF_THE_STORE, TASKS, check_task, concerns
 from queue_core.tasks.retirement import retire
 from queue_core.tasks.vacuum import vacuum
 from queue_core.verbs.abandon import abandon
@@ -152,7 +152,7 @@ class SideTasks:
                 continue
             for queue in queues:
                 timing = self._timing(task, queue)
-                if timing is not None:
+                if timing is not None and concerns(task, queue):
                     jobs[queue.id, task] = (queue, timing)
         return jobs
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ignis_source.offset import Offset
+from ignis_source.offset import Offset, ReportOffset
 from queue_core.errors import Damaged
 
 GOLDEN = '{"consumer": "clerk", "ticket": 7}'
@@ -35,3 +35,16 @@ def test_an_offset_is_read_as_it_was_written():
 def test_what_is_no_offset_of_ours_is_told_so(logged):
     with pytest.raises(Damaged, match="which is no offset of an ignis source"):
         Offset.from_json(logged)
+
+
+def test_how_far_a_log_is_read_is_written_with_its_keys_in_this_order():
+    logged = json.dumps(ReportOffset(since=3, report=7).to_json())
+
+    assert logged == '{"since": 3, "report": 7}'
+    assert ReportOffset.from_json(json.loads(logged)) == ReportOffset(since=3, report=7)
+
+
+@pytest.mark.parametrize("logged", [{}, {"consumer": "clerk", "ticket": 7}, {"since": 1}, [1]])
+def test_what_is_no_place_in_a_log_is_told_so(logged):
+    with pytest.raises(Damaged, match="which is no offset of an ignis source"):
+        ReportOffset.from_json(logged)

@@ -6,6 +6,7 @@ from ignis_source.options import OPTIONS, SourceOptions
 from queue_core.address import Address
 from queue_core.errors import BadName, BadOption
 from queue_core.model import Magazine
+from queue_core.tasks.kinds import TASKS
 
 
 def options(**given):
@@ -27,6 +28,14 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         partitions=None,
         idle_wait=0.2,
         heartbeat_interval=10.0,
+        refresh_interval=300.0,
+        tasks=TASKS,
+        reports=False,
+        interval=None,
+        limit=None,
+        rate=None,
+        zookeeper=None,
+        client_id="ignis",
         view=None,
     )
 
@@ -45,6 +54,18 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         ({"view": "Slices"}, "view", "slices"),
         ({"numPartitions": "3"}, "partitions", 3),
         ({"consumer": "clerk:1@home"}, "consumer", "clerk:1@home"),
+        ({"refreshInterval": "1m"}, "refresh_interval", 60.0),
+        ({"tasks": "Shovel, sweep"}, "tasks", ("shovel", "sweep")),
+        ({"tasks": "none"}, "tasks", ()),
+        ({"tasks": "All", "ack": "browse"}, "tasks", TASKS),
+        ({"ack": "browse"}, "tasks", ()),
+        ({"task": "Shovel"}, "tasks", ("shovel",)),
+        ({"task": "all"}, "tasks", ("shovel", "sweep", "expire", "compact")),
+        ({"task": "shovel"}, "reports", True),
+        ({"task": "shovel", "interval": "5 m"}, "interval", 300.0),
+        ({"task": "all", "limit": "1_000"}, "limit", 1000),
+        ({"task": "shovel", "rate": "0.5"}, "rate", 0.5),
+        ({"zookeeper": "zoo:2181", "clientId": "shop"}, "client_id", "shop"),
     ],
 )
 def test_an_option_is_parsed_whatever_its_case(given, field, value):
@@ -60,6 +81,12 @@ def test_a_view_needs_no_queue():
     assert SourceOptions.of({"path": "/shop", "view": "queues"}).queues == ()
 
 
+def test_a_task_is_for_all_queues_unless_some_are_named():
+    chosen = SourceOptions.of({"path": "/shop", "task": "all"})
+    assert chosen.queues == ()
+    assert chosen.tasks == TASKS
+
+
 def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
     with pytest.raises(BadOption) as refused:
         options(
@@ -70,6 +97,9 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
             numPartitions="0",
             idleWait="-1s",
             consumer="no spaces",
+            tasks="shovel, sleep",
+            task="sweeep",
+            rate="0",
         )
     told = str(refused.value)
     assert told.startswith("ignis source: ")
@@ -81,6 +111,9 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         "numPartitions='0': use a whole number, 1 or more",
         "idleWait='-1s': use a duration of 0 or more",
         "consumer='no spaces': consumer name 'no spaces': use a letter or digit",
+        "tasks='shovel, sleep': task='sleep'",
+        "task='sweeep': use shovel, sweep, expire, compact, vacuum, all; did you mean 'sweep'?",
+        "rate='0': use messages a second, more than 0",
     ):
         assert part in told
 
@@ -95,6 +128,14 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         ({"queue": "a", "catalog": "sqlite:///x.db"}, "where is the store"),
         ({"path": "/x", "catalog": "sqlite:///x.db", "queue": "a"}, "not both"),
         ({"path": "s3://bucket/shop", "queue": "a"}, "is no local folder; give catalog="),
+        ({"path": "/x", "queue": "a", "limit": "5"}, "limit is of a task: give"),
+        ({"path": "/x", "queue": "a", "interval": "5"}, "interval is of a task: give"),
+        (
+            {"path": "/x", "task": "sweep", "limit": "5"},
+            "limit is of a shovel, not of task='sweep'",
+        ),
+        ({"path": "/x", "task": "shovel", "view": "reports"}, "reads no messages: leave view out"),
+        ({"path": "/x", "task": "vacuum", "queue": "a"}, "is of the store: leave the queue out"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given, message):

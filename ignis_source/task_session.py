@@ -1,0 +1,166 @@
+"""The driver's side of a query of side tasks: runs them, and knows how far their log is.
+
+One per query and process, as `ignis_source.session` is for messages.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from ignis_source.offset import ReportOffset
+from ignis_source.options import SourceOptions
+from ignis_source.queues import Queues
+from ignis_source.side import LOOK_SECONDS, runner
+from queue_core.catalog import queues, reports
+from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
+from queue_core.model import QueueInfo
+from queue_core.store import Store
+from queue_core.tasks.kinds import OF_THE_LEADER, OF_THE_STORE, concerns
+from queue_core.tasks.side import RETRY_SECONDS
+
+#: How often a one-shot task is tried before its query fails.
+TRIES = 3
+#: Seconds for which it is waited that a ZooKeeper elects somebody, or that a report is written.
+PATIENCE_SECONDS = 10.0
+
+_Job = tuple[str, QueueInfo | None]
+
+_log = logging.getLogger(__name__)
+
+
+class TaskSession:
+    """What a reader of side tasks keeps between Spark's calls."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self.store = Store(options.address, create=False)
+        self._queues = Queues(self._asked_for, options.refresh_interval)
+        self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
+        self._looked_at = 0.0
+        self._once = False
+        #: Where a query that runs its tasks once comes to an end; None before they were run.
+        self._end: int | None = None
+
+    def begin(self) -> ReportOffset:
+        """Where a query begins that has no checkpoint yet."""
+        newest = self._newest()
+        return ReportOffset(since=newest, report=newest)
+
+    def run_once(self) -> None:
+        """Run the tasks once, due or not, and come to an end."""
+        self._once, self._end = True, None
+
+    def next(self, start: ReportOffset) -> ReportOffset:
+        """
+        The newest report behind *start*, after what is due was run; *start* when there is none.
+
+        When it is too early to look again it waits a moment, so that Spark does not ask eighty
+        times a second. Raises what a task raises that is run once, after some tries.
+        """
+        if self._once:
+            if self._end is None:
+                self._run_all()
+                self._end = self._newest()
+            newest: int | None = self._end
+        else:
+            newest = self._look()
+        return replace(start, report=max(start.report, newest or 0))
+
+    def told(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
+        """The reports behind *start* up to *end*."""
+        # The start of batch 0 is not logged; a restarted query has begun elsewhere.
+        after = start.report if start.since == end.since else end.since
+        with self.store.catalog.read() as connection:
+            return reports.read(
+                connection, self._about(connection), self._options.tasks, after, end.report
+            )
+
+    def _look(self) -> int | None:
+        early = self._looked_at + LOOK_SECONDS - time.monotonic()
+        if early > 0:
+            time.sleep(min(early, self._options.idle_wait))
+            if early > self._options.idle_wait:
+                return None
+        self._looked_at = time.monotonic()
+        self._queues.refresh_if_due()
+        if OF_THE_LEADER & {*self._options.tasks}:
+            self._leader.start()
+        self._tasks.run_due(self._queues.infos)
+        return self._last()
+
+    def _run_all(self) -> None:
+        """Run all that is asked for; what fails keeps no other from running, and is tried again."""
+        self._queues.refresh()
+        left: list[_Job] = []
+        for task in self._options.tasks:
+            if task in OF_THE_STORE:
+                left.append((task, None))
+            else:
+                left.extend((task, queue) for queue in self._queues.infos if concerns(task, queue))
+        leads = any(task in OF_THE_LEADER for task, _ in left)
+        try:
+            if leads:
+                self._stand()
+            for attempt in range(1, TRIES + 1):
+                failed = [(job, error) for job in left if (error := self._run(*job))]
+                if not failed:
+                    return
+                left = [job for job, _ in failed]
+                error = failed[0][1]
+                if attempt == TRIES or isinstance(error, Invalid):
+                    raise error
+                time.sleep(RETRY_SECONDS)
+        finally:
+            self._leader.stop()
+
+    def _run(self, task: str, queue: QueueInfo | None) -> IgnisError | None:
+        """Run a task; what it failed with."""
+        name = queue.name if queue else "the store"
+        try:
+            self._tasks.run(task, queue)
+        except NotLeading as error:
+            _log.warning("task %s of %s is left to the leader: %s", task, name, error)
+        except IgnisError as error:
+            _log.warning("task %s of %s failed: %s", task, name, error)
+            return error
+        return None
+
+    def _stand(self) -> None:
+        """Stand for election, and wait for a ZooKeeper to hold it; a lease is there at once."""
+        self._leader.start()
+        end = time.monotonic() + (PATIENCE_SECONDS if self._options.zookeeper else 0.0)
+        while not self._leader.leads() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def _newest(self) -> int:
+        """The number of the newest report, once those that are being written are there."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while (newest := self._last()) is None:
+            if time.monotonic() > end:
+                raise CatalogUnavailable(
+                    f"{self.store.catalog!r}: a side task has been writing its report for "
+                    f"{PATIENCE_SECONDS:g} seconds; try again later"
+                )
+            time.sleep(0.02)
+        return newest
+
+    def _last(self) -> int | None:
+        with self.store.catalog.read() as connection:
+            return reports.last(connection, self._about(connection), self._options.tasks)
+
+    def _about(self, connection: Connection) -> list[QueueInfo | None]:
+        """Whose reports are told: those of the queues named, or else of all and of the store."""
+        if self._options.queues:
+            return [*self._queues.infos]
+        return [*queues.find_all(connection), None]
+
+    def _asked_for(self) -> list[QueueInfo]:
+        if self._options.queues:
+            return [self.store.queue(name).info for name in self._options.queues]
+        with self.store.catalog.read() as connection:
+            return queues.find_all(connection)
