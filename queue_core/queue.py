@@ -302,6 +302,18 @@ class Queue:
         )
         return self.info.settings
 
+    def scale(self, by: int) -> int:
+        """
+        Raise the setting ``concurrency``, or lower it where *by* is negative; returns what it is.
+
+        It stays from 0, which pauses, to 100, however far one goes. Of two who scale at once both
+        count. Raises `BadOption`.
+        """
+        if not is_whole(by):
+            raise BadOption(f"by={by!r}: use a whole number")
+        self.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
+        return self.info.settings.concurrency
+
     def deactivate(self) -> None:
         """
         Give the queue up, for good: from now on nothing is loaded into it nor fired from it.

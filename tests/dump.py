@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from queue_core import Store
-from queue_core.catalog.tables import metadata, slices
+from queue_core.catalog.tables import metadata, queues, slices
 
 
 def dump(store: Store) -> dict[str, Any]:
@@ -30,3 +30,12 @@ def backdate(store: Store, seconds: float) -> None:
             .values(fired_at=slices.c.fired_at - by)
         )
     )
+
+
+def age(store: Store, seconds: float) -> None:
+    """Let every queue have been created, and given up, so many seconds earlier."""
+    by = int(seconds * 1e6)
+    earlier = update(queues).values(
+        created_at=queues.c.created_at - by, deactivated_at=queues.c.deactivated_at - by
+    )
+    store.catalog.write(lambda connection: connection.execute(earlier))

@@ -16,7 +16,7 @@ from queue_core.errors import NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import nearest
 from queue_core.schema import deserialize, evolve, serialize
-from queue_core.settings import QueueSettings
+from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 
 
 def find(connection: Connection, name: str) -> QueueInfo:
@@ -102,6 +102,12 @@ def change_settings(
         update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
     )
     return replace(info, settings=settings)
+
+
+def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
+    """The queue with so much more concurrency, or less; as far as is allowed."""
+    wanted = _held(connection, queue).settings.concurrency + by
+    return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
 
 
 def deactivate(connection: Connection, queue_id: int) -> None:

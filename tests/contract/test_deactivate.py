@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from queue_core.catalog import tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
@@ -11,19 +11,10 @@ from queue_core.tasks.forgetting import forget
 from queue_core.tasks.retirement import retire
 from queue_core.verbs.drop import drop
 from queue_core.verbs.load import publish_once
-from tests.dump import backdate, dump
+from tests.dump import age, backdate, dump
 from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
 
 YEAR = 365 * 24 * 3600.0
-
-
-def age(store, seconds):
-    """Let every queue have been created, and given up, so many seconds earlier."""
-    by, q = int(seconds * 1e6), tables.queues
-    earlier = update(q).values(
-        created_at=q.c.created_at - by, deactivated_at=q.c.deactivated_at - by
-    )
-    store.catalog.write(lambda connection: connection.execute(earlier))
 
 
 def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):

@@ -1,6 +1,7 @@
 """Queues: created, found, described, changed."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -198,3 +199,27 @@ def test_queues_keep_their_messages_apart(store):
 
     assert numbers_of(other.fire().messages) == [10, 11, 12]
     assert numbers_of(one.fire().messages) == [0, 1, 2]
+
+
+def test_concurrency_is_scaled_within_its_bounds(store):
+    queue = make_queue(store, concurrency=4)
+
+    assert queue.scale(5) == 9
+    assert queue.scale(-1) == 8
+    assert queue.scale(1000) == 100
+    assert queue.scale(-1000) == 0
+    assert store.queue("orders").info.settings.concurrency == 0
+    with pytest.raises(BadOption, match=r"by=1\.5"):
+        queue.scale(1.5)
+
+
+def test_of_those_who_scale_at_once_all_count(store):
+    queue = make_queue(store, concurrency=10)
+
+    def scale(_):
+        return store.queue("orders").scale(1)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(scale, range(20))) == list(range(11, 31))
+
+    assert queue.refresh().info.settings.concurrency == 30
