@@ -39,8 +39,12 @@ class TaskSession:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.store = Store(options.address, create=False)
-        self._queues = Queues(self._asked_for, options.refresh_interval)
-        self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
+        try:
+            self._queues = Queues(self._asked_for, options.refresh_interval)
+            self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
+        except IgnisError:
+            self.store.close()
+            raise
         self._looked_at = 0.0
         self._once = False
         #: Where a query that runs its tasks once comes to an end; None before they were run.

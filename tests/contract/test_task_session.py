@@ -1,0 +1,296 @@
+"""A query of side tasks without Spark: what it runs, what it tells, and how it comes to an end."""
+
+import pytest
+from sqlalchemy import update
+
+from ignis_source import task_session
+from ignis_source.offset import ReportOffset
+from ignis_source.options import SourceOptions
+from ignis_source.task_session import TaskSession
+from queue_core.catalog import leases
+from queue_core.catalog.tables import slices
+from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
+from queue_core.tasks import side
+from tests.dump import backdate
+from tests.factories import make_queue, numbers_of, orders
+
+#: Due whenever somebody looks.
+ALWAYS = {"interval": "0", "idleWait": "2s"}
+
+
+@pytest.fixture
+def session(store):
+    """What a streaming reader of side tasks is in its process."""
+    made = []
+
+    def make(task="shovel", **options):
+        given = {"catalog": store.address.catalog, "storage": store.address.storage, "task": task}
+        made.append(TaskSession(SourceOptions.of(given | options)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each._leader.stop()
+        each.store.close()
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    """What failed is tried again at once."""
+    monkeypatch.setattr(task_session, "RETRY_SECONDS", 0.0)
+
+
+def with_sidelined(store, count=5, name="orders", **settings):
+    queue = make_queue(store, name, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire())
+    return queue
+
+
+def told(session, start, end):
+    columns = ["task", "queue", "moved"]
+    return [tuple(row.values()) for row in session.told(start, end).select(columns).to_pylist()]
+
+
+def failing(monkeypatch, times, queue="orders"):
+    """Let the shovel of a queue fail so many times; return the list that counts down."""
+    left, shovel = [None] * times, side.shovel
+
+    def fails(catalog, info, *rest):
+        if info.name == queue and left:
+            left.pop()
+            raise CatalogUnavailable("not now")
+        return shovel(catalog, info, *rest)
+
+    monkeypatch.setattr(side, "shovel", fails)
+    return left
+
+
+def test_what_is_due_is_run_and_told(store, session):
+    with_sidelined(store)
+    query = session(**ALWAYS)
+    start = query.begin()
+
+    end = query.next(start)
+
+    assert told(query, start, end) == [("shovel", "orders", 5)]
+    assert query.next(end) == end
+
+
+def test_a_query_that_comes_later_begins_behind_what_was_told(store, session):
+    with_sidelined(store)
+    query = session(**ALWAYS)
+    query.next(query.begin())
+
+    later = session(**ALWAYS)
+    start = later.begin()
+    assert start.report > 0
+    assert told(later, start, later.next(start)) == []
+
+
+def test_what_is_not_due_is_not_run(store, session):
+    queue = with_sidelined(store)
+    query = session()
+    start = query.begin()
+
+    assert query.next(start) == start
+    assert queue.browse().num_rows == 0
+
+
+def test_of_two_queries_one_runs_a_task_and_both_tell_it(store, session):
+    with_sidelined(store)
+    first, second = session(**ALWAYS), session(interval="600", idleWait="2s")
+    start = second.begin()
+    first.next(first.begin())
+
+    assert told(second, start, second.next(start)) == [("shovel", "orders", 5)]
+
+
+def test_a_batch_that_is_told_again_is_the_same_whatever_was_moved_since(store, session):
+    one = with_sidelined(store)
+    query = session(**ALWAYS)
+    start = query.begin()
+    end = query.next(start)
+    one.sideline(one.fire())
+    one.shovel()
+
+    assert told(session(), start, end) == told(query, start, end) == [("shovel", "orders", 5)]
+
+
+def test_the_first_batch_is_told_again_although_its_start_is_forgotten(store, session):
+    queue = with_sidelined(store)
+    query = session(**ALWAYS)
+    end = query.next(query.begin())
+    queue.sideline(queue.fire())
+    queue.shovel()
+
+    restarted = session()
+    assert told(restarted, restarted.begin(), end) == [("shovel", "orders", 5)]
+
+
+def test_once_it_runs_what_is_asked_for_due_or_not_and_ends(store, session):
+    with_sidelined(store, 5, "one")
+    with_sidelined(store, 3, "other", shovel_interval=None)
+    query = session()
+    query.run_once()
+    start = query.begin()
+
+    end = query.next(start)
+    last = with_sidelined(store, 2, "third")
+    last.shovel()
+
+    assert sorted(told(query, start, end)) == [("shovel", "one", 5), ("shovel", "other", 3)]
+    assert query.next(end) == end
+
+
+def test_all_tasks_of_the_store_are_run_once(store, session):
+    queue = with_sidelined(store, 3)
+    queue.load(orders(2))
+    queue.fire(2)
+    backdate(store, 7200)
+    query = session("all")
+    query.run_once()
+    start = query.begin()
+
+    assert told(query, start, query.next(start)) == [
+        ("shovel", "orders", 3),
+        ("sweep", "orders", 2),
+    ]
+
+
+def test_of_queues_that_are_named_alone_the_tasks_are_run_and_told(store, session):
+    with_sidelined(store, 5, "one")
+    other = with_sidelined(store, 3, "other")
+    query = session(queue="one")
+    query.run_once()
+    start = query.begin()
+    other.shovel()
+
+    assert told(query, start, query.next(start)) == [("shovel", "one", 5)]
+
+
+def test_the_options_of_a_shovel_say_what_it_brings_back(store, session):
+    queue = with_sidelined(store, 10)
+    query = session(selector="number % 2 = 1", limit="3", rate="1000000")
+    query.run_once()
+
+    query.next(query.begin())
+
+    assert sorted(numbers_of(queue.browse())) == [1, 3, 5]
+
+
+def test_what_the_options_leave_open_the_settings_of_the_queue_say(store, session):
+    queue = with_sidelined(store, 10, shovel_limit=4)
+    query = session(selector="number >= 5")
+    query.run_once()
+
+    query.next(query.begin())
+
+    assert sorted(numbers_of(queue.browse())) == [5, 6, 7, 8]
+
+
+def test_a_selector_that_a_queue_does_not_understand_is_told_at_once(store, session):
+    make_queue(store)
+    with pytest.raises(BadSelector):
+        session(selector="nonsense >")
+
+
+def test_an_unknown_queue_is_told_at_once(store, session):
+    with pytest.raises(NoSuchQueue, match="'nowhere'"):
+        session(queue="nowhere")
+
+
+def test_what_failed_is_tried_again_and_told_once(store, session, monkeypatch, caplog):
+    with_sidelined(store)
+    query = session()
+    query.run_once()
+    start = query.begin()
+    left = failing(monkeypatch, task_session.TRIES - 1)
+
+    assert told(query, start, query.next(start)) == [("shovel", "orders", 5)]
+    assert left == []
+    assert "task shovel of orders failed: not now" in caplog.text
+
+
+def test_what_fails_again_and_again_fails_the_query_and_keeps_no_other_from_running(
+    store, session, monkeypatch
+):
+    with_sidelined(store)
+    other = with_sidelined(store, 3, "other")
+    query = session()
+    query.run_once()
+    left = failing(monkeypatch, 10)
+
+    with pytest.raises(CatalogUnavailable, match="not now"):
+        query.next(query.begin())
+
+    assert len(left) == 10 - task_session.TRIES
+    assert other.browse().num_rows == 3
+
+
+def test_one_that_runs_on_does_not_fail_when_a_task_does(store, session, monkeypatch, caplog):
+    with_sidelined(store)
+    query = session(**ALWAYS)
+    failing(monkeypatch, 1)
+    start = query.begin()
+
+    assert query.next(start) == start
+    assert "task shovel of orders failed: not now" in caplog.text
+
+
+def test_a_sweep_is_left_to_another_leader(store, session, caplog):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.fire()
+    backdate(store, 7200)
+    store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
+    query = session("sweep")
+    query.run_once()
+    start = query.begin()
+
+    assert query.next(start) == start
+    assert "task sweep of orders is left to the leader" in caplog.text
+
+
+def test_who_has_swept_once_leads_no_longer(store, session):
+    make_queue(store)
+    query = session("sweep")
+    query.run_once()
+    query.next(query.begin())
+
+    with store.catalog.read() as connection:
+        assert leases.holder(connection, "sweeper") is None
+
+
+def test_a_queue_that_was_given_up_is_shovelled_no_more_but_still_expires(store, session):
+    queue = with_sidelined(store, 5, message_expiry=3600.0)
+    queue.deactivate()
+    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
+    query = session("all")
+    query.run_once()
+    start = query.begin()
+
+    assert told(query, start, query.next(start)) == [("expire", "orders", 5)]
+
+
+def test_queues_that_come_later_are_found(store, session):
+    query = session(refreshInterval="0", **ALWAYS)
+    start = query.begin()
+    query.next(start)
+    with_sidelined(store)
+
+    assert told(query, start, query.next(start)) == [("shovel", "orders", 5)]
+
+
+def test_nothing_is_told_twice(store, session):
+    queue = with_sidelined(store)
+    query = session(**ALWAYS)
+    start = ReportOffset(since=0, report=0)
+    rows = []
+    for _ in range(3):
+        end = query.next(start)
+        rows += told(query, start, end)
+        queue.sideline(queue.fire())
+        start = end
+
+    assert rows == [("shovel", "orders", 5)] * 3
