@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queue_core.catalog import schedule
-from queue_core.errors import BadOption, IgnisError, NotLeading
+from queue_core.errors import BadOption, DamagedSegment, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.tasks.compaction import compact
@@ -24,6 +24,7 @@ from queue_core.tasks.retirement import retire
 from queue_core.tasks.vacuum import vacuum
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.expire import expire
+from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import sweep
@@ -176,6 +177,9 @@ class SideTasks:
         except IgnisError as error:
             _log.warning("task %s of %s failed: %s", task, name or "the store", error)
             with contextlib.suppress(IgnisError):
+                if isinstance(error, DamagedSegment):
+                    # Set apart, it keeps no later run from going on.
+                    quarantine(self._store.catalog, self._store.storage)
                 self._store.catalog.write(
                     lambda connection: schedule.hasten(connection, *job, RETRY_SECONDS)
                 )

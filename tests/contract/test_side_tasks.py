@@ -3,7 +3,7 @@
 import pytest
 
 from queue_core.catalog import leases, schedule
-from queue_core.errors import BadOption, CatalogUnavailable, NotLeading
+from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
 from queue_core.leader.lease import LeaseLeader
 from queue_core.tasks import side
 from queue_core.tasks.side import Ran, SideTasks, Timing
@@ -175,3 +175,20 @@ def test_an_unknown_task_is_refused(store, leader, wrong, told):
 def test_a_task_of_a_queue_needs_one(store, leader):
     with pytest.raises(BadOption, match="task='shovel' is of a queue"):
         SideTasks(store, leader).run("shovel")
+
+
+@pytest.mark.spoiled
+def test_what_is_damaged_keeps_compaction_from_going_on_only_once(store, leader):
+    queue = make_queue(store, shards=1)
+    for number in range(70):
+        queue.load(orders(1, number))
+    with store.catalog.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
+    tasks = SideTasks(store, leader, tasks=["compact"], timings=ALWAYS)
+
+    [failed] = tasks.run_due([queue.info])
+    [done] = tasks.run_due([queue.info])
+
+    assert isinstance(failed.error, DamagedSegment)
+    assert (done.error, done.moved) == (None, 69)
+    assert numbers_of(queue.fire().messages) == list(range(1, 70))
