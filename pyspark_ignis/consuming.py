@@ -120,6 +120,7 @@ def consume(
         writer = writer.trigger(**start)
     if name is not None:
         writer = writer.queryName(name)
+    _activate(spark)
     return writer.start()
 
 
@@ -165,6 +166,15 @@ def _checked(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"trigger={given!r}: use one of {', '.join(_TRIGGERS)}{nearest(kind, _TRIGGERS)}"
             )
     return given
+
+
+def _activate(spark: SparkSession) -> None:
+    """
+    Make a session the active one of this thread, as it is once it has made a DataFrame.
+
+    Spark looks there for formats that are written in Python, and a new thread has none.
+    """
+    spark.createDataFrame([], "nothing INT")
 
 
 def _timeout(options: SourceOptions, contract: Contract) -> float:

@@ -1,5 +1,7 @@
 """`consume`: each kind of handler gives each message the outcome that it should have."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -337,3 +339,13 @@ def test_the_view_of_failures_shows_who_gave_up_and_why(start, tmp_path, spark):
     assert_df_equality(
         told.select(*expected.columns), expected, ignore_row_order=True, ignore_nullable=True
     )
+
+
+def test_a_query_can_be_started_in_a_thread(start, tmp_path):
+    queue = make_cases(tmp_path, "true", "false")
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(start, decide).result()
+
+    assert left_in(queue) == []
+    assert counts(queue, "deleted") == 1

@@ -8,7 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_ignis import DefaultSource, IgnisDataSource, batch_handler, consume
+from pyspark_ignis import (
+    DefaultSource,
+    IgnisDataSource,
+    IgnisManager,
+    batch_handler,
+    consume,
+)
 from queue_core import Firing, IgnisError, Queue, QueueSettings, Store
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, Unavailable
 
@@ -123,6 +129,31 @@ def consume_with_each_kind_of_handler(spark: SparkSession) -> None:
         magazine="sideline",
         columns=["order_id"],
         ignorable=ValueError,
+    )
+
+
+def manage(spark: SparkSession) -> None:
+    with IgnisManager(
+        spark,
+        path="some/folder",
+        handlers={"orders": charge, "returns": {"handler": approve, "max_messages": 1000}},
+        checkpoints=Path("some/where"),
+    ) as manager:
+        assert_type(manager.increase_consumers("orders", 5), int)
+        manager.decrease_consumers("orders")
+        manager.schedule_shovel("orders", None)
+        assert_type(manager.shovel("orders", limit=10), int)
+        assert_type(manager.stats()["orders"].unconsumed, int)
+        assert_type(manager.state()["orders"].status, str)
+    IgnisManager(
+        spark,
+        catalog="postgresql+psycopg://host/db",
+        storage="s3://bucket/prefix",
+        handlers={"orders": F.col("amount") > 10},
+        checkpoints="some/where",
+        refresh_interval=60,
+        zookeeper="host:2181",
+        tasks=("sweep",),
     )
 
 

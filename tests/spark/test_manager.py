@@ -1,0 +1,353 @@
+"""The queue manager: a query for each queue that has a handler, in step with the catalog."""
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from pyspark_ignis import IgnisManager
+from pyspark_ignis.managed import QueueState
+from queue_core import Store
+from queue_core.errors import BadName, BadOption, NoSuchQueue, NoSuchStore
+from tests.dump import age
+from tests.factories import make_queue, orders
+from tests.spark.rig import counts, wait_until
+
+
+def approve(order):
+    return True
+
+
+def refuse(order):
+    raise ValueError(f"no {order['number']}")
+
+
+@pytest.fixture
+def manage(rig):
+    """Managers of the test's store; they end with the test."""
+    made = []
+
+    def manage(handlers, **how):
+        manager = IgnisManager(
+            rig.spark,
+            path=rig.path,
+            handlers=handlers,
+            checkpoints=rig.folder / "checkpoints",
+            **{"tasks": ()} | how,
+        )
+        made.append(manager)
+        return manager
+
+    yield manage
+    for manager in made:
+        manager.stop(grace=0)
+
+
+def statuses(manager):
+    return {queue: state.status for queue, state in manager.state().items()}
+
+
+def deleted(queue):
+    return counts(queue, "deleted")[0]
+
+
+def test_each_queue_with_a_handler_gets_a_query(rig, manage):
+    one, other, third = (rig.orders(20, name) for name in ("one", "other", "third"))
+
+    with manage(
+        {"one": approve, "other": {"handler": F.col("number") >= 100, "max_messages": 5}}
+    ) as manager:
+        wait_until(lambda: deleted(one) == 20 and counts(other, "sidelined")[0] == 20)
+        assert statuses(manager) == {"one": "running", "other": "running"}
+        assert {query.name for query in rig.spark.streams.active} == {"ignis:one", "ignis:other"}
+
+    assert statuses(manager) == {"one": "stopped", "other": "stopped"}
+    assert rig.spark.streams.active == []
+    assert counts(third, "fired") == [0]
+    assert sorted(path.name for path in (rig.folder / "checkpoints").iterdir()) == ["one", "other"]
+
+
+def test_a_queue_is_discovered_by_itself(rig, manage):
+    with manage({"orders": approve}, refresh_interval=0.1, first_refresh=0.1) as manager:
+        assert statuses(manager) == {"orders": "absent"}
+        queue = rig.orders(10)
+
+        wait_until(lambda: deleted(queue) == 10)
+        assert statuses(manager) == {"orders": "running"}
+
+
+def test_nothing_is_discovered_before_its_time_unless_asked(rig, manage):
+    with manage({"orders": approve}) as manager:
+        queue = rig.orders(10)
+        assert statuses(manager) == {"orders": "absent"}
+
+        manager.refresh()
+
+        assert statuses(manager) == {"orders": "running"}
+        wait_until(lambda: deleted(queue) == 10)
+
+
+def test_a_query_that_fails_does_not_end_the_others_and_is_started_again(rig, manage):
+    ill, well = rig.orders(10, "ill"), rig.orders(10, "well")
+    broken = {"handler": F.raise_error(F.lit("no such price")).isNull()}
+
+    with manage({"ill": broken, "well": approve}) as manager:
+        wait_until(lambda: statuses(manager)["ill"] == "failed")
+        wait_until(lambda: deleted(well) == 10)
+        failed = manager.state()["ill"]
+        assert "no such price" in str(failed.error)
+        assert "ill: failed (" in repr(manager)
+        assert "well: running" in repr(manager)
+
+        manager.refresh()
+
+        assert manager.state()["ill"].starts == 2
+        assert manager.state()["well"].starts == 1
+        assert manager.state()["ill"].error is not None
+    assert counts(ill, "deleted", "sidelined") == [0, 0]
+
+
+def test_a_query_that_cannot_be_started_is_shown_and_tried_again(rig, manage):
+    make_queue(rig.store, "well")
+    make_queue(rig.store)
+    with manage({"orders": {"handler": approve, "columns": ["wat"]}, "well": approve}) as manager:
+        assert statuses(manager) == {"orders": "failed", "well": "running"}
+        assert "'wat'" in repr(manager)
+
+        rig.store.queue("orders").add_columns(pa.schema([("wat", pa.string())]))
+        manager.refresh()
+
+        assert statuses(manager) == {"orders": "running", "well": "running"}
+
+
+def test_a_query_that_ends_as_its_trigger_says_is_started_at_the_next_refresh(rig, manage):
+    queue = rig.orders(5)
+    with manage({"orders": {"handler": approve, "trigger": {"availableNow": True}}}) as manager:
+        wait_until(lambda: statuses(manager)["orders"] == "ended")
+        assert deleted(queue) == 5
+        queue.load(orders(5, 5))
+
+        manager.refresh()
+
+        wait_until(lambda: deleted(queue) == 10)
+
+
+def test_a_deactivated_queue_loses_its_query(rig, manage):
+    queue, other = rig.orders(5), rig.orders(5, "other")
+    with manage({"orders": approve, "other": approve}) as manager:
+        wait_until(lambda: deleted(queue) == 5)
+
+        manager.deactivate("orders")
+
+        assert statuses(manager) == {"orders": "deactivated", "other": "running"}
+        assert [query.name for query in rig.spark.streams.active] == ["ignis:other"]
+        assert queue.refresh().info.deactivated_at is not None
+        wait_until(lambda: deleted(other) == 5)
+
+
+def test_a_queue_that_others_have_deactivated_is_cleaned_up(rig, manage):
+    queue = rig.orders(5)
+    with manage({"orders": approve}) as manager:
+        queue.deactivate()
+        manager.refresh()
+
+        assert statuses(manager) == {"orders": "deactivated"}
+        assert rig.spark.streams.active == []
+
+
+def test_a_queue_that_has_outlived_its_time_is_given_up_at_a_refresh(rig, manage):
+    queue = rig.orders(5, message_expiry=60.0, queue_expiry=60.0)
+    with manage({"orders": approve}) as manager:
+        wait_until(lambda: deleted(queue) == 5)
+        age(rig.store, 61)
+
+        manager.refresh()
+
+        assert statuses(manager) == {"orders": "deactivated"}
+
+
+def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(rig, manage):
+    queue = rig.orders(1)
+    with manage({"orders": lambda order: "note" in order}) as manager:
+        wait_until(lambda: counts(queue, "sidelined") == [1])
+        queue.add_columns(pa.schema([("note", pa.string())]))
+        manager.refresh()
+        queue.load([{"number": 1, "note": "new"}])
+
+        wait_until(lambda: deleted(queue) == 1)
+        assert manager.state()["orders"].starts == 2
+
+
+def test_the_side_tasks_of_all_queues_are_run(rig, manage):
+    """Also of those that have no handler here; sidelined by one, shovelled by the manager."""
+    rig.orders(10, shovel_interval=0.2)
+    publish_only = rig.orders(3, "other", shovel_interval=0.2)
+    publish_only.sideline(publish_only.fire())
+
+    with manage({"orders": refuse}, tasks=("shovel",)) as manager:
+        wait_until(lambda: counts(publish_only, "shovelled", magazine="sideline") == [3])
+        wait_until(lambda: manager.stats()["orders"].shovelled >= 20)
+
+    assert manager.stats()["orders"].published == 10
+
+
+def test_consumers_are_counted_in_the_settings_and_within_their_bounds(rig, manage):
+    queue = rig.orders(0, concurrency=4)
+    manager = manage({"orders": approve})
+
+    assert manager.increase_consumers("orders", 5) == 9
+    assert manager.decrease_consumers("orders") == 8
+    assert manager.increase_consumers("orders", 1000) == 100
+    assert manager.decrease_consumers("orders", 1000) == 0
+    assert queue.refresh().info.settings.concurrency == 0
+    assert rig.spark.streams.active == []
+    with pytest.raises(NoSuchQueue, match="did you mean 'orders'"):
+        manager.increase_consumers("order")
+    with pytest.raises(BadOption, match="by='5'"):
+        manager.increase_consumers("orders", "5")
+
+
+def test_a_change_of_concurrency_reaches_the_running_query(rig, manage):
+    queue = make_queue(rig.store, shards=8, key="number", concurrency=2)
+    noted = rig.folder / "noted"
+    noted.touch()
+
+    def note(order):
+        with noted.open("a") as file:
+            file.write(f"{TaskContext.get().partitionId()}\n")
+        return True
+
+    # At once, and not only after a while.
+    with manage({"orders": {"handler": note, "refreshInterval": 0}}) as manager:
+        for concurrency in (2, 5, 1):
+            now = queue.refresh().info.settings.concurrency
+            manager.increase_consumers("orders", concurrency - now)
+            loaded = deleted(queue) + 40
+            noted.write_text("")
+            queue.load(orders(40))
+            wait_until(lambda loaded=loaded: deleted(queue) == loaded)
+            assert set(noted.read_text().split()) == set(map(str, range(concurrency)))
+
+        assert manager.state()["orders"].starts == 1
+
+
+def test_a_queue_without_consumers_is_paused(rig, manage):
+    queue, other = make_queue(rig.store), make_queue(rig.store, "other")
+    at_once = {"handler": approve, "refreshInterval": 0}
+    with manage({"orders": at_once, "other": at_once}) as manager:
+        manager.decrease_consumers("orders", 1000)
+        assert statuses(manager) == {"orders": "paused", "other": "running"}
+        queue.load(orders(10))
+        other.load(orders(10))
+        wait_until(lambda: deleted(other) == 10)
+        assert counts(queue, "fired", "waiting") == [0, 10]
+
+        manager.increase_consumers("orders")
+
+        assert statuses(manager) == {"orders": "running", "other": "running"}
+        wait_until(lambda: deleted(queue) == 10)
+        assert manager.state()["orders"].starts == 1
+
+
+def test_the_shovel_is_scheduled_in_the_settings(rig, manage):
+    queue = rig.orders(0)
+    manager = manage({})
+
+    manager.schedule_shovel("orders", 60, concurrency=8)
+    settings = queue.refresh().info.settings
+    assert (settings.shovel_interval, settings.shovel_concurrency) == (60, 8)
+
+    manager.schedule_shovel("orders", None)
+    settings = queue.refresh().info.settings
+    assert (settings.shovel_interval, settings.shovel_concurrency) == (None, 8)
+    with pytest.raises(BadOption, match="shovel_concurrency=51"):
+        manager.schedule_shovel("orders", 60, concurrency=51)
+
+
+def test_verbs_are_at_hand_and_the_statistics_tell_of_them(rig, manage):
+    queue = rig.orders(10)
+    queue.delete(queue.fire(2))
+    queue.sideline(queue.fire(3))
+    queue.fire(1)
+    manager = manage({})
+
+    assert manager.sweep("orders") == 0
+    assert manager.sweep("orders", older_than=0) == 1
+    assert manager.shovel("orders", limit=2, selector="number < 4") == 2
+
+    tally = manager.stats()["orders"]
+    assert (tally.published, tally.consumed, tally.sidelined) == (10, 2, 4)
+    assert (tally.shovelled, tally.unconsumed) == (2, 6)
+
+
+def test_a_manager_goes_on_where_an_earlier_one_was_stopped(rig, manage):
+    """Each message is handled once: a stop waits for the micro-batches that are being handled."""
+    queue = make_queue(rig.store)
+    seen = rig.folder / "seen"
+    seen.touch()
+
+    def note(order):
+        with seen.open("a") as file:
+            file.write(f"{order['number']}\n")
+        return True
+
+    manager = manage({"orders": {"handler": note, "max_messages": 50}})
+    for life in range(3):
+        manager.start()
+        queue.load(orders(200, 200 * life))
+        wait_until(lambda at=200 * life: deleted(queue) > at)
+        manager.stop(grace=60)
+        manager.stop()
+    manager.start()
+    wait_until(lambda: deleted(queue) == 600)
+
+    handled = sorted(map(int, seen.read_text().split()))
+    assert handled == list(range(600))
+
+
+def test_starting_twice_is_starting_once(rig, manage):
+    rig.orders(1)
+    manager = manage({"orders": approve})
+    manager.start()
+    manager.start()
+
+    assert len(rig.spark.streams.active) == 1
+    assert manager.state()["orders"].starts == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "told"),
+    [
+        ({"handlers": {"../orders": approve}}, BadName, "'../orders'"),
+        ({"handlers": {"orders": {"columns": []}}}, BadOption, "'handler'"),
+        ({"handlers": {"orders": {"handler": approve, "path": "x"}}}, BadOption, "'path'"),
+        ({"path": "nowhere"}, NoSuchStore, "nowhere"),
+        ({"path": None}, BadOption, "where is the store"),
+        ({"checkpoints": ""}, BadOption, "checkpoints"),
+        ({"refresh_interval": -1}, BadOption, "refresh_interval=-1"),
+        ({"tasks": ["shove"]}, BadOption, "did you mean 'shovel'"),
+        ({"zookeeper": "no port"}, BadOption, "zookeeper='no port'"),
+    ],
+)
+def test_a_wrong_call_is_refused_by_name(rig, how, error, told):
+    given = {"handlers": {"orders": approve}, "path": rig.path, "checkpoints": "here"}
+    if how.get("path"):
+        how = {"path": rig.folder / how["path"]}
+
+    with pytest.raises(error, match=told):
+        IgnisManager(rig.spark, **given | how)
+
+    assert rig.spark.streams.active == []
+
+
+def test_a_state_says_in_a_word_how_it_stands():
+    assert str(QueueState(status="running")) == "running"
+    assert str(QueueState(status="failed", error=ValueError("no\nmore"))) == "failed (no)"
+
+
+def test_others_see_the_concurrency(rig, manage):
+    rig.orders(0, concurrency=1)
+    manage({}).increase_consumers("orders", 3)
+
+    with Store.open(rig.path) as other:
+        assert other.queue("orders").info.settings.concurrency == 4
