@@ -1,0 +1,235 @@
+"""A consuming query without Spark: its side tasks, its queues' settings, its idle cost."""
+
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from ignis_source import session as session_module
+from ignis_source import side
+from ignis_source.offset import Offset
+from ignis_source.options import SourceOptions
+from ignis_source.session import Session
+from queue_core.catalog import Catalog, schedule
+from queue_core.errors import CatalogUnavailable
+from queue_core.tasks import side as runner
+from tests.factories import make_queue, orders
+
+PATIENCE = 60.0
+START = Offset("reader", 0)
+
+
+@pytest.fixture
+def session(store):
+    """What a streaming reader is in its process; it runs no side tasks unless told."""
+    made = []
+
+    def make(**options):
+        given = {"catalog": store.address.catalog, "storage": store.address.storage}
+        given |= {"tasks": "none", "idleWait": "0.05"}
+        given |= {} if "queues" in options else {"queue": "orders"}
+        made.append(Session(SourceOptions.of(given | options)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        end(each)
+
+
+def end(session):
+    """Stop what ends with the process, else."""
+    if session._side is not None:
+        session._side.stop()
+    if session._heartbeat is not None:
+        session._heartbeat.stop()
+        session._heartbeat._thread.join()
+    session._watch.close()
+    session.store.close()
+
+
+def ask(session, start=START):
+    return session.next(start, None, None)
+
+
+def ask_until(session, condition, start=START):
+    """Ask as Spark does, again and again, until something has happened."""
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+        assert ask(session, start) == start
+
+
+@contextmanager
+def counting(monkeypatch):
+    """Counts the transactions of this process."""
+    begun = []
+    transaction = Catalog._transaction
+
+    def counted(catalog, **how):
+        begun.append(how)
+        return transaction(catalog, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "_transaction", counted)
+        yield begun
+
+
+def sidelined(store, **settings):
+    queue = make_queue(store, **settings)
+    queue.load(orders(5))
+    queue.sideline(queue.fire())
+    return queue
+
+
+def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
+    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    queue = sidelined(store, shovel_interval=0.01)
+    query = session(tasks="shovel")
+    limit = time.monotonic() + PATIENCE
+
+    offset = ask(query)
+    while offset == START:
+        assert time.monotonic() < limit
+        offset = ask(query)
+
+    assert queue.metadata().column("shovelled").to_pylist() == [0, 5]
+    assert [piece.queue for piece in query.plan(START, offset).pieces] == ["orders"]
+
+
+def test_a_query_without_tasks_runs_none(store, session):
+    job = (sidelined(store, shovel_interval=0.001).info.id, "shovel")
+    query = session()
+
+    assert ask(query) == START
+    assert query._side is None
+    with store.catalog.read() as connection:
+        assert schedule.due(connection, {job: 60.0}) == [job]
+
+
+def test_no_batch_waits_for_a_task(store, session, monkeypatch):
+    """The shovel does not come to an end while messages are asked for."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*_):
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return 0
+
+    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(runner, "shovel", slow)
+    queue = make_queue(store, shovel_interval=0.01)
+    query = session(tasks="shovel")
+    ask_until(query, begun.is_set)
+    queue.load(orders(3))
+
+    assert ask(query) == Offset("reader", 1)
+    go_on.set()
+
+
+@pytest.mark.parametrize("error", [CatalogUnavailable("not now"), ZeroDivisionError("a bug")])
+def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, caplog, error):
+    failed = threading.Event()
+
+    def fails(*_):
+        failed.set()
+        raise error
+
+    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(runner, "shovel", fails)
+    queue = make_queue(store, shovel_interval=0.01)
+    query = session(tasks="shovel")
+    ask_until(query, lambda: str(error) in caplog.text)
+    queue.load(orders(3))
+
+    assert ask(query) == Offset("reader", 1)
+    assert query._side._thread.is_alive()
+
+
+def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, session):
+    queue = make_queue(store, concurrency=0)
+    queue.load(orders(3))
+    query = session()
+    assert ask(query) == START
+
+    queue.change_settings(concurrency=1)
+    # It looks again when something has changed, or else after a while.
+    query._empty_at = 0.0
+    assert ask(query) == Offset("reader", 1)
+
+
+def test_a_query_that_ends_by_itself_ends_where_its_queue_is_paused(store, session):
+    queue = make_queue(store, concurrency=0)
+    queue.load(orders(3))
+    query = session()
+    query.set_horizon()
+
+    assert ask(query) == START
+
+
+def test_a_browser_is_not_paused(store, session):
+    make_queue(store, concurrency=0).load(orders(3))
+
+    assert ask(session(ack="browse")) == Offset("reader", 1)
+
+
+def test_of_several_queues_the_paused_one_gives_nothing(store, session):
+    for name, concurrency in (("red", 0), ("blue", 2)):
+        make_queue(store, name, concurrency=concurrency).load(orders(3))
+    query = session(queues="red,blue")
+
+    offset = ask(query)
+
+    assert {piece.queue for piece in query.plan(START, offset).pieces} == {"blue"}
+
+
+def test_new_settings_are_read_within_one_refresh(store, session):
+    queue = make_queue(store, concurrency=3)
+    later, at_once = session(), session(refreshInterval="0")
+    another = Offset("another", 0)
+    assert (ask(later), ask(at_once, another)) == (START, another)
+    queue.change_settings(concurrency=5)
+    queue.load(orders(3))
+    ask(at_once, another)
+    ask(later)
+
+    assert at_once.partitions == 5
+    assert later.partitions == 3
+
+
+def test_a_refresh_pauses_a_query(store, session):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    query = session(refreshInterval="0")
+    offset = ask(query)
+    queue.change_settings(concurrency=0)
+    queue.load(orders(1))
+    query._empty_at = 0.0
+
+    assert ask(query, offset) == offset
+
+
+@pytest.mark.parametrize("concurrency", [8, 0])
+def test_an_idle_query_asks_the_catalog_five_times_a_second_at_most(
+    store, session, monkeypatch, concurrency
+):
+    make_queue(store, concurrency=concurrency)
+    query = session(tasks="all", idleWait="0.2")
+    ask(query)
+    seconds = 4.0
+    with counting(monkeypatch) as begun:
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit:
+            assert ask(query) == START
+
+    assert 0 < len(begun) <= 5 * seconds
+
+
+def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, session, monkeypatch):
+    monkeypatch.setattr(session_module, "BLIND_SECONDS", 0.0)
+    queue = make_queue(store, concurrency=3)
+    query = session(refreshInterval="0")
+    ask(query)
+    queue.change_settings(concurrency=4)
+
+    ask_until(query, lambda: query.partitions == 4)
