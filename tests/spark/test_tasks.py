@@ -1,0 +1,225 @@
+"""Side tasks through Spark: as queries of their own, and inside those that consume."""
+
+import json
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from queue_core.catalog import schedule
+from tests.factories import numbers_of, orders
+from tests.spark.rig import counts, finish, wait_until
+
+COLUMNS = ["task", "queue", "shard", "moved", "from", "to", "when"]
+
+
+class Disaster(Exception):
+    pass
+
+
+def sideline_all(queue):
+    queue.sideline(queue.fire())
+
+
+def sidelined(rig, count, name="orders", **shape):
+    queue = rig.orders(count, name, **shape)
+    sideline_all(queue)
+    return queue
+
+
+def report(rig, **options):
+    """A stream of side tasks."""
+    return rig.source(None, **({"task": "shovel"} | options))
+
+
+def moved(batches):
+    return [[(row.task, row.queue, row.moved) for row in batch] for batch in batches]
+
+
+def test_a_task_that_is_run_once_ends_and_its_rows_tell_what_it_moved(rig):
+    queue = sidelined(rig, 6, shards=2, key="number")
+    stream = report(rig)
+    assert stream.columns == COLUMNS
+
+    (rows,) = rig.batches(stream)
+
+    told = [row.asDict() for row in rows]
+    assert sum(row["moved"] for row in told) == 6
+    assert [row["shard"] for row in told] == [0, 1]
+    assert {(r["task"], r["queue"], r["from"], r["to"]) for r in told} == {
+        ("shovel", "orders", "sideline", "main")
+    }
+    assert sorted(numbers_of(queue.browse())) == list(range(6))
+
+
+def test_run_again_it_tells_what_is_new(rig):
+    queue = sidelined(rig, 4)
+    stream = report(rig, task="all")
+    assert moved(rig.batches(stream)) == [[("shovel", "orders", 4)]]
+    queue.sideline(queue.fire(3))
+
+    assert moved(rig.batches(stream)) == [[("shovel", "orders", 3)]]
+
+
+def test_nothing_to_do_is_an_end_without_rows(rig):
+    rig.orders(1)
+
+    assert rig.batches(report(rig, task="all")) == []
+
+
+def test_the_checkpoint_says_since_when_and_how_far_the_log_is_read(rig):
+    queue = sidelined(rig, 4)
+    queue.shovel()
+    sideline_all(queue)
+    rig.batches(report(rig))
+
+    assert rig.log("offsets")[0].read_text().splitlines()[-1] == '{"since": 1, "report": 2}'
+
+
+@pytest.mark.parametrize("lose_commit", [False, True])
+def test_a_batch_that_is_read_again_has_the_same_rows(rig, lose_commit):
+    """The first one too, of which Spark does not log where it began."""
+    queue = sidelined(rig, 5, shards=2, key="number")
+    stream = report(rig)
+    seen = []
+
+    def work(batch, _):
+        seen.append(batch.collect())
+        if not lose_commit:
+            raise Disaster
+
+    if lose_commit:
+        finish(rig.each(stream, work))
+        rig.forget_commit()
+    else:
+        with pytest.raises(StreamingQueryException, match="Disaster"):
+            finish(rig.each(stream, work))
+    sideline_all(queue)
+    queue.shovel()
+
+    again = rig.batches(stream)
+    assert again[0] == seen[0]
+    assert sum(row.moved for row in seen[0]) == 5
+
+
+def test_a_query_that_runs_on_runs_its_task_whenever_it_is_due(rig):
+    queue = sidelined(rig, 3)
+    seen = []
+    stream = report(rig, interval="100ms")
+    query = rig.each(stream, lambda batch, _: seen.extend(batch.collect()), trigger={})
+    wait_until(lambda: sum(row.moved for row in seen) == 3, query)
+    queue.sideline(queue.fire(2))
+    wait_until(lambda: sum(row.moved for row in seen) == 5, query)
+
+    assert counts(queue, "shovelled", magazine="sideline") == [5]
+    # Idle in between, it notes nothing.
+    logged = [json.loads(file.read_text().splitlines()[-1]) for file in rig.log("offsets").values()]
+    reports = [offset["report"] for offset in logged]
+    assert len(set(reports)) == len(reports)
+
+
+def test_a_schema_picks_columns_of_the_report(rig):
+    sidelined(rig, 2)
+
+    (rows,) = rig.batches(rig.source(None, "moved LONG, queue STRING", task="shovel"))
+
+    assert rows == [(2, "orders")]
+
+
+def test_the_view_of_reports_is_the_log_so_far(rig):
+    sidelined(rig, 2).shovel()
+    sidelined(rig, 3, "others").shovel()
+
+    assert rig.view("reports").columns == COLUMNS
+    assert moved([rig.view("reports", "others").collect()]) == [[("shovel", "others", 3)]]
+    assert rig.view("reports").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "sweeep"}, "did you mean 'sweep'"),
+        ({"task": "shovel", "queue": "ordres"}, "no queue 'ordres'; did you mean 'orders'"),
+        ({"task": "sweep", "rate": 5}, "rate is of a shovel"),
+        ({"task": "shovel", "schema": "moved INT"}, "column 'moved' is bigint, not int"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(rig, options, message):
+    rig.orders(1)
+    given = {"queue": None, "schema": None} | options
+    with pytest.raises(Exception, match=message):
+        finish(rig.each(rig.source(**given), lambda *_: None))
+
+
+def test_a_task_is_no_batch_read(rig):
+    rig.orders(1)
+    with pytest.raises(Exception, match=r"task= is for spark.readStream.*view 'reports'"):
+        rig.read(None, task="shovel").collect()
+
+
+def test_a_consuming_query_shovels_what_has_failed(rig):
+    """And with new settings as soon as it has read them: before, it does not."""
+    queue = sidelined(rig, 3, shovel_interval=None)
+    seen = []
+    stream = rig.source(tasks="shovel", refreshInterval="100ms", consumer="reader")
+    query = rig.each(stream, lambda batch, _: seen.extend(batch.collect()), trigger={})
+    queue.load(orders(1, first=3))
+    wait_until(lambda: numbers(seen) == [3], query)
+    assert counts(queue, "shovelled", magazine="sideline") == [0]
+
+    queue.change_settings(shovel_interval=0.1)
+    wait_until(lambda: sorted(numbers(seen)) == [0, 1, 2, 3], query)
+    assert {row.number: row._attempt for row in seen} == {0: 1, 1: 1, 2: 1, 3: 0}
+
+
+def test_a_consuming_query_looks_after_its_own_queues(rig):
+    queue = rig.orders(1)
+    rig.orders(1, "others")
+    seen = []
+    query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
+    wait_until(lambda: len(scheduled(rig)) == 5, query)
+
+    assert scheduled(rig) == {
+        (schedule.STORE, "vacuum"),
+        *((queue.info.id, task) for task in ("shovel", "sweep", "expire", "compact")),
+    }
+
+
+def scheduled(rig):
+    with rig.store.catalog.read() as connection:
+        rows = connection.execute(schedule.schedule.select())
+        return {(row.queue_id, row.task) for row in rows}
+
+
+def test_a_paused_query_goes_on_with_as_many_partitions_as_its_queue_then_says(rig):
+    queue = rig.orders(8, shards=4, key="number", concurrency=0)
+    seen = []
+
+    def work(batch, _):
+        seen.append((sorted(row.number for row in batch.collect()), batch.rdd.getNumPartitions()))
+
+    stream = rig.source(consumer="reader", refreshInterval="100ms")
+    query = rig.each(stream, work, trigger={})
+    wait_until(lambda: rig.store.view("consumers").num_rows == 1, query)
+    wait_until(lambda: "Waiting for data" in query.status["message"], query)
+    assert counts(queue, "waiting", "fired") == [8, 0]
+
+    queue.change_settings(concurrency=2)
+    wait_until(lambda: bool(numbers_seen(seen)), query)
+    queue.change_settings(concurrency=3)
+    # A batch or two may begin before the query has read it.
+    for first in range(8, 800, 8):
+        queue.load(orders(8, first=first))
+        wait_until(lambda first=first: first + 7 in numbers_seen(seen), query)
+        if seen[-1][1] == 3:
+            break
+
+    assert next(parts for found, parts in seen if found) == 2
+    assert seen[-1][1] == 3
+
+
+def numbers_seen(seen):
+    return [number for found, _ in seen for number in found]
+
+
+def numbers(rows):
+    return [row.number for row in rows]
