@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from queue_core import Queue, Store, staging
 from queue_core.catalog.format import FORMAT
+from queue_core.leader.lease import LeaseLeader
+from queue_core.tasks.side import SideTasks
 from queue_core.verbs.load import publish_once
 from queue_core.views import VIEWS
 from tests.arrow_types import KEPT
@@ -26,6 +28,8 @@ HERE = Path(__file__).parent
 #: The query of the store, which has died with two tickets: one that was planned, one that was not.
 QUERY = "query-1"
 MAGAZINES = ("main", "sideline")
+#: Nothing in it ends, or it could not be read for ever.
+FOR_EVER: dict[str, Any] = {"message_expiry": None}
 
 
 def folder_of(version: int) -> Path:
@@ -49,7 +53,9 @@ def described(store: Store) -> dict[str, Any]:
 
 def fill(store: Store) -> None:
     """Use every verb, so that every table has rows of every kind."""
-    queue = make_queue(store, shards=2, key="customer", attributes=["amount"], sweep_after=60.0)
+    queue = make_queue(
+        store, shards=2, key="customer", attributes=["amount"], sweep_after=60.0, **FOR_EVER
+    )
     _load(queue, 60, 0, in_file=True)
     queue.change_settings(compression="zstd")
     _load(queue, 60, 60, in_file=True)
@@ -70,7 +76,7 @@ def fill(store: Store) -> None:
         if ticket.number == 1:
             seen(store, queue, ticket)
 
-    sunk = make_queue(store, "sunk")
+    sunk = make_queue(store, "sunk", **FOR_EVER)
     stager = make_stager(sunk)
     for batch in orders(5).to_batches():
         stager.add(batch)
@@ -81,8 +87,26 @@ def fill(store: Store) -> None:
         name.replace(" ", "_"): pa.array(values * 3, kind)[:3]
         for name, (kind, values) in KEPT.items()
     }
-    types = make_queue(store, "types", pa.table(columns).schema)
+    types = make_queue(store, "types", pa.table(columns).schema, **FOR_EVER)
     types.load(pa.table(columns))
+
+    small = make_queue(store, "small", shards=1, **FOR_EVER)
+    for number in range(80):
+        small.load(orders(1, number))
+    small.delete(small.fire(8))
+    small.compact()
+    small.fire(2)
+    small.sweep(older_than=0)
+
+    brief = make_queue(store, "brief", message_expiry=1e-6)
+    brief.load(orders(3))
+    brief.expire()
+    brief.deactivate()
+
+    leader = LeaseLeader(store.catalog)
+    leader.start()
+    SideTasks(store, leader).run_due([queue.info])
+    leader.stop()
 
 
 def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> None:

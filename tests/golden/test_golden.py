@@ -8,6 +8,7 @@ import pytest
 
 from queue_core import Store
 from queue_core.catalog.format import FORMAT
+from queue_core.errors import QueueDeactivated
 from queue_core.model import Ticket
 from queue_core.reading import read_table
 from queue_core.verbs.load import publish_once
@@ -51,13 +52,42 @@ def test_the_books_agree(store):
 
 def test_the_store_is_no_empty_one(expected):
     """Every verb has left something in it."""
-    counts = ("loaded", "fired", "reloaded", "deleted", "sidelined", "shovelled", "in_flight")
+    counts = (
+        "loaded",
+        "fired",
+        "reloaded",
+        "deleted",
+        "sidelined",
+        "shovelled",
+        "swept",
+        "expired",
+        "in_flight",
+    )
     shards = expected["views"]["shards"]
     totals = {name: sum(row[name] for row in shards) for name in counts}
     assert all(totals.values()), totals
     assert expected["views"]["failures"]
     assert {row["state"] for row in expected["views"]["slices"]} == {"loaded", "fired"}
     assert {row["location"] is None for row in expected["views"]["slices"]} == {True, False}
+
+
+def test_what_was_compacted_is_fired_under_its_ids(store, expected):
+    messages = expected["messages"]["small"]["main"]
+
+    fired = store.queue("small").fire()
+
+    assert fired.ids.to_pylist() == [m["_message_id"] for m in messages]
+    assert fired.messages.column("number").to_pylist() == list(range(10, 80))
+    assert (
+        len({row["segment_id"] for row in expected["views"]["slices"] if row["queue"] == "small"})
+        == 1
+    )
+    assert store.queue("small").delete(fired) == 70
+
+
+def test_a_queue_that_was_given_up_stays_so(store):
+    with pytest.raises(QueueDeactivated):
+        store.queue("brief").load(orders(1))
 
 
 def test_its_messages_are_fired_in_the_order_in_which_they_were_loaded(store, expected):
