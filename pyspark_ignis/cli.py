@@ -220,6 +220,12 @@ def failures(ctx: typer.Context, queue: _AnyName = None, last: _Last = 100) -> N
 
 
 @app.command()
+def reports(ctx: typer.Context, queue: _AnyName = None, last: _Last = 100) -> None:
+    """Show what side tasks have moved."""
+    Call.current(ctx).show_view("reports", queue, last=last)
+
+
+@app.command()
 def shovel(
     ctx: typer.Context,
     queue: _Name,

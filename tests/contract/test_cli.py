@@ -234,6 +234,8 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
     assert moved == [{"shovelled": 2}]
     assert "3 messages are back in orders" in ignis("shovel", "orders").stdout
     assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 5
+    told = answer(ignis("reports", "orders", "--json"))
+    assert [(row["task"], row["moved"]) for row in told] == [("shovel", 2), ("shovel", 3)]
 
 
 def test_sweep_sidelines_what_is_stuck(ignis, store):
