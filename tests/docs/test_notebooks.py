@@ -24,7 +24,20 @@ assert same_delays(mean_delays.sort_by([("carrier", "ascending"), ("hour", "asce
                    delays_of(flights))
 assert len(picture.axes) == 5
 assert all(of_crash(crashed, january).values()), of_crash(crashed, january)
-"""
+""",
+    "02_life_of_a_message": """
+again = flights.slice(0, 5_000)
+never = sum(each["dep_time"].null_count for each in (flights, again))
+
+assert (left, too_early, swept, expired) == (0, 0, 5_000, never)
+assert (end.waiting, end.in_flight, end.sideline) == (0, 0, 0)
+assert end.deleted == tally.consumed == flights.num_rows + 5_000 - never
+assert state == "running"
+places = ("waiting", "in_flight", "sideline", "deleted", "expired")
+totals = {sum(getattr(each, place) for place in places) for each in observer.seen}
+assert totals == {0, flights.num_rows, flights.num_rows + 5_000}
+assert len(picture.axes) == 2
+""",
 }
 
 # A busy machine needs long to start workers; and what is compiled fast runs sooner.
