@@ -14,7 +14,8 @@ pytestmark = pytest.mark.crash
 def begin(store):
     """Begins a life of the source."""
     make_queue(store, "in").load(orders(10))
-    given = {"catalog": store.address.catalog, "storage": store.address.storage, "queue": "in"}
+    given = {"catalog": store.address.catalog, "storage": store.address.storage}
+    given |= {"queue": "in", "tasks": "none"}
     begun = []
 
     def life():
