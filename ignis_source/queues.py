@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
@@ -11,16 +12,23 @@ from queue_core.store import Store
 
 
 class Queues:
-    """What *read* told at most *interval* seconds ago; safe for threads that only look."""
+    """
+    What *read* told at most *interval* seconds ago; safe for threads that only look.
 
-    def __init__(self, read: Callable[[], list[QueueInfo]], interval: float) -> None:
+    It is given what it told before, and at first nothing.
+    """
+
+    def __init__(
+        self, read: Callable[[Sequence[QueueInfo]], list[QueueInfo]], interval: float
+    ) -> None:
         self._read = read
         self._interval = interval
+        self.infos: list[QueueInfo] = []
         self.refresh()
 
     def refresh(self) -> None:
         """Read them again."""
-        self.infos = self._read()
+        self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
 
     def refresh_if_due(self) -> None:
@@ -54,3 +62,11 @@ def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
                 "columns; read them as two sources"
             )
     return infos
+
+
+def opened_again(store: Store, infos: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """The queues as they are now, but with the columns that they had: a query keeps its own."""
+    there = ((info, store.queue(info.name).info) for info in infos)
+    return [
+        replace(now, schema=was.schema, schema_version=was.schema_version) for was, now in there
+    ]

@@ -12,7 +12,7 @@ import time
 from ignis_source.heartbeat import Heartbeat
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
-from ignis_source.queues import Queues, open_queues
+from ignis_source.queues import Queues, open_queues, opened_again
 from ignis_source.side import Side
 from queue_core import faults
 from queue_core.catalog import consumers
@@ -43,7 +43,10 @@ class Session:
         self._options = options
         self.store = Store(options.address, create=False)
         self._queues = Queues(
-            lambda: open_queues(self.store, options.queues), options.refresh_interval
+            lambda known: (
+                opened_again(self.store, known) or open_queues(self.store, options.queues)
+            ),
+            options.refresh_interval,
         )
         self._selection = Selection.parse(
             self._queues.infos, self.store.storage.uri, options.selector, options.order_by

@@ -40,7 +40,7 @@ class TaskSession:
         self._options = options
         self.store = Store(options.address, create=False)
         try:
-            self._queues = Queues(self._asked_for, options.refresh_interval)
+            self._queues = Queues(lambda _: self._asked_for(), options.refresh_interval)
             self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
         except IgnisError:
             self.store.close()

@@ -4,6 +4,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 
 from ignis_source import session as session_module
@@ -13,6 +14,7 @@ from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core.catalog import Catalog, schedule
 from queue_core.errors import CatalogUnavailable
+from queue_core.reading import read_table
 from queue_core.tasks import side as runner
 from tests.factories import make_queue, orders
 
@@ -195,6 +197,23 @@ def test_new_settings_are_read_within_one_refresh(store, session):
 
     assert at_once.partitions == 5
     assert later.partitions == 3
+
+
+def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, session):
+    red, blue = (make_queue(store, name) for name in ("red", "blue"))
+    query = session(queues="red,blue", refreshInterval="0")
+    ask(query)
+    red.add_columns(red.schema.append(pa.field("colour", pa.string())))
+    red.change_settings(concurrency=11)
+    for queue in (red, blue):
+        queue.load(orders(3))
+    query._empty_at = 0.0
+
+    offset = ask(query)
+
+    assert query.partitions == 11
+    found = read_table(query.plan(START, offset), ["number", "_queue"])
+    assert sorted(found.column("_queue").to_pylist()) == ["blue"] * 3 + ["red"] * 3
 
 
 def test_a_refresh_pauses_a_query(store, session):
