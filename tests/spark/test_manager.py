@@ -305,6 +305,18 @@ def test_a_manager_goes_on_where_an_earlier_one_was_stopped(rig, manage):
     assert handled == list(range(600))
 
 
+def test_a_store_of_any_catalog_is_managed(spark, store, tmp_path):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    manager = IgnisManager(
+        spark, **where, handlers={"orders": approve}, checkpoints=tmp_path / "checkpoints"
+    )
+
+    with manager:
+        wait_until(lambda: deleted(queue) == 10)
+
+
 def test_starting_twice_is_starting_once(rig, manage):
     rig.orders(1)
     manager = manage({"orders": approve})

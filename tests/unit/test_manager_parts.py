@@ -1,0 +1,88 @@
+"""What the queue manager is made of, without Spark: its ticker, and how queries are stopped."""
+
+import logging
+import threading
+from types import SimpleNamespace
+
+from pyspark_ignis.managed import stop_between_batches
+from pyspark_ignis.ticker import Ticker
+
+LONG = 60.0
+
+
+class Query:
+    """A query that works on a batch until it was looked at so many times."""
+
+    def __init__(self, looks, *, idle=False):
+        self.looks = looks
+        self.isActive = True
+        self.status = {"isDataAvailable": not idle}
+
+    @property
+    def lastProgress(self):
+        self.looks -= 1
+        return SimpleNamespace(batchId=7 if self.looks < 0 else 6)
+
+    def stop(self):
+        self.isActive = False
+
+
+def test_a_query_is_stopped_when_its_batch_is_done():
+    query = Query(looks=3)
+
+    stop_between_batches([query], LONG)
+
+    assert not query.isActive
+    assert query.looks == -1
+
+
+def test_a_query_without_work_is_stopped_at_once():
+    query = Query(looks=10**6, idle=True)
+
+    stop_between_batches([query], LONG)
+
+    assert not query.isActive
+
+
+def test_no_query_is_waited_for_longer_than_said():
+    queries = [Query(looks=10**6), Query(looks=10**6)]
+
+    stop_between_batches(queries, 0.05)
+
+    assert [query.isActive for query in queries] == [False, False]
+
+
+def test_a_query_that_ends_meanwhile_is_not_waited_for():
+    query = Query(looks=10**6)
+    query.isActive = False
+
+    stop_between_batches([query], LONG)
+
+
+def test_a_ticker_goes_on_after_whatever_it_runs_into(caplog):
+    calls, enough = [], threading.Event()
+
+    def work():
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("gone")
+        enough.set()
+
+    ticker = Ticker("ticking", work, every=0.01, first=0.0)
+    with caplog.at_level(logging.WARNING):
+        ticker.start()
+        assert enough.wait(LONG)
+        ticker.stop()
+
+    assert "ticking failed, and goes on: gone" in caplog.text
+    assert len(calls) >= 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "ticking"]
+
+
+def test_a_ticker_does_nothing_before_its_time():
+    calls = []
+    ticker = Ticker("ticking", lambda: calls.append(1), every=LONG)
+    ticker.start()
+    ticker.stop()
+
+    assert calls == []
