@@ -13,6 +13,10 @@ from types import FrameType
 from typing import Any
 
 
+#: An alarm goes off no sooner than this.
+_LEAST_SECONDS = 0.001
+
+
 class TimedOut(BaseException):
     """A call took too long. No `Exception`, so that handlers do not catch it with their errors."""
 
@@ -68,7 +72,8 @@ class Deadline:
 
     def _alarm(self, seconds: float) -> None:
         self._set = True
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        # What rounds to no microsecond at all would turn the alarm off.
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, _LEAST_SECONDS))
 
     def _late(self) -> TimedOut:
         return TimedOut(f"not done after {self._seconds:g} s")

@@ -1,5 +1,6 @@
 """Every notebook runs from its first cell to its last, and comes to what it says."""
 
+import sys
 from pathlib import Path
 
 import nbformat
@@ -61,6 +62,7 @@ def test_there_is_something_to_hold_of_each_notebook():
 def test_a_notebook_runs_and_comes_to_what_it_says(notebook, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     contents = nbformat.read(notebook, as_version=4)
     contents.cells.append(nbformat.v4.new_code_cell(HOLDS[notebook.stem]))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
+from pyspark_ignis.deadline import Deadline
 from pyspark_ignis.handlers import Handling, takes_batches
 
 DELETED = ("delete",)
@@ -297,6 +298,15 @@ def test_a_call_that_takes_too_long_is_interrupted_and_the_others_are_not():
         DELETED,
     ]
     assert time.monotonic() - begin < 5
+
+
+def test_an_alarm_that_is_nearly_due_goes_off_all_the_same(monkeypatch):
+    """A timer that is set to less than a microsecond would be turned off."""
+    begun = []
+    with Deadline(10.0) as deadline:
+        monkeypatch.setattr(signal, "setitimer", lambda _, seconds: begun.append(seconds))
+        deadline._alarm(1e-9)
+    assert begun[0] >= 1e-6
 
 
 def test_a_call_that_swallows_its_interruption_is_late_all_the_same():
