@@ -12,7 +12,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-
 #: An alarm goes off no sooner than this.
 _LEAST_SECONDS = 0.001
 
