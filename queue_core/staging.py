@@ -89,7 +89,10 @@ class Stager:
 
     def _inlined(self) -> Staged:
         sorted_run = self._sort_waiting()
-        data, chunks = inline(chunk for _, rows in sorted_run for chunk in _cut(rows))
+        # So little needs no cutting.
+        data, chunks = inline(
+            chunk for _, rows in sorted_run for chunk in rows.combine_chunks().to_batches()
+        )
         return Staged(
             location=None,
             data=data,
