@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from queue_core.catalog import queues, views
 from queue_core.catalog.wake import Watch
-from queue_core.errors import BadOption, DamagedSegment
+from queue_core.errors import BadOption
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Piece, QueueInfo, Reading, Staged, Ticket
 from queue_core.names import nearest
@@ -35,7 +35,7 @@ from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
 from queue_core.verbs.load import publish
 from queue_core.verbs.peek import browse, peek
-from queue_core.verbs.quarantine import quarantine, repair
+from queue_core.verbs.quarantine import repair, setting_apart
 from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
 from queue_core.verbs.settle import settle
@@ -396,14 +396,8 @@ class Queue:
                 self._give_back(found.pieces, ticket)
             raise
 
-    @contextmanager
-    def _setting_apart(self) -> Iterator[None]:
-        """Set apart what turns out to be damaged, so that the next call goes without it."""
-        try:
-            yield
-        except DamagedSegment:
-            quarantine(self._store.catalog, self._store.storage)
-            raise
+    def _setting_apart(self) -> AbstractContextManager[None]:
+        return setting_apart(self._store.catalog, self._store.storage)
 
     def _give_back(self, pieces: Iterable[Piece], ticket: Ticket) -> None:
         """Nobody has seen the messages of a ticket that cannot be read."""

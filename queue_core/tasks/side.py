@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queue_core.catalog import schedule
-from queue_core.errors import BadOption, DamagedSegment, IgnisError, NotLeading
+from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.tasks.compaction import compact
@@ -24,7 +24,7 @@ from queue_core.tasks.retirement import retire
 from queue_core.tasks.vacuum import vacuum
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.expire import expire
-from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.quarantine import setting_apart
 from queue_core.verbs.recover import recover
 from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import sweep
@@ -135,9 +135,10 @@ class SideTasks:
             raise BadOption(f"task={task!r} is of a queue: say of which")
         if task in OF_THE_LEADER and not self._leader.leads():
             raise NotLeading(f"task={task!r} is the leader's, which is another instance, or none")
-        if task == "shovel" and shovelful is not None:
-            return shovel(self._store.catalog, queue, shovelful)
-        return self._work[task](queue)
+        with setting_apart(self._store.catalog, self._store.storage):
+            if task == "shovel" and shovelful is not None:
+                return shovel(self._store.catalog, queue, shovelful)
+            return self._work[task](queue)
 
     def _jobs(
         self, queues: Sequence[QueueInfo]
@@ -177,9 +178,6 @@ class SideTasks:
         except IgnisError as error:
             _log.warning("task %s of %s failed: %s", task, name or "the store", error)
             with contextlib.suppress(IgnisError):
-                if isinstance(error, DamagedSegment):
-                    # Set apart, it keeps no later run from going on.
-                    quarantine(self._store.catalog, self._store.storage)
                 self._store.catalog.write(
                     lambda connection: schedule.hasten(connection, *job, RETRY_SECONDS)
                 )

@@ -7,12 +7,16 @@ shown in the views. Guard: the slices are locked. The rest of the queue stays re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Connection, select
 
 from queue_core import faults
 from queue_core.catalog import Catalog, dialect
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
+from queue_core.errors import DamagedSegment
 from queue_core.model import INLINE, State
 from queue_core.storage import Storage
 
@@ -48,6 +52,16 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     for name in reports:
         storage.forget_damage(name)
     return apart
+
+
+@contextmanager
+def setting_apart(catalog: Catalog, storage: Storage) -> Iterator[None]:
+    """Set apart what turns out to be damaged, so that the next call goes without it."""
+    try:
+        yield
+    except DamagedSegment:
+        quarantine(catalog, storage)
+        raise
 
 
 def repair(catalog: Catalog, queue_id: int) -> int:
