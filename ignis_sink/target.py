@@ -87,15 +87,12 @@ def open_target(target: Target, options: SinkOptions) -> Any:
     Raises `QueueExists` or `Conflict` when somebody else has given it another shape meanwhile.
     """
     try:
-        known_store(options.address).catalog.now()
-    except NoSuchStore:
-        # It is new, or its folder was removed since it was opened.
-        _open_store(options.address, create=True).close()
-    store = known_store(options.address)
-    try:
-        queue = store.queue(target.queue)
-    except NoSuchQueue:
-        queue = store.create_queue(
+        queue = known_store(options.address).queue(target.queue)
+    except (NoSuchStore, NoSuchQueue) as error:
+        if isinstance(error, NoSuchStore):
+            # It is new, or its folder was removed since it was opened.
+            _open_store(options.address, create=True).close()
+        queue = known_store(options.address).create_queue(
             target.queue, target.schema, shards=target.shards, key=target.key, exist_ok=True
         )
     if options.merge_schema and not set(target.schema.names) <= set(queue.schema.names):
