@@ -78,4 +78,8 @@ def test_the_make_targets_that_are_shown_exist():
 
 
 def test_there_is_one_place_for_the_figures():
-    assert ROOT.joinpath("README.md").read_text().count("<!-- figures") == 1
+    readme = ROOT.joinpath("README.md").read_text()
+
+    assert readme.count("\n## Figures\n") == 1
+    figures = readme.partition("\n## Figures\n")[2].partition("\n## ")[0]
+    assert re.search(r"^\| .*\d", figures, re.MULTILINE), "the section has no table with numbers"
