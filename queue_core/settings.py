@@ -18,6 +18,8 @@ DEFAULT_SHARDS = 8
 
 _COMPRESSIONS = (None, "lz4", "zstd")
 
+#: What can become of a load for which a bounded queue has no room.
+OVERFLOWS = ("block", "fail", "ring")
 
 #: The most consumers of a queue. Source: IgnisMQ.
 MAX_CONCURRENCY = 100
@@ -58,6 +60,32 @@ class QueueSettings:
     compression: str | None = None
     #: Columns of which statistics are kept per slice, so that selectors can skip slices.
     attributes: tuple[str, ...] = field(default=())
+    #: Messages that main holds at most, waiting or in flight; 0: a load waits until it is fired;
+    #: none: no bound. Source: Herzner, FIFO queue.
+    max_size: int | None = None
+    #: Bytes that main holds at most, waiting or in flight; none: no bound.
+    max_bytes: int | None = None
+    #: What becomes of a load for which there is no room: ``block``: it waits; ``fail``; ``ring``:
+    #: the oldest that wait make room.
+    overflow: str = "block"
+    #: The column that says until when a message is wanted; none: ``_expires_at``, if there is one.
+    expires_at: str | None = None
+    #: The column that says from when on a message may be fired; none: ``_hold_until``, if there is.
+    hold_until: str | None = None
+    #: The column of numbers of which the greatest is fired first; none: the oldest is.
+    priority: str | None = None
+    #: Seconds of waiting that count as much as one more of priority; none: waiting does not count.
+    #: Source: Herzner, forgotten messages.
+    priority_aging: float | None = None
+    #: The column of whose messages with one value at most one is in flight, in order of loading.
+    group: str | None = None
+    #: What a new message does to queued ones of its key, and they to it; none: nothing. Source:
+    #: Herzner, smart-message queue.
+    policy: str | None = None
+    #: The columns by which a message is known again; loaded once more, it is left out.
+    dedup: tuple[str, ...] = field(default=())
+    #: Seconds for which it is known. Source: SQS, 5 minutes.
+    dedup_window: float = 300.0
 
     def __post_init__(self) -> None:
         for name, low, high in _WHOLE:
@@ -71,10 +99,15 @@ class QueueSettings:
             value = getattr(self, name)
             allowed = "seconds, more than 0, or none"
             _check(value is None or (_is_number(value) and 0 < value < inf), name, value, allowed)
-        for name in _OPTIONAL_WHOLE:
+        for name, least in _OPTIONAL_WHOLE:
             value = getattr(self, name)
-            allowed = "a whole number, 1 or more, or none"
-            _check(value is None or (is_whole(value) and value > 0), name, value, allowed)
+            allowed = f"a whole number, {least} or more, or none"
+            _check(value is None or (is_whole(value) and value >= least), name, value, allowed)
+        for name in _OPTIONAL_COLUMNS:
+            value = getattr(self, name)
+            allowed = "the name of a column, or none"
+            _check(value is None or (isinstance(value, str) and value != ""), name, value, allowed)
+        _check(self.overflow in OVERFLOWS, "overflow", self.overflow, "block, fail or ring")
         rest = self.shovel_backoff
         if self.shovel_rate is not None:
             check_rate("shovel_rate", self.shovel_rate)
@@ -111,8 +144,9 @@ class QueueSettings:
             if name not in known:
                 raise BadOption(f"unknown setting {name!r}{nearest(name, known)}")
         given = dict(values)
-        if "attributes" in given:
-            given["attributes"] = _names(given["attributes"])
+        for name in _LISTS:
+            if name in given:
+                given[name] = _names(name, given[name])
         return replace(self, **given)
 
     def check_attributes(self, columns: Sequence[str]) -> None:
@@ -136,9 +170,17 @@ class QueueSettings:
 
 
 _WHOLE = (("concurrency", 0, MAX_CONCURRENCY), ("shovel_concurrency", 1, 50))
-_SECONDS = ("handler_timeout", "sweep_after")
-_OPTIONAL_SECONDS = ("shovel_interval", "message_expiry", "queue_expiry")
-_OPTIONAL_WHOLE = ("shovel_limit", "max_attempts", "max_deliveries")
+_SECONDS = ("handler_timeout", "sweep_after", "dedup_window")
+_OPTIONAL_SECONDS = ("shovel_interval", "message_expiry", "queue_expiry", "priority_aging")
+_OPTIONAL_WHOLE = (
+    ("shovel_limit", 1),
+    ("max_attempts", 1),
+    ("max_deliveries", 1),
+    ("max_size", 0),
+    ("max_bytes", 1),
+)
+_OPTIONAL_COLUMNS = ("expires_at", "hold_until", "priority", "group")
+_LISTS = ("attributes", "dedup")
 
 
 def check_shards(shards: int) -> int:
@@ -170,12 +212,12 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(setting: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str)
     names = tuple(value) if listed else ()
     _check(
         listed and all(isinstance(name, str) for name in names),
-        "attributes",
+        setting,
         value,
         "a list of column names",
     )

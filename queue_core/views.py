@@ -19,6 +19,9 @@ _COUNTS = (
     "swept",
     "damaged",
     "expired",
+    "ignored",
+    "replaced",
+    "dropped",
 )
 
 #: One row per queue.

@@ -33,7 +33,8 @@ from queue_core.schema import COMPACTED, deserialize
 from queue_core.segment import decode, unpack_chunks
 
 #: Counters of what has left a shard.
-_LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired")
+_GONE = ("deleted", "expired", "replaced", "dropped")
+_LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
 
 #: (queue, magazine, shard)
 Place = tuple[int, int, int]
@@ -200,7 +201,7 @@ def _check_counters(tables: dict[str, Any]) -> int:
         totals.update({state.name: number for state, number in states.items()})
     # A message that changes its magazine is loaded once more there.
     moved = totals["sidelined"] + totals["shovelled"] + totals["swept"]
-    gone = totals["deleted"] + totals["expired"]
+    gone = sum(totals[name] for name in _GONE)
     here = totals["LOADED"] + totals["FIRED"] + totals["DAMAGED"]
     assert totals["loaded"] - moved == here + gone
     return gone

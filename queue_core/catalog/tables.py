@@ -101,6 +101,12 @@ counters = Table(
     Column("damaged", BigInteger, nullable=False),
     #: Gone because nobody had finished them in time.
     Column("expired", BigInteger, nullable=False),
+    #: Left out when it was loaded, because it was known already or a policy said so.
+    Column("ignored", BigInteger, nullable=False),
+    #: Gone because a new message took its place, by a policy.
+    Column("replaced", BigInteger, nullable=False),
+    #: Gone because the queue was full.
+    Column("dropped", BigInteger, nullable=False),
     #: The place from which a sweep that was interrupted goes on.
     Column("sweep_pointer", BigInteger, nullable=False),
 )
