@@ -12,6 +12,7 @@ import pytest
 from queue_core import Store, faults
 from queue_core.address import Address
 from tests import servers
+from tests.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,15 @@ def store(address: Address) -> Iterator[Store]:
     with Store(address) as opened:
         yield opened
         assert opened.catalog.engine.pool.checkedout() == 0, "a connection was not given back"
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
+    """A ZooKeeper server of the test's own."""
+    server = ZooKeeper(tmp_path / "zookeeper")
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

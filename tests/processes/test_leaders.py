@@ -23,7 +23,6 @@ from queue_core.tasks.side import SideTasks, Timing
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders
-from tests.zookeeper import ZooKeeper
 
 INSTANCES = ("one", "two", "three")
 QUEUES = ("orders", "parcels")
@@ -117,14 +116,6 @@ def gather(make, address, hosts, folder) -> Iterator[Instances]:
 @pytest.fixture
 def leased(store, queue, address, tmp_path):
     yield from gather(by_lease, address, "", tmp_path / "instances")
-
-
-@pytest.fixture
-def zookeeper(tmp_path):
-    server = ZooKeeper(tmp_path / "zookeeper")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""Sweeping through Spark where a real ZooKeeper says who leads: one does, and without it nobody."""
+
+import pytest
+from sqlalchemy import select, update
+
+from pyspark_ignis import IgnisManager
+from queue_core.catalog.schedule import schedule
+from tests.dump import backdate
+from tests.factories import numbers_of, orders
+from tests.spark.rig import counts, wait_until
+
+
+@pytest.fixture
+def managers(rig, zookeeper):
+    """Two of the store's managers, which do nothing but sweep."""
+    made = [
+        IgnisManager(
+            rig.spark,
+            path=rig.path,
+            handlers={},
+            checkpoints=rig.folder / name,
+            zookeeper=zookeeper.hosts,
+            tasks=("sweep",),
+        )
+        for name in ("one", "other")
+    ]
+    for manager in made:
+        manager.start()
+    yield made
+    for manager in made:
+        manager.stop(grace=0)
+
+
+def leading(managers):
+    return [manager for manager in managers if manager._leader.leads()]
+
+
+def stuck(rig, queue, count, first):
+    """Orders that somebody has fired long ago, and never finished; a sweep is due at once."""
+    queue.load(orders(count, first))
+    queue.fire()
+    backdate(rig.store, 7200)
+    job = (schedule.c.queue_id == queue.info.id, schedule.c.task == "sweep")
+    rig.store.catalog.write(lambda c: c.execute(update(schedule).where(*job).values(due_at=0)))
+
+
+def is_scheduled(rig):
+    with rig.store.catalog.read() as connection:
+        query = select(schedule.c.task).where(schedule.c.task == "sweep")
+        return connection.scalar(query) is not None
+
+
+def test_of_two_managers_the_one_that_zookeeper_elects_sweeps(rig, zookeeper, managers):
+    queue = rig.orders(0)
+    for manager in managers:
+        manager.refresh()
+    wait_until(lambda: len(leading(managers)) == 1 and is_scheduled(rig))
+    stuck(rig, queue, 5, 0)
+    wait_until(lambda: counts(queue, "swept") == [5])
+
+    zookeeper.stop()
+    wait_until(lambda: not leading(managers))
+    zookeeper.start()
+
+    wait_until(lambda: len(leading(managers)) == 1)
+    stuck(rig, queue, 3, 100)
+    wait_until(lambda: counts(queue, "swept") == [8])
+    (first,) = leading(managers)
+    first.stop(grace=0)
+
+    wait_until(lambda: len(leading(managers)) == 1)
+    assert leading(managers) != [first]
+    stuck(rig, queue, 2, 200)
+    wait_until(lambda: counts(queue, "swept") == [10])
+    assert numbers_of(queue.browse()) == []
+
+
+def test_a_query_that_sweeps_asks_zookeeper_first(rig, zookeeper):
+    queue = rig.orders(0)
+    stuck(rig, queue, 4, 0)
+    options = {"task": "sweep", "zookeeper": zookeeper.hosts}
+
+    zookeeper.stop()
+    # Nobody elects it, and so it leaves the sweep to others.
+    impatient = rig.batches(rig.source(None, **options), checkpoint="without")
+    assert impatient == []
+    assert counts(queue, "swept") == [0]
+
+    zookeeper.start()
+    (rows,) = rig.batches(rig.source(None, **options), checkpoint="with")
+    assert sum(row.moved for row in rows) == 4
+    assert counts(queue, "swept") == [4]
