@@ -1,0 +1,40 @@
+"""Races of two, each written as a permutation of steps, on each catalog.
+
+The first one stands before its commit, holding what it holds; then the second one comes. On SQLite
+it waits for the whole database, on PostgreSQL only for what it needs. What comes of both must be
+right whether the first one commits or rolls back.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_core import faults
+from queue_core.catalog import dialect
+from tests.processes import actors
+from tests.processes.actors import Actor
+
+
+@pytest.fixture(autouse=True)
+def _steps(monkeypatch):
+    """Actors stop at fault points; none of them is ever told to try again, as by a deadlock."""
+    refused = []
+    can_retry = dialect.can_retry
+    monkeypatch.setattr(faults, "point", actors.point)
+    monkeypatch.setattr(dialect, "can_retry", lambda e: refused.append(e) or can_retry(e))
+    yield
+    assert refused == []
+
+
+@pytest.fixture
+def one(address, store):
+    actor = Actor("one", address)
+    yield actor
+    actor.close()
+
+
+@pytest.fixture
+def two(address, store):
+    actor = Actor("two", address)
+    yield actor
+    actor.close()

@@ -1,0 +1,65 @@
+"""What the two of a race do, as steps of `Actor`s."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from queue_core.outcomes import Settlement
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from tests.factories import make_stager, numbers_of, orders
+
+#: Messages that become a file.
+MANY = 4_000
+
+
+def on_sqlite(store):
+    return store.catalog.file is not None
+
+
+def fires(count=None, name=None):
+    """A firing of *count*; returns the numbers of its orders."""
+
+    def verb(store):
+        consumer = store.consumer(name or f"reader-{id(store)}")
+        return numbers_of(store.queue("orders").fire(count, consumer=consumer).messages)
+
+    return verb
+
+
+def settles(outcome, ids):
+    def verb(store):
+        rows = pa.table({"_message_id": ids, "outcome": [outcome] * len(ids)})
+        return store.queue("orders").settle(Settlement.of(rows))
+
+    return verb
+
+
+def fired_ids(store, count=None):
+    return store.queue("orders").fire(count).ids.to_pylist()
+
+
+def loads(count, first=0):
+    return lambda store: len(store.queue("orders").load(orders(count, first)))
+
+
+def two_customers(queue):
+    """Two customers whose messages go to different shards."""
+    from queue_core.keys import shards_of
+
+    names = [f"customer-{number}" for number in range(20)]
+    shards = shards_of(pa.array(names), queue.info.shards).tolist()
+    return names[shards.index(0)], names[shards.index(1)]
+
+
+def stage(store, first=0):
+    stager = make_stager(store.queue("orders"))
+    for batch in orders(MANY, first).to_batches():
+        stager.add(batch)
+    return [segment.in_shard(0) for segment in stager.finish()]
+
+
+def fires_unseen(store, query):
+    queue = store.queue("orders")
+    wanted = Wanted(queue_ids=(queue.info.id,))
+    return fire(store.catalog, query, wanted, seen=False)

@@ -1,0 +1,127 @@
+"""Firings, from main and from the sideline, and who else fires or shovels."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_core.errors import ConsumerFenced
+from queue_core.model import State
+from tests.books import audit
+from tests.factories import make_queue, numbers_of, orders
+from tests.processes.interleavings.steps import fires, on_sqlite, two_customers
+
+# fire and fire
+
+
+@pytest.mark.parametrize("pieces", [1, 10], ids=["one slice", "many slices"])
+def test_the_second_firing_of_a_shard_goes_on_behind_the_first(store, one, two, pieces):
+    queue = make_queue(store)
+    for part in range(pieces):
+        queue.load(orders(20 // pieces, part * 20 // pieces))
+
+    one.start(fires(5), stop_at="fire.before_commit")
+    two.start(fires(5))
+    assert two.waits()
+
+    assert one.finish() == [0, 1, 2, 3, 4]
+    assert two.finish() == [5, 6, 7, 8, 9]
+    audit(store)
+
+
+@pytest.mark.parametrize("pieces", [1, 10], ids=["one slice", "many slices"])
+def test_a_firing_that_fails_leaves_its_place_to_the_second(store, one, two, pieces):
+    queue = make_queue(store)
+    for part in range(pieces):
+        queue.load(orders(20 // pieces, part * 20 // pieces))
+
+    one.start(fires(5), stop_at="fire.before_commit")
+    two.start(fires(5))
+    assert two.waits()
+    one.roll_back()
+
+    assert two.finish() == [0, 1, 2, 3, 4]
+    audit(store)
+
+
+def test_firings_from_different_shards_do_not_wait_for_each_other(store, one, two):
+    queue = make_queue(store, shards=2, key="customer")
+    first, second = (
+        [{"number": n, "customer": name} for n in range(3)] for name in two_customers(queue)
+    )
+    queue.load(first)
+    one.start(fires(), stop_at="fire.before_commit")
+    two.start(lambda store: store.queue("orders").load(second).to_pylist())
+    if on_sqlite(store):
+        assert two.waits()
+    else:
+        two.finish()
+        two.start(fires())
+        assert two.passes()
+        assert two.finish() == [0, 1, 2]
+    assert one.finish() == [0, 1, 2]
+
+
+def test_a_firing_sees_nothing_only_when_nothing_is_left(store, one, two):
+    """Else a query that ends when there is nothing would end too early."""
+    make_queue(store).load(orders(10))
+
+    one.start(fires(9), stop_at="fire.before_commit")
+    two.start(fires())
+    assert two.waits()
+
+    assert one.finish() == list(range(9))
+    assert two.finish() == [9]
+
+
+def test_one_consumer_fires_one_ticket_after_the_other(store, one, two):
+    make_queue(store).load(orders(10))
+    reader = store.consumer("reader")
+
+    def verb(store):
+        return store.queue("orders").fire(5, consumer=reader).ticket.number
+
+    one.start(verb, stop_at="fire.before_commit")
+    two.start(verb)
+    assert two.waits()
+
+    assert (one.finish(), two.finish()) == (1, 2)
+
+
+def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, two):
+    make_queue(store).load(orders(10))
+    reader = store.consumer("reader")
+
+    def verb(store):
+        return len(store.queue("orders").fire(2, consumer=reader))
+
+    one.start(verb, stop_at="fire.before_commit")
+    two.start(lambda store: store.consumer("reader").epoch)
+    assert two.waits()
+
+    assert one.finish() == 2
+    assert two.finish() == 2
+    one.start(verb)
+    with pytest.raises(ConsumerFenced, match="reader"):
+        one.finish()
+    assert len(audit(store).ids(state=State.FIRED)) == 2
+
+
+# fire and shovel, in the sideline
+
+
+def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    queue.sideline(queue.fire(), reason="not today")
+
+    def fires_sidelined(store):
+        return numbers_of(store.queue("orders").fire(5, magazine="sideline").messages)
+
+    one.start(fires_sidelined, stop_at="fire.before_commit")
+    two.start(lambda store: store.queue("orders").shovel())
+    assert two.waits()
+
+    assert one.finish() == [0, 1, 2, 3, 4]
+    assert two.finish() == 5
+    assert numbers_of(queue.fire().messages) == [5, 6, 7, 8, 9]
+    audit(store)

@@ -1,0 +1,105 @@
+"""Loads, and batches that are published twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_core.verbs.load import publish_once
+from tests.books import audit, leftover_files
+from tests.factories import make_queue, numbers_of, orders
+from tests.processes.interleavings.steps import (
+    MANY,
+    fired_ids,
+    fires,
+    loads,
+    on_sqlite,
+    settles,
+    stage,
+)
+
+# load and load
+
+
+def test_loads_into_one_shard_get_their_places_in_the_order_of_their_commits(store, one, two):
+    queue = make_queue(store)
+
+    one.start(loads(10), "load.before_commit")
+    two.start(loads(10, 10))
+    assert two.waits()
+    assert queue.browse().num_rows == 0
+
+    assert (one.finish(), two.finish()) == (10, 10)
+    assert numbers_of(queue.fire().messages) == list(range(20))
+    audit(store)
+
+
+def test_a_load_that_fails_leaves_no_gap(store, one, two):
+    queue = make_queue(store)
+
+    one.start(loads(10), "load.before_commit")
+    two.start(loads(10, 10))
+    assert two.waits()
+    one.roll_back()
+
+    assert two.finish() == 10
+    assert numbers_of(queue.fire().messages) == list(range(10, 20))
+    assert queue.metadata().column("load_pointer").to_pylist() == [10, 0]
+    audit(store)
+
+
+def test_a_load_does_not_wait_for_a_firing_or_a_settlement(store, one, two):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store, 5)
+
+    for verb, point in (
+        (fires(), "fire.before_commit"),
+        (settles("delete", ids), "settle.before_commit"),
+    ):
+        one.start(verb, point)
+        two.start(loads(10))
+        assert two.waits() == on_sqlite(store)
+        one.finish()
+        assert two.finish() == 10
+    audit(store)
+
+
+# publishing a batch twice
+
+
+def publishes(staged, batch):
+    def verb(store):
+        info = store.queue("orders").info
+        return publish_once(store.catalog, store.storage, info, staged, "query", batch)
+
+    return verb
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["commits", "rolls back"])
+def test_a_batch_that_two_drivers_publish_is_there_once(store, one, two, fails):
+    queue = make_queue(store)
+    one.start(publishes(stage(store), 7), "load.before_commit")
+    two.start(publishes(stage(store), 7))
+    assert two.waits()
+
+    if fails:
+        one.roll_back()
+    else:
+        assert one.finish() is True
+    assert two.finish() is fails
+    assert sorted(numbers_of(queue.browse())) == list(range(MANY))
+    assert len(leftover_files(store)) == 1
+    assert len(store.vacuum(grace=0)) == 1
+    audit(store)
+
+
+def test_batches_of_one_query_that_cross_are_all_or_nothing(store, one, two):
+    """An older batch that comes later is there already, by its number."""
+    queue = make_queue(store)
+    one.start(publishes(stage(store, 0), 8), "load.before_commit")
+    two.start(publishes(stage(store, MANY), 7))
+    assert two.waits()
+
+    assert one.finish() is True
+    assert two.finish() is False
+    assert sorted(numbers_of(queue.browse())) == list(range(MANY))

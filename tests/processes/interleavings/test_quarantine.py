@@ -1,0 +1,53 @@
+"""Setting damage apart, while somebody settles."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_core.model import State
+from queue_core.verbs.quarantine import quarantine
+from tests.books import audit
+from tests.factories import make_queue, orders
+from tests.processes.interleavings.steps import MANY, fired_ids, settles
+
+
+def spoil(store):
+    """Fire all, of which the segment is then found to be damaged."""
+    ids = fired_ids(store)
+    (location,) = store.storage.list()
+    store.storage.report_damage(location, "by the test")
+    return ids
+
+
+def sets_apart(store):
+    return quarantine(store.catalog, store.storage)
+
+
+def test_what_is_set_apart_is_not_settled_any_more(store, one, two):
+    make_queue(store).load(orders(MANY))
+    ids = spoil(store)
+
+    one.start(sets_apart, "quarantine.before_commit")
+    two.start(settles("delete", ids))
+    assert two.waits()
+
+    assert one.finish() == MANY
+    assert two.finish() == 0
+    assert audit(store).ids(state=State.DAMAGED) == set(ids)
+
+
+@pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
+def test_what_is_settled_is_not_set_apart_in_its_old_place(store, one, two, outcome):
+    make_queue(store).load(orders(MANY))
+    ids = spoil(store)
+
+    one.start(settles(outcome, ids[: MANY // 4]), "settle.before_commit")
+    two.start(sets_apart)
+    assert two.waits()
+
+    assert one.finish() == MANY // 4
+    apart = two.finish()
+    books = audit(store)
+    assert books.ids(state=State.DAMAGED) >= set(ids[MANY // 4 :])
+    assert apart == len(books.ids(state=State.DAMAGED))
+    assert books.deleted == (MANY // 4 if outcome == "delete" else 0)

@@ -1,0 +1,138 @@
+"""Settlements, and who sweeps or settles at the same time."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_core.catalog.tables import segments
+from queue_core.model import Magazine, State
+from tests.books import audit, leftover_files
+from tests.factories import make_queue, orders
+from tests.processes.interleavings.steps import MANY, fired_ids, on_sqlite, settles, two_customers
+
+# settle and sweep
+
+
+def test_what_is_swept_is_not_settled_any_more(store, one, two):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store)
+
+    one.start(lambda store: store.queue("orders").sweep(0, dead_after=0), "sweep.before_commit")
+    two.start(settles("delete", ids))
+    assert two.waits()
+
+    assert one.finish() == 10
+    assert two.finish() == 0
+    assert audit(store).ids() == audit(store).ids(Magazine.SIDELINE, State.LOADED) == set(ids)
+
+
+def test_a_sweep_that_fails_leaves_the_settlement_to_the_consumer(store, one, two):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store)
+
+    one.start(lambda store: store.queue("orders").sweep(0, dead_after=0), "sweep.before_commit")
+    two.start(settles("delete", ids))
+    assert two.waits()
+    one.roll_back()
+
+    assert two.finish() == 10
+    assert audit(store).ids() == set()
+
+
+@pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
+def test_a_sweep_never_takes_what_is_being_settled(store, one, two, outcome):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store)
+
+    one.start(settles(outcome, ids[2:5]), "settle.before_commit")
+    two.start(lambda store: store.queue("orders").sweep(0, dead_after=0))
+    assert two.waits() == on_sqlite(store)
+
+    assert one.finish() == 3
+    # PostgreSQL passes over the slice; the next sweep finds it.
+    swept = two.finish() + queue.sweep(0, dead_after=0)
+    assert swept == 7
+    books = audit(store)
+    assert books.deleted == (3 if outcome == "delete" else 0)
+    assert len(books.ids(Magazine.SIDELINE)) == (10 if outcome == "sideline" else 7)
+    assert len(books.ids(Magazine.MAIN, State.LOADED)) == (3 if outcome == "reload" else 0)
+
+
+# settle and settle
+
+
+@pytest.mark.parametrize("first", ["delete", "sideline", "reload"])
+@pytest.mark.parametrize("second", ["delete", "sideline", "reload"])
+def test_two_settle_parts_of_one_slice(store, one, two, first, second):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store)
+
+    one.start(settles(first, ids[::2]), "settle.before_commit")
+    two.start(settles(second, ids[1::2]))
+    assert two.waits()
+
+    assert (one.finish(), two.finish()) == (5, 5)
+    books = audit(store)
+    assert books.ids(state=State.FIRED) == set()
+    places = {"delete": None, "sideline": Magazine.SIDELINE, "reload": Magazine.MAIN}
+    for outcome, part in ((first, ids[::2]), (second, ids[1::2])):
+        there = [books.messages.get(i, (None,))[0] for i in part]
+        assert there == [places[outcome]] * 5
+
+
+@pytest.mark.parametrize("first", ["delete", "sideline", "reload"])
+@pytest.mark.parametrize("second", ["delete", "sideline", "reload"])
+def test_the_first_of_two_settlements_of_the_same_messages_counts(store, one, two, first, second):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    ids = fired_ids(store)
+
+    one.start(settles(first, ids[:6]), "settle.before_commit")
+    two.start(settles(second, ids[4:]))
+    assert two.waits()
+
+    assert (one.finish(), two.finish()) == (6, 4)
+    assert audit(store).ids(state=State.FIRED) == set()
+
+
+def test_a_segment_of_which_two_delete_the_last_parts_is_let_go(store, one, two):
+    """On PostgreSQL each sees the other's part and leaves the segment to it; then vacuum helps."""
+    queue = make_queue(store)
+    queue.load(orders(MANY))
+    firings = [queue.fire(MANY // 2, consumer=store.consumer(name)) for name in ("one", "two")]
+
+    one.start(lambda store: store.queue("orders").delete(firings[0]), "settle.before_commit")
+    two.start(lambda store: store.queue("orders").delete(firings[1]))
+    # Both count in the same shard.
+    assert two.waits()
+
+    assert (one.finish(), two.finish()) == (MANY // 2, MANY // 2)
+    assert segments_of(store) == (0 if on_sqlite(store) else 1)
+    assert len(store.vacuum(grace=0)) == 1
+    assert segments_of(store) == 0
+    assert audit(store).ids() == set()
+    assert leftover_files(store) == set()
+
+
+def segments_of(store):
+    with store.catalog.read() as connection:
+        return len(connection.execute(segments.select()).all())
+
+
+def test_neither_waits_to_sideline_into_different_shards(store, one, two):
+    queue = make_queue(store, shards=2, key="customer")
+    ids = []
+    for name in two_customers(queue):
+        queue.load([{"number": 1, "customer": name}])
+        ids.append(fired_ids(store))
+
+    one.start(settles("sideline", ids[0]), "settle.before_commit")
+    two.start(settles("sideline", ids[1]))
+    assert two.waits() == on_sqlite(store)
+
+    assert (one.finish(), two.finish()) == (1, 1)
+    assert len(audit(store).ids(Magazine.SIDELINE)) == 2
