@@ -69,6 +69,10 @@ class Selector:
         """Whether a row can be eligible, given statistics of all rows; only a no is certain."""
         return prune.outcomes(self._root, stats).true
 
+    def must_match(self, stats: Mapping[str, ColumnStats]) -> bool:
+        """Whether every row is eligible, given statistics of all rows; only a yes is certain."""
+        return prune.outcomes(self._root, stats).certain
+
     def expression(self) -> pc.Expression:
         """The condition for Arrow to filter by; NULL there means not eligible, as in any filter."""
         if isinstance(self._root, Call) and self._root.size > _LARGEST_EXPRESSION:

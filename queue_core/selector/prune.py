@@ -1,8 +1,7 @@
 """What statistics say about a condition, without looking at a row.
 
-Two questions are asked of each part: can a row make it true, can a row make it false. NULL needs no
-third: AND, OR and NOT make neither of the other two from it. Where few distinct values are known, a
-part that touches one column is simply worked out for each of them; else by the bounds.
+Three questions are asked of each part: can a row make it true, false, NULL. Where few distinct values
+are known, a part that touches one column is simply worked out for each of them; else by the bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.selector.functions import Prefix
-from queue_core.selector.kernels import Values
+from queue_core.selector.kernels import COALESCE, Values
 from queue_core.selector.nodes import Call, Column, Literal, Node, evaluate, is_null
 from queue_core.stats import ColumnStats, python_value
 
@@ -28,9 +27,15 @@ class Outcomes(NamedTuple):
 
     true: bool
     false: bool
+    null: bool
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is true for every row."""
+        return not self.false and not self.null
 
 
-_ANY = Outcomes(true=True, false=True)
+_ANY = Outcomes(true=True, false=True, null=True)
 
 
 class Bounds(NamedTuple):
@@ -60,7 +65,7 @@ def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
     """What the condition can be for rows of which *stats* are the statistics."""
     if isinstance(node, Literal):
         value = node.value.as_py()
-        return Outcomes(value is True, value is False)
+        return Outcomes(value is True, value is False, value is None)
     known = _known_values(node, stats)
     if known is not None:
         return _tried(node, *known)
@@ -69,14 +74,19 @@ def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
     below = (outcomes(arg, stats) for arg in node.args)
     match node.kernel.name:
         case "and":
-            parts = list(below)
-            return Outcomes(all(p.true for p in parts), any(p.false for p in parts))
+            return _all(list(below))
         case "or":
-            parts = list(below)
-            return Outcomes(any(p.true for p in parts), all(p.false for p in parts))
+            return _opposite(_all([_opposite(part) for part in below]))
         case "not":
             return _opposite(*below)
-    return _by_bounds(node, stats)
+        case "is true":
+            (part,) = below
+            return Outcomes(part.true, part.false or part.null, null=False)
+    found = _by_bounds(node, stats)
+    # What is reckoned may have no result, and so may what NULL is put into.
+    return (
+        found if all(_is_never_null(arg, stats) for arg in node.args) else found._replace(null=True)
+    )
 
 
 def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
@@ -88,9 +98,10 @@ def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
         if one is None or node.path[1:]:
             return _OPEN
         return Bounds(_without_zone(one.min), _without_zone(one.max))
-    if not node.kernel.monotone:
-        return _OPEN
-    return _at_corners(node, [bounds(arg, stats) for arg in node.args])
+    below = [bounds(arg, stats) for arg in node.args]
+    if node.kernel is COALESCE:
+        return _around(below)
+    return _at_corners(node, below) if node.kernel.monotone else _OPEN
 
 
 def _known_values(
@@ -118,10 +129,28 @@ def _tried(node: Node, distinct: frozenset[Any], with_null: bool) -> Outcomes:
     except pa.ArrowException:
         return _ANY
     true, false = pc.any(found).as_py(), pc.any(pc.invert(found)).as_py()
-    return Outcomes(bool(true), bool(false))
+    return Outcomes(bool(true), bool(false), found.null_count > 0)
+
+
+def _all(parts: list[Outcomes]) -> Outcomes:
+    """AND: one that is always false decides it, whatever the others are."""
+    decided = any(not part.true and not part.null for part in parts)
+    return Outcomes(
+        all(part.true for part in parts),
+        any(part.false for part in parts),
+        any(part.null for part in parts) and not decided,
+    )
+
+
+def _is_never_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
+    if isinstance(node, Literal):
+        return not is_null(node)
+    one = stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
+    return one is not None and one.null_count == 0
 
 
 def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
+    """What it can be by the bounds of its arguments, were none of them NULL."""
     name, detail = node.kernel.name, node.kernel.detail
     if name == "is null":
         return _null_or_not(node.args[0], stats)
@@ -130,7 +159,8 @@ def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
         return _COMPARISONS[name](left, right)
     if name == "<=>" and any(isinstance(arg, Literal) and not is_null(arg) for arg in node.args):
         left, right = (bounds(arg, stats) for arg in node.args)
-        return Outcomes(left.meets(right), false=True)  # NULL is not the same as a constant
+        # NULL is not the same as a constant.
+        return Outcomes(left.meets(right), false=True, null=False)
     if isinstance(detail, Values):
         return _in(bounds(node.args[0], stats), detail)
     if isinstance(detail, Prefix):
@@ -142,21 +172,21 @@ def _null_or_not(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
     one = stats.get(node.path[0]) if isinstance(node, Column) and not node.path[1:] else None
     if one is None:
         return _ANY
-    return Outcomes(one.null_count > 0, one.null_count < one.row_count)
+    return Outcomes(one.null_count > 0, one.null_count < one.row_count, null=False)
 
 
 def _equal(left: Bounds, right: Bounds) -> Outcomes:
     same = left.only and right.only and left.low == right.low
-    return Outcomes(left.meets(right), not same)
+    return Outcomes(left.meets(right), not same, null=False)
 
 
 def _less(left: Bounds, right: Bounds) -> Outcomes:
     open_below = left.low is None or right.high is None
-    return Outcomes(open_below or left.low < right.high, not left.below(right))
+    return Outcomes(open_below or left.low < right.high, not left.below(right), null=False)
 
 
 def _opposite(part: Outcomes) -> Outcomes:
-    return Outcomes(part.false, part.true)
+    return Outcomes(part.false, part.true, part.null)
 
 
 _COMPARISONS: dict[str, Callable[[Bounds, Bounds], Outcomes]] = {
@@ -173,7 +203,8 @@ def _in(values: Bounds, wanted: Values) -> Outcomes:
     if values.low is None or values.high is None:
         return _ANY
     there = wanted.any_between(values.low, values.high)
-    return Outcomes(there, not (there and values.only))
+    # Where NULL is in the list, what is not found may be that.
+    return Outcomes(there, not (there and values.only), null=not (there and values.only))
 
 
 def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
@@ -188,7 +219,7 @@ def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
         and values.low.startswith(text)
         and values.high.startswith(text)
     )
-    return Outcomes(not (below or above), not inside)
+    return Outcomes(not (below or above), not inside, null=False)
 
 
 def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
@@ -208,6 +239,13 @@ def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
     if any(value is None or _is_infinite(value) for value in [*low, *high]):
         return _OPEN
     return Bounds(min(low), max(high))
+
+
+def _around(below: list[Bounds]) -> Bounds:
+    """The least range that holds every one."""
+    if any(low is None or high is None for low, high in below):
+        return _OPEN
+    return Bounds(min(low for low, _ in below), max(high for _, high in below))
 
 
 def _is_infinite(value: Any) -> bool:

@@ -65,6 +65,16 @@ def test_statistics_never_rule_out_a_row_that_matches(condition, rows, max_disti
         assert not any(selector.mask(data).to_pylist())
 
 
+@settings(deadline=None, max_examples=300)
+@given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
+def test_statistics_never_promise_a_row_that_does_not_match(condition, rows, max_distinct):
+    selector = parsed(Selector, condition[0])
+    data = table(rows)
+
+    if selector.must_match(statistics(data, max_distinct)):
+        assert all(selector.mask(data).to_pylist())
+
+
 @settings(deadline=None, max_examples=50)
 @given(conditions)
 def test_a_pickled_selector_is_the_same_selector(condition):

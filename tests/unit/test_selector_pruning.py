@@ -268,3 +268,55 @@ def test_a_whole_number_too_great_for_a_double_is_compared_as_the_mask_does():
 
     assert selector.mask(table).to_pylist() == [True]
     assert selector.may_match({"m": column_stats(table["m"], max_distinct=0)})
+
+
+WITH_MORE = pa.schema([*SCHEMA, pa.field("k", pa.int32()), pa.field("other", pa.int32())])
+#: n in 10..20, m in 100..200, without NULL; k may be NULL.
+SURE = {
+    "n": ColumnStats(10, 20, null_count=0, row_count=4),
+    "m": ColumnStats(100, 200, null_count=0, row_count=4),
+    "k": ColumnStats(10, 20, null_count=1, row_count=4),
+    "s": ColumnStats("ba", "bc", null_count=0, row_count=4),
+}
+CERTAIN = [
+    "n >= 10",
+    "n < 21 AND m > 20",
+    "n < 21 OR k > 99",
+    "NOT n = 9",
+    "n IS NOT NULL",
+    "n IS NOT NULL OR n = NULL",
+    "NOT ((k > 20) IS TRUE)",
+    "s LIKE 'b%'",
+    "true",
+]
+UNCERTAIN = [
+    "n > 10",
+    "k >= 10",
+    "k >= 10 AND n >= 10",
+    "k >= 10 OR n = NULL",
+    "k IS NOT NULL",
+    "NOT (k > 20)",
+    "n / (m - 150) < 1e9",
+    "other > 1",
+    "n IN (10, 20)",
+    "NULL",
+]
+
+
+@pytest.mark.parametrize("text", CERTAIN)
+def test_what_bounds_decide_needs_no_look(text):
+    assert Selector.parse(text, WITH_MORE).must_match(SURE)
+
+
+@pytest.mark.parametrize("text", UNCERTAIN)
+def test_what_may_be_false_or_null_needs_a_look(text):
+    assert not Selector.parse(text, WITH_MORE).must_match(SURE)
+
+
+def test_one_value_without_null_decides_an_equality():
+    stats = {"s": column_stats(pa.array(["a", "a"]))}
+
+    assert Selector.parse("s = 'a'", SCHEMA).must_match(stats)
+    assert not Selector.parse("s = 'a'", SCHEMA).must_match(
+        {"s": column_stats(pa.array(["a", None]))}
+    )
