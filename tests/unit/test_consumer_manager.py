@@ -1,0 +1,362 @@
+"""Who is notified, of what, and who gets it; the queue is a list of numbers."""
+
+import random
+import threading
+from collections import Counter, deque
+
+import pytest
+
+from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.lists import Standing
+from queue_core.consumers.manager import QueueConsumerManager, Reason
+
+
+class Shop:
+    """A queue, its manager, and consumers that work when the test says so."""
+
+    def __init__(self):
+        self.manager = QueueConsumerManager("orders")
+        self.messages = deque()
+        self.told = deque()
+        self.got = Counter()
+        # So that who comes is not told at once.
+        self.manager._exhausted = self.manager._arrival
+
+    def consumer(self, name="c", *, wanted=lambda _: True, **how):
+        def take(limit):
+            found = [m for m in self.messages if wanted(m)][:limit]
+            if consumer.acquires:
+                for message in found:
+                    self.messages.remove(message)
+            return found or None
+
+        consumer = QueueConsumer(name, take, self.told.append, **how)
+        consumer.join(self.manager)
+        return consumer
+
+    def consumers(self, count, **how):
+        return [self.consumer(f"c{number}", **how) for number in range(count)]
+
+    def load(self, *messages, reason=Reason.ARRIVAL):
+        self.messages.extend(messages)
+        self.manager.notify_arrival(reason)
+
+    def work(self, limit=1, turns=10**9):
+        """Let who is told pull, one pull in turn, until nobody is told."""
+        while self.told and turns:
+            turns -= 1
+            consumer = self.told.popleft()
+            if limit == 1:
+                work = self.manager.deliver_single_message(consumer)
+            else:
+                work = consumer.pull(limit)
+            if work:
+                self.got[consumer.name] += len(work)
+                self.told.append(consumer)
+
+
+@pytest.fixture
+def shop():
+    return Shop()
+
+
+def names(consumers):
+    return [consumer.name for consumer in consumers]
+
+
+def test_of_a_hundred_interested_one_is_woken_by_one_message(shop):
+    consumers = shop.consumers(100)
+    shop.load(1)
+
+    assert names(shop.told) == ["c0"]
+    shop.work()
+    assert [c.wakeups for c in consumers] == [1] + [0] * 99
+    assert shop.got == {"c0": 1}
+
+
+def test_a_notified_consumer_stays_so_until_it_is_given_nothing(shop):
+    (consumer,) = shop.consumers(1)
+    shop.load(1)
+    shop.load(2)
+
+    assert shop.manager.deliver_single_message(consumer) == [1]
+    assert consumer.node.standing is Standing.NOTIFIED
+    assert shop.manager.deliver_single_message(consumer) == [2]
+    assert shop.manager.deliver_single_message(consumer) is None
+    assert consumer.node.standing is Standing.INTERESTED
+    assert consumer.wakeups == 1
+
+
+def test_who_found_nothing_is_told_last(shop):
+    shop.consumers(3)
+    for message in range(4):
+        shop.load(message)
+        shop.work()
+
+    assert shop.got == {"c0": 2, "c1": 1, "c2": 1}
+
+
+def test_a_consumer_that_was_given_all_it_can_take_has_another_one_told(shop):
+    shop.consumers(3)
+    shop.load(*range(5))
+    shop.work(limit=2, turns=1)
+
+    assert names(shop.told) == ["c1", "c0"]
+    assert shop.manager.reasons[Reason.MORE] == 1
+
+
+def test_a_steady_stream_wakes_few(shop):
+    consumers = shop.consumers(10)
+    for message in range(2000):
+        shop.load(message)
+        shop.work(turns=1)
+    shop.work()
+
+    assert shop.got.total() == 2000
+    assert sum(c.wakeups for c in consumers) < 200
+
+
+def test_nobody_gets_less_than_half_of_its_share(shop):
+    chance = random.Random(4)
+    shop.consumers(10)
+    left = 100_000
+    while left:
+        count = min(chance.randrange(1, 400), left)
+        left -= count
+        shop.load(*range(count))
+        shop.work(limit=10, turns=chance.randrange(50))
+    shop.work(limit=10)
+
+    assert shop.got.total() == 100_000
+    assert len(shop.got) == 10
+    assert min(shop.got.values()) >= 5_000
+
+
+def test_browsers_are_always_told_and_take_nothing(shop):
+    browsers = [shop.consumer(f"b{n}", acquires=False) for n in range(3)]
+    taker = shop.consumer("taker")
+    woken = [b.wakeups for b in browsers]
+    shop.load(1)
+    shop.load(2)
+
+    assert [b.wakeups - before for b, before in zip(browsers, woken, strict=True)] == [2, 2, 2]
+    assert shop.manager.deliver_messages(browsers[0], 10) == [1, 2]
+    assert browsers[0].node.standing is Standing.NON_ACQUIRING
+    assert shop.manager.deliver_messages(taker, 10) == [1, 2]
+
+
+# Reasons to be notified.
+
+
+@pytest.mark.parametrize("acquires", [True, False])
+def test_it_became_interested(shop, acquires):
+    consumer = shop.consumer(acquires=acquires)
+    consumer.hold(Hold.FLOW)
+    shop.told.clear()
+    shop.load(1)
+    assert not shop.told
+
+    consumer.release(Hold.FLOW)
+
+    assert names(shop.told) == ["c"]
+
+
+def test_a_new_consumer_is_told_of_what_waits_and_not_of_nothing(shop):
+    shop.consumer("early")
+    assert not shop.told
+    shop.messages.append(1)
+    shop.manager.notify_arrival()
+    shop.told.clear()
+
+    shop.consumer("late")
+
+    assert names(shop.told) == ["late"]
+
+
+def test_what_was_unavailable_became_available(shop):
+    (consumer,) = shop.consumers(1)
+    shop.load(1)
+    shop.work()
+    shop.load(1, reason=Reason.AVAILABLE)
+
+    assert names(shop.told) == [consumer.name]
+    assert shop.manager.reasons[Reason.AVAILABLE] == 1
+
+
+@pytest.mark.parametrize("how", ["uninterested", "removed", "failed", "cannot"])
+def test_a_notified_one_did_not_do_the_work(shop, how):
+    first, _ = shop.consumers(2)
+    shop.load(1)
+    assert names(shop.told) == ["c0"]
+    shop.told.clear()
+
+    if how == "uninterested":
+        first.hold(Hold.CREDIT)
+    elif how == "removed":
+        first.leave()
+    elif how == "failed":
+        first.take = lambda limit: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            first.pull(1)
+    else:
+        first.take, first.selective = lambda limit: None, True
+        first.pull(1)
+
+    assert names(shop.told) == ["c1"]
+    shop.work()
+    assert shop.got == {"c1": 1}
+    assert shop.manager.reasons[Reason.NOT_DONE] >= 1
+
+
+def test_a_higher_priority_became_uninterested(shop):
+    high, low = shop.consumer("high", priority=9), shop.consumer("low", priority=1)
+    shop.load(1, 2)
+    assert names(shop.told) == ["high"]
+    shop.work(turns=1)
+    shop.told.clear()
+
+    high.hold(Hold.CREDIT)
+
+    assert names(shop.told) == ["low"]
+    shop.work()
+    assert shop.got == {"high": 1, "low": 1}
+    assert low.wakeups == 1
+
+
+def test_what_arrives_while_the_only_consumer_looks_is_told(shop):
+    (consumer,) = shop.consumers(1)
+    shop.load(1)
+    shop.work(turns=1)
+    shop.told.clear()
+
+    def take(limit):
+        shop.load(2)
+
+    taken, consumer.take = consumer.take, take
+    assert consumer.pull(1) is None
+    consumer.take = taken
+
+    assert names(shop.told) == ["c0"]
+    shop.work()
+    assert shop.got["c0"] == 2
+
+
+# Reasons not to be interested.
+
+
+@pytest.mark.parametrize("why", list(Hold))
+def test_nobody_is_woken_who_is_held(shop, why):
+    held, free = shop.consumers(2)
+    held.hold(why)
+    shop.load(1)
+
+    assert names(shop.told) == ["c1"]
+    assert shop.manager.deliver_single_message(held) is None
+    assert why.value in repr(held)
+    assert free.node.standing is Standing.NOTIFIED
+
+
+def test_it_wants_work_when_nothing_holds_it_any_more(shop):
+    (consumer,) = shop.consumers(1)
+    consumer.hold(Hold.CREDIT)
+    consumer.hold(Hold.PRESSURE)
+    consumer.release(Hold.CREDIT)
+    assert consumer.node.standing is Standing.NOT_INTERESTED
+
+    consumer.release(Hold.PRESSURE)
+
+    assert consumer.node.standing is Standing.INTERESTED
+
+
+# Priorities.
+
+
+@pytest.mark.parametrize(("high", "low"), [(2, 1), (None, 5), (0, -1)])
+def test_a_lower_priority_gets_nothing_while_a_higher_one_is_interested(shop, high, low):
+    shop.consumer("low", priority=low)
+    shop.consumer("high", priority=high)
+    shop.load(1, 2, 3)
+    assert names(shop.told) == ["high"]
+    lower = next(iter(shop.manager.lists.interested(low)))
+
+    assert lower.pull(1) is None
+    shop.work()
+    assert shop.got == {"high": 3}
+
+
+def test_a_lower_one_that_is_at_work_stops_when_a_higher_one_comes(shop):
+    shop.consumer("low", priority=1)
+    shop.load(*range(5))
+    shop.work(turns=2)
+    shop.consumer("high", priority=2)
+    shop.work()
+
+    assert shop.got == {"low": 2, "high": 3}
+
+
+def test_equal_priorities_take_turns(shop):
+    for number in range(4):
+        shop.consumer(f"c{number}", priority=3)
+    for message in range(8):
+        shop.load(message)
+        shop.work()
+
+    assert set(shop.got.values()) == {2}
+
+
+def test_a_selective_one_that_wants_nothing_of_it_leaves_it_to_its_equals(shop):
+    for number in range(3):
+        shop.consumer(f"odd{number}", wanted=lambda m: m % 2, selective=True)
+    shop.consumer("all")
+    shop.load(2)
+    shop.work()
+
+    assert shop.got == {"all": 1}
+    assert shop.manager.has_work is False
+
+
+def test_threads_get_each_message_once_and_none_is_left():
+    manager = QueueConsumerManager("orders")
+    messages, got = deque(), []
+    events = [threading.Event() for _ in range(4)]
+    over = threading.Event()
+
+    def take(limit):
+        try:
+            return [messages.popleft()]
+        except IndexError:
+            return None
+
+    consumers = [
+        QueueConsumer(str(n), take, lambda c: events[int(c.name)].set(), priority=n // 2)
+        for n in range(4)
+    ]
+
+    def work(me):
+        while not over.is_set():
+            events[me].wait(0.2)
+            events[me].clear()
+            while (work := consumers[me].pull(1)) is not None:
+                got.extend(work)
+                if len(got) % 50 == 0:
+                    consumers[me].hold(Hold.CREDIT)
+                    consumers[me].release(Hold.CREDIT)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for consumer, thread in zip(consumers, threads, strict=True):
+        consumer.join(manager)
+        thread.start()
+    for number in range(5000):
+        messages.append(number)
+        manager.notify_arrival()
+    end = threading.Event()
+    for _ in range(500):
+        if len(got) == 5000:
+            break
+        end.wait(0.02)
+    over.set()
+    for thread in threads:
+        thread.join(10)
+
+    assert sorted(got) == list(range(5000))
+    assert manager.lists.sizes()["interested"] + manager.lists.sizes()["notified"] == 4
