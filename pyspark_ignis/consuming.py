@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 from ignis_source.options import SourceOptions
 from ignis_source.queues import open_queues
 from ignis_source.schema import source_schema
-from pyspark_ignis.contract import Contract, Ignorable
-from pyspark_ignis.payloads import Payload
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.payloads import Payload
 from queue_core.names import nearest
 from queue_core.schema import METADATA
 from queue_core.store import Store
@@ -77,7 +77,7 @@ def consume(
 
     Where the messages are JSON, *payload* names the column with the text. The handler is then given
     the object instead of the row: dicts and lists, or an instance of *payload_type*, which is a
-    dataclass (see `pyspark_ignis.payload_types`) or a pydantic model. *with_metadata* gives it the
+    dataclass (see `queue_core.handling.payload_types`) or a pydantic model. *with_metadata* gives it the
     other columns too, as a dict and second argument. A batch handler is given lists of both. What
     cannot be read is sidelined as ``unreadable``, and does not reach the handler.
 

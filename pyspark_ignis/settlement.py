@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType
 
-from pyspark_ignis.contract import Contract
-from pyspark_ignis.handlers import BatchHandler, Handling, RowHandler
 from queue_core.errors import BadOption
+from queue_core.handling.contract import Contract
+from queue_core.handling.handlers import BatchHandler, Handling, RowHandler
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.reasons import REJECTED, UNDECIDED
 

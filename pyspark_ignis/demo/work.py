@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_ignis.handlers import BatchHandler, RowHandler, batch_handler
 from queue_core import Queue, Store
+from queue_core.handling.handlers import BatchHandler, RowHandler, batch_handler
 
 #: What is published of each flight that departed: minutes of delay, by carrier and planned hour.
 DELAYS = pa.schema(

@@ -13,10 +13,10 @@ from sqlalchemy import update
 from typer.testing import CliRunner, Result
 
 from pyspark_ignis.cli import app
-from pyspark_ignis.top import frames
+from pyspark_ignis.cli.top import frames
 from queue_core import Store, staging
-from queue_core.catalog.tables import consumers
-from queue_core.errors import DamagedSegment
+from queue_core.catalog.tables import consumers, slices
+from queue_core.errors import DamagedSegment, QueueDeactivated
 from queue_core.model import Magazine, State
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
@@ -402,3 +402,44 @@ def test_importing_the_command_line_imports_no_spark():
 
     assert "pyspark_ignis.cli" in loaded
     assert "pyspark" not in loaded
+
+
+def test_settings_are_changed_and_a_wrong_one_is_refused(ignis, store):
+    make_queue(store)
+
+    said = answer(ignis("--json", "set", "orders", "sweep_after=60", "shovel_interval=null"))
+    assert said == [{"sweep_after": 60, "shovel_interval": None}]
+    assert "did you mean 'sweep_after'" in refusal(ignis("set", "orders", "sweep_aftr=3"))
+
+    settings = store.queue("orders").info.settings
+    assert (settings.sweep_after, settings.shovel_interval) == (60, None)
+
+
+def test_what_is_given_up_takes_nothing_any_more(ignis, store):
+    queue = make_queue(store)
+
+    assert answer(ignis("--json", "deactivate", "orders")) == [{"deactivated": "orders"}]
+
+    with pytest.raises(QueueDeactivated):
+        queue.load(orders(1))
+
+
+def test_many_small_loads_are_compacted(ignis, store):
+    queue = make_queue(store)
+    for number in range(64):
+        queue.load(orders(1, number))
+
+    assert answer(ignis("--json", "compact", "orders")) == [{"compacted": 64}]
+    assert len(store.view("slices", "orders")) == 1
+    assert numbers_of(queue.fire().messages) == list(range(64))
+
+
+def test_what_is_too_old_is_removed(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    assert answer(ignis("--json", "expire", "orders")) == [{"expired": 0}]
+
+    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
+
+    assert answer(ignis("--json", "expire", "orders")) == [{"expired": 5}]
+    assert audit(store).ids() == set()

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_ignis.ddl import columns
+from pyspark_ignis.cli.ddl import columns
 from queue_core.errors import BadOption
 from queue_core.schema import canonical
 

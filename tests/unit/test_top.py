@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pyspark_ignis.top import Sample, frame
+from pyspark_ignis.cli.top import Sample, frame
 
 
 def sample(at, **loaded):

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pyspark_ignis.display import complain, say, show, show_json
+from pyspark_ignis.cli.display import complain, say, show, show_json
 from queue_core import IgnisError, Queue, Store
 
 #: The exit code when ignis refuses, or cannot do, what it was asked.
