@@ -14,6 +14,7 @@ IgnisError
 │   └── SchemaMismatch    rows that do not fit the queue's schema
 ├── Conflict              somebody else was faster; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
+│   ├── QueueTaken        another consumer has the queue to itself
 │   ├── NotLeading        another instance is the leader
 │   └── PublicationRefused  what was staged has been cleaned up meanwhile
 ├── Unavailable           try again later
@@ -83,6 +84,10 @@ class Conflict(IgnisError):
 
 class ConsumerFenced(Conflict):
     """The same consumer was started again elsewhere, which ends this one."""
+
+
+class QueueTaken(Conflict):
+    """Another consumer has the queue to itself."""
 
 
 class NotLeading(Conflict):

@@ -93,6 +93,12 @@ CONSUMERS = pa.schema(
         ("last_ticket", pa.int64()),
         ("acknowledged", pa.int64()),
         ("in_flight", pa.int64()),
+        #: The higher goes first; null: before all.
+        ("priority", pa.int32()),
+        #: The queues of which it would take messages now; null where it does not say.
+        ("interested", pa.string()),
+        #: Whether it shares its queues, or goes alone.
+        ("claim", pa.string()),
         ("heartbeat_at", TIMESTAMP),
         ("created_at", TIMESTAMP),
     ]

@@ -72,7 +72,7 @@ def create(
         )
     found = find(connection, name)
     if found.deactivated_at is not None:
-        raise _deactivated(name, found.deactivated_at)
+        raise given_up_error(name, found.deactivated_at)
     _check_same(found, schema, shards, key)
     return found
 
@@ -128,7 +128,7 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
         )
     ).first()
     if given_up is not None:
-        raise _deactivated(given_up.name, given_up.deactivated_at)
+        raise given_up_error(given_up.name, given_up.deactivated_at)
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
@@ -193,7 +193,8 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
             )
 
 
-def _deactivated(name: str, at: int) -> QueueDeactivated:
+def given_up_error(name: str, at: int) -> QueueDeactivated:
+    """What is raised for a queue that was given up."""
     since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
     return QueueDeactivated(
         f"queue {name!r} was deactivated at {since}, for good: what is in it can be peeked at and "

@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ColumnElement,
     Index,
@@ -231,6 +232,22 @@ consumers = Table(
 )
 
 tickets = Table(
+#: What consumers want of queues, as those say who care who goes first.
+interests = Table(
+    "interests",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    Column("consumer_id", BigInteger, primary_key=True),
+    #: The higher goes first; null: before all.
+    Column("priority", Integer),
+    #: ``shared``, ``exclusive`` or ``single``.
+    Column("claim", String(16), nullable=False),
+    #: Whether it would take messages now.
+    Column("interested", Boolean, nullable=False),
+    Column("registered_at", BigInteger, nullable=False),
+    Index("interests_of_consumer", "consumer_id"),
+)
+
     "tickets",
     metadata,
     Column("consumer_id", BigInteger, primary_key=True),

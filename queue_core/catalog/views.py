@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from queue_core.catalog import Catalog, failures, queues, reports
 from queue_core.catalog.tables import (
     consumers,
     counters,
+    interests,
     places,
     segments,
     shards,
@@ -135,7 +137,10 @@ def _slices(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
             }
 
 
-def _consumers(connection: Connection, _: Mapping[int, str]) -> Iterable[Mapping[str, Any]]:
+def _consumers(connection: Connection, names: Mapping[int, str]) -> Iterable[Mapping[str, Any]]:
+    wanted: dict[int, list[Any]] = defaultdict(list)
+    for row in connection.execute(select(interests).order_by(interests.c.queue_id)):
+        wanted[row.consumer_id].append(row)
     rows = connection.execute(
         select(
             consumers,
@@ -147,7 +152,13 @@ def _consumers(connection: Connection, _: Mapping[int, str]) -> Iterable[Mapping
         .order_by(consumers.c.name)
     )
     for row in rows.mappings():
-        yield dict(row)
+        own = wanted[row["id"]]
+        wants = [names[each.queue_id] for each in own if each.interested and each.queue_id in names]
+        yield dict(row) | {
+            "priority": own[0].priority if own else None,
+            "interested": ", ".join(wants) if own else None,
+            "claim": own[0].claim if own else None,
+        }
 
 
 _QUERIES = {

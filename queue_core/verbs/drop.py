@@ -15,6 +15,8 @@ from queue_core.catalog.tables import (
     compactions,
     counters,
     failures,
+    interests,
+    lines,
     publications,
     queues,
     reports,
@@ -32,6 +34,7 @@ from queue_core.model import QueueInfo
 _FIRST: tuple[Table, ...] = (turns, slices)
 _THEN: tuple[Table, ...] = (
     queues,
+    interests,
     shards,
     counters,
     compactions,

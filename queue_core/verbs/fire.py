@@ -11,11 +11,12 @@ does not, the messages are given back if nobody has seen them (`recover`) or swe
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers
-from queue_core.catalog.queues import check_in_use
+from queue_core.catalog import Catalog, consumers, interests, lines
 from queue_core.catalog.slices import Changes
 from queue_core.model import Consumer, State, Ticket
 from queue_core.verbs.choose import Wanted, anything, choose, pick
@@ -31,8 +32,11 @@ def fire(
     Raises `ConsumerFenced`, `QueueDeactivated`.
     """
     with catalog.read() as connection:
-        check_in_use(connection, wanted.queue_ids)
-        if not anything(connection, wanted):
+        open_to = interests.open_to(connection, consumer, wanted.queue_ids)
+        wanted = replace(wanted, queue_ids=tuple(open_to))
+        if not open_to or not anything(connection, wanted):
+            return None
+        if waiter is not None and lines.ahead(connection, wanted.queue_ids[0], lines.FIRE, waiter):
             return None
     picked = pick(catalog, wanted)
 

@@ -1,0 +1,200 @@
+"""What consumers want of queues, told by all processes to all: who goes first, and who goes alone.
+
+A consumer that says nothing here goes before all, and holds nobody back. Who has a priority gets
+nothing from a queue while a consumer of a higher one lives and is interested in it; where there is
+an exclusive consumer, nobody else gets anything; of single active ones the first of the highest
+priority does, and the others are its spares. To live means to beat often: `BEAT_SECONDS`.
+
+This says who may fire, and not who holds what: two that fire at once by mistake, since one of them
+was not heard of for a while, still never get the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.sql.selectable import FromClause
+
+from queue_core.catalog import consumers, dialect, wake
+from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.tables import consumers as consumer_rows
+from queue_core.catalog.tables import interests, queues
+from queue_core.errors import QueueTaken
+from queue_core.model import Consumer
+
+SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
+
+#: How often those say that they live who are registered here: seconds.
+BEAT_SECONDS = 0.4
+#: After so many seconds without a word nobody waits for a consumer any more.
+GONE_SECONDS = 1.2
+#: After so many, it is forgotten.
+_FORGOTTEN_SECONDS = 60.0
+
+#: The rank of who has no priority.
+_HIGHEST = 2**31
+
+
+def register(
+    connection: Connection,
+    consumer: Consumer,
+    queue_ids: Collection[int],
+    *,
+    priority: int | None = None,
+    claim: str = SHARED,
+) -> None:
+    """
+    Say what a consumer wants of some queues; raises `QueueTaken`.
+
+    That is when another one has a queue to itself, or this one wants to and another one is there.
+    """
+    here = dialect.one_of(connection, queues.c.id, queue_ids)
+    # One after the other, or two could take the same queue for themselves.
+    connection.execute(
+        dialect.locked(connection, select(queues.c.id).where(here).order_by(queues.c.id))
+    )
+    theirs = dialect.one_of(connection, interests.c.queue_id, queue_ids)
+    silent = select(consumer_rows.c.id).where(~_beats(_FORGOTTEN_SECONDS))
+    connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
+    wanted = True if claim == EXCLUSIVE else interests.c.claim == EXCLUSIVE
+    taken = connection.execute(
+        select(queues.c.name, consumer_rows.c.name.label("by"), interests.c.claim)
+        .select_from(interests.join(consumer_rows, consumer_rows.c.id == interests.c.consumer_id))
+        .join(queues, queues.c.id == interests.c.queue_id)
+        .where(theirs, interests.c.consumer_id != consumer.id, _beats(GONE_SECONDS), wanted)
+    ).first()
+    if taken is not None:
+        raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
+    connection.execute(delete(interests).where(theirs, interests.c.consumer_id == consumer.id))
+    row = {
+        "consumer_id": consumer.id,
+        "priority": priority,
+        "claim": claim,
+        "interested": True,
+        "registered_at": dialect.now(),
+    }
+    for queue_id in queue_ids:
+        connection.execute(interests.insert().values(queue_id=queue_id, **row))
+
+
+def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
+    """Say that a consumer lives, and whether it would take messages; raises `ConsumerFenced`."""
+    consumers.heartbeat(connection, consumer)
+    changed = connection.execute(
+        update(interests)
+        .where(interests.c.consumer_id == consumer.id, interests.c.interested != interested)
+        .values(interested=interested)
+    )
+    if changed.rowcount:
+        wake.notify(connection, "")
+
+
+def leave(connection: Connection, consumer: Consumer) -> None:
+    """A consumer wants nothing any more: whoever it has held back may go."""
+    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
+    wake.notify(connection, "")
+
+
+def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Sequence[int]:
+    """
+    Those of some queues from which a consumer may fire now.
+
+    Raises `QueueDeactivated`, and `QueueTaken` where another one has a queue to itself. One
+    statement, unless there are priorities or claims.
+    """
+    some = exists().where(
+        interests.c.queue_id == queues.c.id,
+        interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
+    )
+    told = connection.execute(
+        select(queues.c.id, queues.c.name, queues.c.deactivated_at).where(
+            dialect.one_of(connection, queues.c.id, queue_ids),
+            queues.c.deactivated_at.is_not(None) | some,
+        )
+    ).all()
+    if not told:
+        return queue_ids
+    for row in told:
+        if row.deactivated_at is not None:
+            raise given_up_error(row.name, row.deactivated_at)
+    names = {row.id: row.name for row in told}
+    found = connection.execute(_blocked(connection, consumer, names)).all()
+    blocked = {row.queue_id: row.taken_by for row in found}
+    for queue_id, taken_by in blocked.items():
+        if taken_by is not None:
+            raise _taken(names[queue_id], taken_by, True)
+    return tuple(queue_id for queue_id in queue_ids if queue_id not in blocked)
+
+
+def _blocked(
+    connection: Connection, consumer: Consumer, queue_ids: Collection[int]
+) -> Select[tuple[int, str | None]]:
+    """Of each queue from which a consumer may not fire, who has it to itself, if anybody has."""
+    mine, other = interests.alias("mine"), interests.alias("other")
+    higher = _rank(other) > _rank(mine)
+    equal = _rank(other) == _rank(mine)
+    earlier = or_(
+        other.c.registered_at < mine.c.registered_at,
+        and_(
+            other.c.registered_at == mine.c.registered_at, other.c.consumer_id < mine.c.consumer_id
+        ),
+    )
+    # Of two that are exclusive, one was thought to be gone when the other one came.
+    alone = (other.c.claim == EXCLUSIVE) & ~_both(mine, EXCLUSIVE, earlier)
+    active = (other.c.claim == SINGLE) & ~_both(mine, SINGLE, ~(higher | (equal & earlier)))
+    return (
+        select(
+            other.c.queue_id,
+            func.max(case((alone, consumer_rows.c.name), else_=None)).label("taken_by"),
+        )
+        .select_from(other)
+        .join(consumer_rows, consumer_rows.c.id == other.c.consumer_id)
+        .outerjoin(
+            mine, and_(mine.c.queue_id == other.c.queue_id, mine.c.consumer_id == consumer.id)
+        )
+        .where(
+            dialect.one_of(connection, other.c.queue_id, queue_ids),
+            other.c.consumer_id != consumer.id,
+            _beats(GONE_SECONDS),
+            or_(alone, active, and_(other.c.interested, higher)),
+        )
+        .group_by(other.c.queue_id)
+    )
+
+
+def _both(mine: FromClause, claim: str, then: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether this consumer claims the same, and something holds; false where it claims nothing."""
+    return case((mine.c.claim == claim, then), else_=False)
+
+
+def _rank(of: FromClause) -> ColumnElement[int]:
+    return func.coalesce(of.c.priority, _HIGHEST)
+
+
+def _beats(within: float) -> ColumnElement[bool]:
+    since = dialect.now() - int(within * 1e6)
+    return func.coalesce(consumer_rows.c.heartbeat_at, 0) >= since
+
+
+def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
+    if exclusively:
+        return QueueTaken(
+            f"queue {queue!r}: consumer {by!r} has it to itself; stop that one first, or let "
+            "neither be exclusive"
+        )
+    return QueueTaken(
+        f"queue {queue!r} cannot be had alone while consumer {by!r} is there; stop that one first"
+    )

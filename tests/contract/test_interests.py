@@ -1,0 +1,211 @@
+"""Who may fire: priorities, exclusive and single active consumers, between processes."""
+
+import pytest
+import sqlalchemy as sa
+
+from queue_core.catalog import interests
+from queue_core.catalog.tables import consumers as rows
+from queue_core.errors import ConsumerFenced, QueueDeactivated, QueueTaken
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def queue(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    return queue
+
+
+def join(queue, name, **how):
+    """A consumer that lives and is registered."""
+    consumer = queue.store.consumer(name, beats=True)
+    queue.store.catalog.write(lambda c: interests.register(c, consumer, [queue.info.id], **how))
+    return consumer
+
+
+def beat(queue, consumer, *, interested=True):
+    queue.store.catalog.write(lambda c: interests.beat(c, consumer, interested=interested))
+
+
+def fall_silent(queue, consumer, seconds=interests.GONE_SECONDS + 1):
+    queue.store.catalog.write(
+        lambda c: c.execute(
+            sa.update(rows)
+            .where(rows.c.id == consumer.id)
+            .values(heartbeat_at=rows.c.heartbeat_at - int(seconds * 1e6))
+        )
+    )
+
+
+def gets(queue, consumer):
+    return numbers_of(queue.fire(1, consumer=consumer).messages)
+
+
+@pytest.mark.parametrize(("high", "low"), [(5, 1), (0, -3), (None, 10**6)])
+def test_a_lower_priority_gets_nothing_while_a_higher_one_is_interested(queue, high, low):
+    first, last = join(queue, "first", priority=high), join(queue, "last", priority=low)
+
+    assert gets(queue, last) == []
+    assert gets(queue, first) == [0]
+
+
+@pytest.mark.parametrize("how", ["uninterested", "gone", "left"])
+def test_it_gets_all_when_the_higher_one_is(queue, how):
+    first, last = join(queue, "first", priority=5), join(queue, "last", priority=1)
+    if how == "uninterested":
+        beat(queue, first, interested=False)
+    elif how == "gone":
+        fall_silent(queue, first)
+    else:
+        queue.store.catalog.write(lambda c: interests.leave(c, first))
+
+    assert numbers_of(queue.fire(consumer=last).messages) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_higher_one_that_comes_back_goes_first_again(queue):
+    first, last = join(queue, "first", priority=5), join(queue, "last", priority=1)
+    fall_silent(queue, first)
+    assert gets(queue, last) == [0]
+    beat(queue, first)
+
+    assert gets(queue, last) == []
+    assert gets(queue, first) == [1]
+
+
+def test_equal_priorities_do_not_wait_for_each_other(queue):
+    one, other = join(queue, "one", priority=2), join(queue, "other", priority=2)
+
+    assert gets(queue, one) + gets(queue, other) == [0, 1]
+
+
+def test_who_says_nothing_goes_before_all_and_holds_nobody_back(queue):
+    low = join(queue, "low", priority=1)
+
+    assert gets(queue, queue.store.consumer("nobody")) == [0]
+    assert gets(queue, low) == [1]
+
+
+def test_of_several_queues_those_are_fired_from_where_nobody_goes_first(store, queue):
+    other = make_queue(store, "refunds")
+    other.load(orders(2, 100))
+    join(queue, "first", priority=5)
+    low = store.consumer("low", beats=True)
+    both = (queue.info.id, other.info.id)
+    store.catalog.write(lambda c: interests.register(c, low, both, priority=1))
+
+    with store.catalog.read() as connection:
+        assert interests.open_to(connection, low, both) == (other.info.id,)
+
+
+def test_an_exclusive_consumer_keeps_others_out(store, queue):
+    alone = join(queue, "alone", claim=interests.EXCLUSIVE)
+    late = store.consumer("late", beats=True)
+    before = dump(store)
+
+    with pytest.raises(QueueTaken, match="queue 'orders': consumer 'alone' has it to itself"):
+        store.catalog.write(lambda c: interests.register(c, late, [queue.info.id]))
+    with pytest.raises(QueueTaken, match="consumer 'alone' has it to itself"):
+        queue.fire(1, consumer=late)
+    assert dump(store) == before
+    assert gets(queue, alone) == [0]
+
+
+def test_a_queue_that_others_use_cannot_be_had_alone(queue):
+    join(queue, "early")
+
+    with pytest.raises(QueueTaken, match="cannot be had alone while consumer 'early' is there"):
+        join(queue, "alone", claim=interests.EXCLUSIVE)
+
+
+def test_who_was_thought_gone_has_lost_the_queue_to_whoever_took_it(queue):
+    old = join(queue, "old", claim=interests.EXCLUSIVE)
+    fall_silent(queue, old)
+    new = join(queue, "new", claim=interests.EXCLUSIVE)
+    beat(queue, old)
+
+    with pytest.raises(QueueTaken, match="consumer 'new' has it to itself"):
+        queue.fire(1, consumer=old)
+    assert gets(queue, new) == [0]
+
+
+def test_an_exclusive_consumer_that_is_started_again_is_in_nobodys_way(queue):
+    join(queue, "alone", claim=interests.EXCLUSIVE)
+    again = join(queue, "alone", claim=interests.EXCLUSIVE)
+
+    assert gets(queue, again) == [0]
+
+
+def test_of_single_active_ones_the_first_is_and_a_spare_takes_over(queue):
+    active, spare = (join(queue, name, claim=interests.SINGLE) for name in ("a", "b"))
+    assert (gets(queue, active), gets(queue, spare)) == ([0], [])
+
+    fall_silent(queue, active)
+    assert gets(queue, spare) == [1]
+
+
+def test_of_single_active_ones_the_higher_priority_is(queue):
+    low = join(queue, "low", claim=interests.SINGLE, priority=1)
+    high = join(queue, "high", claim=interests.SINGLE, priority=2)
+
+    assert (gets(queue, low), gets(queue, high)) == ([], [0])
+
+
+def test_a_deactivated_queue_gives_nothing_whoever_asks(queue):
+    consumer = join(queue, "c", priority=1)
+    queue.deactivate()
+
+    with pytest.raises(QueueDeactivated):
+        queue.fire(consumer=consumer)
+
+
+def test_an_older_life_cannot_say_that_it_lives(queue):
+    old = join(queue, "c", priority=1)
+    queue.store.consumer("c", beats=True)
+
+    with pytest.raises(ConsumerFenced):
+        beat(queue, old)
+
+
+def test_who_has_been_silent_for_long_is_forgotten(store, queue):
+    fall_silent(queue, join(queue, "old", priority=9), 1000)
+    join(queue, "new", priority=1)
+
+    told = {row["consumer"]: row for row in store.view("consumers").to_pylist()}
+    assert told["old"]["claim"] is None
+    assert told["new"]["claim"] == "shared"
+
+
+def test_the_view_tells_priority_and_interest(store, queue):
+    consumer = join(queue, "c", priority=3, claim=interests.SINGLE)
+
+    def told():
+        (row,) = store.view("consumers").to_pylist()
+        return row["priority"], row["interested"], row["claim"]
+
+    assert told() == (3, "orders", "single")
+    beat(queue, consumer, interested=False)
+    assert told() == (3, "", "single")
+    store.catalog.write(lambda c: interests.leave(c, consumer))
+    assert told() == (None, None, None)
+
+
+def test_a_dropped_queue_takes_the_interest_in_it_along(store, queue):
+    join(queue, "c", priority=3)
+    queue.deactivate()
+    from queue_core.verbs.drop import drop
+
+    drop(store.catalog, queue.info)
+
+    with store.catalog.read() as connection:
+        assert connection.execute(sa.select(interests.interests)).all() == []
+
+
+def test_one_statement_is_asked_unless_there_are_priorities_or_claims(store, queue):
+    consumer = join(queue, "plain")
+    asked = []
+    sa.event.listen(store.catalog.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+    with store.catalog.read() as connection:
+        asked.clear()
+        interests.open_to(connection, consumer, [queue.info.id])
+    assert len([s for s in asked if s.startswith("SELECT")]) == 1
