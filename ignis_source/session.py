@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 
-from ignis_source.heartbeat import Heartbeat
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.queues import Queues, open_queues, opened_again
@@ -17,6 +16,7 @@ from ignis_source.side import Side
 from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.wake import Watch
+from queue_core.consumers.heartbeat import Heartbeat
 from queue_core.model import Consumer, Reading, Ticket
 from queue_core.store import Store
 from queue_core.verbs import browse

@@ -13,10 +13,10 @@ import pytest
 from pyspark import cloudpickle
 
 from pyspark_ignis import batch_handler
-from pyspark_ignis.handlers import Handling
-from pyspark_ignis.payload_types import reader_of
-from pyspark_ignis.payloads import Payload
 from queue_core.errors import BadOption
+from queue_core.handling.handlers import Handling
+from queue_core.handling.payload_types import reader_of
+from queue_core.handling.payloads import Payload
 
 
 class Colour(Enum):

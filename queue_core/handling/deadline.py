@@ -1,0 +1,78 @@
+"""A limit on how long a handler may take, enforced in the worker that runs it.
+
+An alarm interrupts Python code and calls that block: waiting, sleeping, reading from a network. It
+cannot interrupt C code that never returns to Python: then the limit acts when that code returns.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+#: An alarm goes off no sooner than this.
+_LEAST_SECONDS = 0.001
+
+
+class TimedOut(BaseException):
+    """A call took too long. No `Exception`, so that handlers do not catch it with their errors."""
+
+
+class Deadline:
+    """
+    Calls functions, and raises `TimedOut` when one takes longer than *seconds*.
+
+    One alarm serves many short calls: when it goes off, it is set again for what the call that is
+    running then has left. To set it for each call would cost more than many a call.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        #: When the running call began; none between calls.
+        self._began: float | None = None
+        self._set = False
+        self._passed = False
+
+    def __enter__(self) -> Deadline:
+        # Spark runs a task's Python in the main thread of a process, which alone can do this.
+        self._before = signal.signal(signal.SIGALRM, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def call(self, function: Callable[..., Any], *values: Any) -> Any:
+        """Call a function with some values; `TimedOut` also when it swallowed the interruption."""
+        self._passed = False
+        self._began = time.monotonic()
+        if not self._set:
+            self._alarm(self._seconds)
+        try:
+            result = function(*values)
+        finally:
+            self._began = None
+        if self._passed:
+            raise self._late()
+        return result
+
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        self._set = False
+        if self._began is None:
+            return
+        left = self._began + self._seconds - time.monotonic()
+        if left > 0:
+            self._alarm(left)
+            return
+        self._passed = True
+        raise self._late()
+
+    def _alarm(self, seconds: float) -> None:
+        self._set = True
+        # What rounds to no microsecond at all would turn the alarm off.
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, _LEAST_SECONDS))
+
+    def _late(self) -> TimedOut:
+        return TimedOut(f"not done after {self._seconds:g} s")

@@ -1,0 +1,235 @@
+"""JSON values made into objects of a type that the user names: a dataclass, or a pydantic model.
+
+A dataclass is filled by the names of its fields. A field that is missing and has no default, and a
+value of another type than its field says, make the payload unreadable; names that the dataclass
+does not have are left out. Whoever needs more has pydantic.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+from queue_core.errors import BadOption
+
+#: Makes an object of a JSON value; raises what it likes for one that does not fit.
+Reader: TypeAlias = Callable[[Any], Any]
+
+
+class Misfit(ValueError):
+    """A JSON value that is not what a dataclass says; tells where."""
+
+    def __init__(self, said: str, where: str = "") -> None:
+        super().__init__(f"{where.lstrip('.')}: {said}" if where else said)
+        self._said, self._where = said, where
+
+    def within(self, place: str) -> Misfit:
+        """The same, as seen from around it."""
+        return Misfit(self._said, f"{place}{self._where}")
+
+
+def reader_of(kind: Any) -> Reader:
+    """How JSON becomes an object of a type; raises `BadOption` for one that cannot be filled."""
+    validate = getattr(kind, "model_validate", None)
+    if isinstance(kind, type) and callable(validate):
+        return validate  # type: ignore[no-any-return]
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        raise BadOption(
+            f"payload_type={kind!r}: give a dataclass or a pydantic model, the class itself"
+        )
+    return _Shapes().of(kind)
+
+
+class _Shapes:
+    """Readers of types, each made once: a dataclass may hold more of itself."""
+
+    def __init__(self) -> None:
+        self._of_dataclass: dict[type, Reader] = {}
+
+    def of(self, hint: Any) -> Reader:
+        if hint is Any or hint is object:
+            return lambda value: value
+        if hint is None or hint is type(None):
+            return _nothing
+        origin, args = get_origin(hint), get_args(hint)
+        if origin is Union or origin is types.UnionType:
+            return self._union(args)
+        if origin is Literal:
+            return _literal(args)
+        if origin in (list, set, frozenset) or hint in (list, set, frozenset):
+            return self._many(origin or hint, args[0] if args else Any)
+        if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
+            return self._many(tuple, args[0])
+        if hint is dict or (origin is dict and args[0] is str):
+            return self._named(args[1] if args else Any)
+        if isinstance(hint, type):
+            if is_dataclass(hint):
+                return self._dataclass(hint)
+            if issubclass(hint, Enum):
+                return _made(hint, hint)
+            if hint in _PLAIN:
+                return _plain(hint)
+            if hint in _FROM_TEXT:
+                return _from_text(hint)
+        raise BadOption(
+            f"payload_type: {hint!r} cannot be read from JSON; use a pydantic model for it"
+        )
+
+    def _dataclass(self, kind: type) -> Reader:
+        # Looked up when it is called: it may be in the making.
+        known = self._of_dataclass
+        if kind not in known:
+            known[kind] = _nothing
+            known[kind] = self._filled(kind)
+        return lambda value: known[kind](value)
+
+    def _filled(self, kind: type) -> Reader:
+        try:
+            hints = get_type_hints(kind)
+        except NameError as error:
+            raise BadOption(
+                f"payload_type: {kind.__name__} has a field of an unknown type ({error}); define "
+                "the type at the top of its module"
+            ) from error
+        given = [field for field in fields(kind) if field.init]
+        readers = {field.name: self.of(hints[field.name]) for field in given}
+        required = [field.name for field in given if _is_required(field)]
+
+        def fill(value: Any) -> Any:
+            if not isinstance(value, dict):
+                raise Misfit(f"an object is needed for {kind.__name__}, not {_name(value)}")
+            for name in required:
+                if name not in value:
+                    raise Misfit("is missing", f".{name}")
+            return kind(
+                **{
+                    name: _within(f".{name}", read, value[name])
+                    for name, read in readers.items()
+                    if name in value
+                }
+            )
+
+        return fill
+
+    def _union(self, hints: tuple[Any, ...]) -> Reader:
+        readers = [self.of(hint) for hint in hints]
+
+        def first(value: Any) -> Any:
+            misfits = []
+            for read in readers:
+                try:
+                    return read(value)
+                except Misfit as misfit:
+                    misfits.append(misfit)
+            # None is the last of them as a rule, and says the least.
+            raise misfits[0]
+
+        return first
+
+    def _many(self, kind: Callable[[list[Any]], Any], hint: Any) -> Reader:
+        read = self.of(hint)
+
+        def each(value: Any) -> Any:
+            _check(value, list, "a list")
+            return kind([_within(f"[{place}]", read, item) for place, item in enumerate(value)])
+
+        return each
+
+    def _named(self, hint: Any) -> Reader:
+        read = self.of(hint)
+
+        def each(value: Any) -> Any:
+            _check(value, dict, "an object")
+            return {name: _within(f".{name}", read, item) for name, item in value.items()}
+
+        return each
+
+
+#: What JSON has itself: the Python types that fit, and what to call them.
+_PLAIN: Mapping[type, tuple[tuple[type, ...], str]] = {
+    str: ((str,), "a text"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+}
+#: What JSON has as text, or as a number.
+_FROM_TEXT: Mapping[type, Reader] = {
+    datetime: datetime.fromisoformat,
+    date: date.fromisoformat,
+    Decimal: lambda value: Decimal(str(value)),
+    UUID: UUID,
+}
+
+
+def _plain(kind: type) -> Reader:
+    fitting, called = _PLAIN[kind]
+
+    def same(value: Any) -> Any:
+        # true is an int to Python, and no number to JSON.
+        if not isinstance(value, fitting) or (isinstance(value, bool) and kind is not bool):
+            raise Misfit(f"{called} is needed, not {_name(value)}")
+        return kind(value)
+
+    return same
+
+
+def _from_text(kind: type) -> Reader:
+    make = _made(kind, _FROM_TEXT[kind])
+
+    def made(value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (isinstance(value, str) or (kind is Decimal and number)):
+            raise Misfit(f"a text is needed for a {kind.__name__}, not {_name(value)}")
+        return make(value)
+
+    return made
+
+
+def _made(kind: type, make: Reader) -> Reader:
+    def made(value: Any) -> Any:
+        try:
+            return make(value)
+        except (ValueError, ArithmeticError) as error:
+            raise Misfit(f"{value!r} is no {kind.__name__}") from error
+
+    return made
+
+
+def _literal(values: tuple[Any, ...]) -> Reader:
+    def same(value: Any) -> Any:
+        if value not in values:
+            raise Misfit(f"{value!r} is none of {', '.join(map(repr, values))}")
+        return value
+
+    return same
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise Misfit(f"null is needed, not {_name(value)}")
+
+
+def _check(value: Any, kind: type, called: str) -> None:
+    if not isinstance(value, kind):
+        raise Misfit(f"{called} is needed, not {_name(value)}")
+
+
+def _within(place: str, read: Reader, value: Any) -> Any:
+    try:
+        return read(value)
+    except Misfit as misfit:
+        raise misfit.within(place) from misfit.__cause__
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _name(value: Any) -> str:
+    return "null" if value is None else f"a {type(value).__name__}"
