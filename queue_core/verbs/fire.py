@@ -16,7 +16,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers, interests, lines
+from queue_core.catalog import Catalog, consumers, interests
 from queue_core.catalog.slices import Changes
 from queue_core.model import Consumer, State, Ticket
 from queue_core.verbs.choose import Wanted, anything, choose, pick
@@ -35,8 +35,6 @@ def fire(
         open_to = interests.open_to(connection, consumer, wanted.queue_ids)
         wanted = replace(wanted, queue_ids=tuple(open_to))
         if not open_to or not anything(connection, wanted):
-            return None
-        if waiter is not None and lines.ahead(connection, wanted.queue_ids[0], lines.FIRE, waiter):
             return None
     picked = pick(catalog, wanted)
 
