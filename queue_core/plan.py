@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -101,18 +102,42 @@ def pieces(
         )
         narrowed = {id(piece): rows for piece, rows in ordered}
         for group in interleaved([piece for piece, _ in ordered]):
-            parts = tuple(
-                Part(rows=narrowed[id(s)], attempts=s.attempts, fired_at=s.fired_at) for s in group
-            )
-            yield Piece(
-                queue=queue,
-                shard=shard,
-                source=sources[group[0].segment_id].narrowed(
-                    min(part.rows.start for part in parts), max(part.rows.stop for part in parts)
-                ),
-                parts=parts,
-                bytes=sum(s.bytes_of(narrowed[id(s)]) for s in group),
-            )
+            for stretch in _of_one_segment([(piece, narrowed[id(piece)]) for piece in group]):
+                yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
+
+
+def _piece(stretch: Sequence[Taken], source: Source, queue: str) -> Piece:
+    parts = tuple(Part(rows=rows, attempts=s.attempts, fired_at=s.fired_at) for s, rows in stretch)
+    return Piece(
+        queue=queue,
+        shard=stretch[0][0].shard,
+        source=source.narrowed(
+            min(part.rows.start for part in parts), max(part.rows.stop for part in parts)
+        ),
+        parts=parts,
+        bytes=sum(s.bytes_of(rows) for s, rows in stretch),
+    )
+
+
+def _of_one_segment(group: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """Slices that interleave, cut so that each stretch of places is of one segment."""
+    if len({piece.segment_id for piece, _ in group}) == 1:
+        yield list(group)
+        return
+    places = np.concatenate(
+        [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
+    )
+    segments = np.repeat([piece.segment_id for piece, _ in group], [len(r) for _, r in group])
+    order = np.argsort(places)
+    ends = np.flatnonzero(np.diff(segments[order])) + 1
+    begins = [*places[order][[0, *ends]].tolist(), int(places.max()) + 1]
+    for begin, end in pairwise(begins):
+        stretch = [
+            (piece, rows.between(max(begin - piece.place_of(0), 0), end - piece.place_of(0)))
+            for piece, rows in group
+            if begin < piece.place_of(rows.stop) and piece.place_of(rows.start) < end
+        ]
+        yield [(piece, rows) for piece, rows in stretch if rows]
 
 
 def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
@@ -126,7 +151,7 @@ def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
     return [names for names in spread if names]
 
 
-def interleaved(slices: Sequence[Slice]) -> Iterator[list[Slice]]:
+def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
     """Neighbours whose spans of places overlap belong together; others stand alone."""
     group: list[Slice] = []
     end = -1

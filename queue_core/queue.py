@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
+from queue_core.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.catalog import queues, views
-from queue_core.catalog.wake import Watch
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Piece, QueueInfo, Reading, Staged, Ticket
@@ -30,19 +30,25 @@ from queue_core.tasks.compaction import compact
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.deactivate import deactivate
+from queue_core.verbs.eligibility import Eligibility, of_firing, of_moving
 from queue_core.verbs.expire import expire
-from queue_core.verbs.fire import fire
 from queue_core.verbs.held import reading
+from queue_core.verbs.incoming import Rowed
+from queue_core.verbs.judgement import Rule
 from queue_core.verbs.load import publish
 from queue_core.verbs.peek import browse, peek
 from queue_core.verbs.quarantine import repair, setting_apart
+from queue_core.verbs.room import WhenFull
 from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
+from queue_core.verbs.smart_load import SmartLoad, load_rows
 from queue_core.verbs.sweep import DEAD_AFTER_SECONDS, sweep
+from queue_core.verbs.wait import fire_or_wait
 
 if TYPE_CHECKING:
+    from queue_core.policies.builtin import Policy
     from queue_core.store import Store
 
 #: Bytes from which a load without a key is spread over the shards, in so large parts.
@@ -81,9 +87,10 @@ class Firing:
 class Queue:
     """One queue of a store. Get it from `Store.queue` or `Store.create_queue`."""
 
-    def __init__(self, store: Store, info: QueueInfo) -> None:
+    def __init__(self, store: Store, info: QueueInfo, *, buffers: int = DEFAULT_BUFFERS) -> None:
         self._store = store
         self.info = info
+        self._buffers = BufferPool(info.name, info.schema, buffers)
         self._turn = itertools.count(random.randrange(info.shards))
 
     def __repr__(self) -> str:
@@ -104,41 +111,69 @@ class Queue:
         """The queue's own columns."""
         return self.info.schema
 
-    def load(self, rows: Loadable) -> pa.Array:
+    def load(
+        self,
+        rows: Loadable | Buffer,
+        timeout: float | None = None,
+        *,
+        policy: Policy | str | None = None,
+    ) -> pa.Array:
         """
         Publish messages; durable once this returns.
 
-        *rows* is a pyarrow Table or RecordBatch or a list of dicts. Returns their ids (int64), in
-        the order of the rows. All of them are loaded or none is. Raises `SchemaMismatch`,
-        `StorageUnavailable`, `CatalogUnavailable`.
+        *rows* is a pyarrow Table or RecordBatch or a list of dicts, or a buffer from `request`.
+        Returns their ids (int64), in the order of the rows. All of them are loaded or none is. A
+        bounded queue that has no room and blocks keeps its callers waiting in the order in which
+        they came, each for *timeout* seconds at most; without it, until there is room. *policy*
+        says what the messages do to queued ones of their key, and these to them, instead of the
+        queue's own; the id of a message that is left out is null. Raises `SchemaMismatch`,
+        `BadOption`, `QueueFull`, `StorageUnavailable`, `CatalogUnavailable`.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        if isinstance(rows, Buffer):
+            with rows.loading(self.name) as filled:
+                return self.load(filled, timeout, policy=policy)
         table = conform(rows, self.schema, self.name)
         if table.num_rows == 0:
             return pa.array([], pa.int64())
-        staged: list[Staged] = []
-        places: list[npt.NDArray[np.int64]] = []
-        stagers = []
-        try:
-            for part in self._parts(table):
-                stagers.append(self._stager())
-                for batch in part.to_batches():
-                    stagers[-1].add(batch)
-                shard = next(self._turn) % self.info.shards
-                base = sum(segment.rows for segment in staged)
-                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
-                places.extend(order + base for order in stagers[-1].order)
-        except BaseException:
-            for stager in stagers:
-                stager.discard()
-            raise
-        first_ids = publish(self._store.catalog, self._store.storage, self.info, staged)
-        if len(staged) == len(places) == 1:
+        when_full = WhenFull(timeout=timeout)
+        catalog, storage = self._store.catalog, self._store.storage
+        rule = Rule.of(self.info, policy)
+        if rule is not None:
+            incoming = Rowed(self.info, storage, table, self._staged)
+            load = SmartLoad(catalog, storage, self.info, rule, incoming)
+            with self._setting_apart():
+                return load_rows(load, incoming, when_full)
+        staged, order = self._staged(table)
+        first_ids = publish(catalog, storage, self.info, staged, when_full)
+        if len(staged) == 1:
             # As every small load is: its cost is felt.
-            return pa.array(places[0] + first_ids[0])
+            return pa.array(order + first_ids[0])
         ids = np.concatenate(
             [first + np.arange(s.rows) for first, s in zip(first_ids, staged, strict=True)]
         )
-        return pa.array(ids[np.concatenate(places)], pa.int64())
+        return pa.array(ids[order], pa.int64())
+
+    def request(
+        self,
+        rows: int,
+        *,
+        timeout: float | None = None,
+        widths: Mapping[str, int] | None = None,
+    ) -> Buffer:
+        """
+        A buffer in which to write so many rows, column by column, before they are loaded.
+
+        *widths* says of each list or binary column how many elements a message has. Waits while as
+        many buffers are out as the queue was opened with, *timeout* seconds at most. Raises
+        `SchemaMismatch` for a column without a fixed width, `QueueFull` and `BadOption`.
+        """
+        if not is_whole(rows) or rows < 1:
+            raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        return self._buffers.request(rows, widths or {}, timeout)
 
     def fire(
         self,
@@ -148,6 +183,7 @@ class Queue:
         timeout: float = 0.0,
         selector: str | None = None,
         order_by: str | None = None,
+        fallback: bool = False,
         magazine: str = "main",
         consumer: Consumer | None = None,
     ) -> Firing:
@@ -155,19 +191,20 @@ class Queue:
         Acquire the next messages, each shard in order, evenly from all shards.
 
         Waits up to *timeout* seconds for the first one; when there is none, the firing is empty.
+        Those that wait are served in the order in which they came, unless they have a selector.
         *selector* is a SQL condition over the queue's columns and the metadata columns; *order_by*
-        (``"priority DESC, size"``) says what comes first. *consumer* is this process unless given.
+        (``"priority DESC, size"``) says what comes first. Both can ask for ``_age``, the seconds
+        since a message was loaded. With *fallback* the oldest is taken when nothing meets the
+        selector. *consumer* is this process unless given.
         Raises `BadOption`, `BadSelector`, `ConsumerFenced`, and `DamagedSegment`, whose messages
         are then set apart: fire again for the others.
         """
-        wanted = self._wanted(max_messages, max_bytes, magazine, selector, order_by)
+        wanted = self._wanted(max_messages, max_bytes, magazine, selector, order_by, fallback)
         check_seconds("timeout", timeout)
         who = consumer or self._store.consumer()
         catalog = self._store.catalog
         with self._setting_apart():
-            ticket = fire(catalog, who, wanted)
-            if ticket is None and timeout > 0:
-                ticket = self._wait(who, wanted, timeout)
+            ticket = fire_or_wait(catalog, self.info, who, wanted, timeout)
         if ticket is None:
             return Firing(None, output_schema(self.schema).empty_table())
         uri = self._store.storage.uri
@@ -251,7 +288,7 @@ class Queue:
         shovelful = Shovelful(
             limit=_positive("limit", limit) or settings.shovel_limit,
             rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
-            selection=self._selection(selector, None),
+            selection=self._selection(selector, None, of_moving),
             force=force,
         )
         with self._setting_apart():
@@ -339,18 +376,34 @@ class Queue:
         magazine: str,
         selector: str | None,
         order_by: str | None,
+        fallback: bool = False,
     ) -> Wanted:
+        of = partial(of_firing, magazine=magazine_of(magazine))
         return Wanted(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
             max_messages=_positive("max_messages", max_messages),
             max_bytes=_positive("max_bytes", max_bytes),
-            selection=self._selection(selector, order_by),
+            selection=self._selection(selector, order_by, of, fallback=fallback),
             rules=fireable([self.info], magazine_of(magazine)),
         )
 
-    def _selection(self, selector: str | None, order_by: str | None) -> Selection | None:
-        return Selection.parse([self.info], self._store.storage.uri, selector, order_by)
+    def _selection(
+        self,
+        selector: str | None,
+        order_by: str | None,
+        eligibility: Callable[[QueueInfo], Eligibility],
+        *,
+        fallback: bool = False,
+    ) -> Selection | None:
+        return Selection.parse(
+            [self.info],
+            self._store.storage.uri,
+            selector,
+            order_by,
+            fallback=fallback,
+            eligibility=eligibility,
+        )
 
     def _parts(self, table: pa.Table) -> Iterable[pa.Table]:
         """A large load without a key in as many parts as there are shards to go to."""
@@ -359,6 +412,26 @@ class Queue:
             parts = max(min(self.info.shards, table.nbytes // _SPREAD_BYTES), 1)
         rows = -(-table.num_rows // parts)
         return (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+
+    def _staged(self, table: pa.Table) -> tuple[list[Staged], npt.NDArray[np.int64]]:
+        """Rows as segments, and where each row is, counted over all of them."""
+        staged: list[Staged] = []
+        places: list[npt.NDArray[np.int64]] = []
+        stagers = []
+        try:
+            for part in self._parts(table):
+                stagers.append(self._stager())
+                for batch in part.to_batches():
+                    stagers[-1].add(batch)
+                shard = next(self._turn) % self.info.shards
+                base = sum(segment.rows for segment in staged)
+                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
+                places.extend(order + base for order in stagers[-1].order)
+        except BaseException:
+            for stager in stagers:
+                stager.discard()
+            raise
+        return staged, places[0] if len(places) == 1 else np.concatenate(places)
 
     def _stager(self) -> Stager:
         return Stager(
@@ -373,24 +446,16 @@ class Queue:
             keep_order=True,
         )
 
-    def _wait(self, consumer: Consumer, wanted: Wanted, timeout: float) -> Ticket | None:
-        end = time.monotonic() + timeout
-        with Watch(self._store.catalog) as watch:
-            while (left := end - time.monotonic()) > 0:
-                # Looked at before the first wait, for what came before the watch began.
-                ticket = fire(self._store.catalog, consumer, wanted)
-                if ticket is not None:
-                    return ticket
-                watch.wait(left)
-        return fire(self._store.catalog, consumer, wanted)
-
     def _read(
         self, found: Reading, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
         try:
             with self._setting_apart():
                 messages = read_table(found)
-            return messages if selection is None else selection.sorted(messages)
+            if selection is None or not selection.ordered:
+                return messages
+            now = self._store.catalog.now() if ticket is None else ticket.fired_at
+            return selection.sorted(messages, now)
         except BaseException:
             if ticket is not None:
                 self._give_back(found.pieces, ticket)

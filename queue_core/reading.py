@@ -6,7 +6,9 @@ Runs on executors as well as in plain processes; reads one chunk at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,27 @@ from queue_core.storage import Storage
 #: Batches of fewer rows are put together.
 GATHER_ROWS = 4096
 
+#: Gives the columns that have some names, at least, of a chunk of a source that was written with a
+#: schema; the bytes are got when they are asked for.
+Decode: TypeAlias = Callable[
+    [Source, Chunk, pa.Schema, Sequence[str], Callable[[], pa.Buffer]], pa.RecordBatch
+]
 
-def read(reading: Reading, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+
+def whole(
+    source: Source,
+    chunk: Chunk,
+    written: pa.Schema,
+    names: Sequence[str],
+    fetch: Callable[[], pa.Buffer],
+) -> pa.RecordBatch:
+    """All columns of a chunk."""
+    return decode(fetch(), chunk, written, source.name)
+
+
+def read(
+    reading: Reading, columns: Sequence[str] | None = None, decoded: Decode = whole
+) -> Iterator[pa.RecordBatch]:
     """
     The messages of a reading, in its order.
 
@@ -34,13 +55,15 @@ def read(reading: Reading, columns: Sequence[str] | None = None) -> Iterator[pa.
     schema = deserialize(reading.schema)
     stored = {version: deserialize(data) for version, data in reading.schemas.items()}
     names = list(columns) if columns is not None else [*schema.names, *METADATA.names]
-    yield from _gathered(_read_pieces(storage, reading.pieces, schema, stored, names))
+    yield from _gathered(_read_pieces(storage, reading.pieces, schema, stored, names, decoded))
 
 
-def read_table(reading: Reading, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(
+    reading: Reading, columns: Sequence[str] | None = None, decoded: Decode = whole
+) -> pa.Table:
     """The messages of a reading as one table."""
     schema = output_schema(deserialize(reading.schema), columns)
-    return pa.Table.from_batches(read(reading, columns), schema=schema)
+    return pa.Table.from_batches(read(reading, columns, decoded), schema=schema)
 
 
 def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
@@ -76,10 +99,11 @@ def _read_pieces(
     schema: pa.Schema,
     stored: dict[tuple[str, int], pa.Schema],
     names: list[str],
+    decoded: Decode,
 ) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         try:
-            yield from _read_piece(storage, piece, schema, stored, names)
+            yield from _read_piece(storage, piece, schema, stored, names, decoded)
         except DamagedSegment as error:
             # What is wrong must be told, also where no word of it can be left.
             with suppress(StorageUnavailable):
@@ -93,6 +117,7 @@ def _read_piece(
     schema: pa.Schema,
     stored: dict[tuple[str, int], pa.Schema],
     names: list[str],
+    decoded: Decode,
 ) -> Iterator[pa.RecordBatch]:
     rows = _union(piece.parts)
     written = stored.get((piece.queue, piece.source.schema_version), schema)
@@ -103,7 +128,7 @@ def _read_piece(
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
                 continue
-            batch = decode(read_chunk(chunk), chunk, written, piece.source.name)
+            batch = decoded(piece.source, chunk, written, names, partial(read_chunk, chunk))
             numbers = wanted.numbers()
             if piece.source.compacted:
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
@@ -120,8 +145,10 @@ def _chunk_reader(storage: Storage, source: Source) -> Iterator[Callable[[Chunk]
         # Not data.slice(), which raises where bytes are missing; decode() says so better.
         yield lambda chunk: data[chunk.offset : chunk.offset + chunk.length]
         return
-    with storage.opened(source.name) as handle:
-        yield lambda chunk: storage.read(handle, chunk.offset, chunk.length, source.name)
+    with ExitStack() as stack:
+        # Not before it is needed: what is known by heart is not opened.
+        handle = cache(lambda: stack.enter_context(storage.opened(source.name)))
+        yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, source.name)
 
 
 def _at(batch: pa.RecordBatch, places: npt.NDArray[np.integer]) -> pa.RecordBatch:
@@ -138,7 +165,7 @@ def _assemble(
     kept: dict[str, pa.Array] = {}
     if piece.source.compacted:
         batch, kept = _without_kept(batch)
-    batch = upgrade(batch, schema)
+    batch = upgrade(batch, pa.schema([field for field in schema if field.name in names]))
     columns = []
     for name in names:
         if name in kept:

@@ -33,6 +33,12 @@ METADATA = pa.schema(
     ]
 )
 
+#: Columns that a queue may have, and that mean something: until when a message is wanted, and from
+#: when on it may be fired.
+EXPIRES_AT, HOLD_UNTIL = "_expires_at", "_hold_until"
+#: What selectors see besides: seconds since a message was loaded, and the moment of looking.
+AGE, NOW = "_age", "_now"
+
 #: What a compacted segment has behind the queue's columns: what its rows were, and still are. They
 #: go by where they stand, since a queue may have columns of these names too.
 COMPACTED = pa.schema(
@@ -56,8 +62,14 @@ def canonical(schema: pa.Schema) -> pa.Schema:
         raise SchemaMismatch(f"a queue's schema is a pyarrow.Schema, not {type(schema).__name__}")
     if not len(schema):
         raise SchemaMismatch("a queue needs at least one column")
-    check_columns(schema.names, reserved=METADATA.names)
-    return pa.schema([_canonical_field(field, field.name) for field in schema])
+    check_columns(schema.names, reserved=[*METADATA.names, AGE, NOW])
+    columns = pa.schema([_canonical_field(field, field.name) for field in schema])
+    for field in columns:
+        if field.name in (EXPIRES_AT, HOLD_UNTIL) and not _t.is_timestamp(field.type):
+            raise SchemaMismatch(
+                f"column {field.name!r} says when, and must be a timestamp, not {field.type}"
+            )
+    return columns
 
 
 def serialize(schema: pa.Schema) -> bytes:

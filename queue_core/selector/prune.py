@@ -1,7 +1,8 @@
 """What statistics say about a condition, without looking at a row.
 
-Three questions are asked of each part: can a row make it true, false, NULL. Where few distinct values
-are known, a part that touches one column is simply worked out for each of them; else by the bounds.
+Three questions are asked of each part: can a row make it true, false, NULL. Where few distinct
+values are known, a part that touches one column is simply worked out for each of them; else by the
+bounds.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ see, a `Selection` of rows where columns have to be looked at, and then limits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, select
@@ -17,7 +17,6 @@ from queue_core.catalog.tables import counters, places, shards, slices, turns
 from queue_core.ids import IdSet
 from queue_core.model import Magazine, Slice, State
 from queue_core.plan import Taken, before, share, take, within_bytes
-from queue_core.verbs import selection
 from queue_core.verbs.rules import Rules
 from queue_core.verbs.selection import Selection
 
@@ -54,6 +53,16 @@ class Horizon:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The messages that a selection lets through, by a look outside of the transaction."""
+
+    ids: IdSet
+    #: How many messages had been fired from shards until then, where that must not change: in a
+    #: queue with groups another one may be the head by now.
+    fired: Mapping[Place, int]
+
+
 def horizon(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
     """What is loaded now."""
     with catalog.read() as connection:
@@ -75,13 +84,13 @@ def waiting(connection: Connection, wanted: Wanted, lock: str | None = None) -> 
     *lock* takes the turns as well: ``"wait"`` those of all shards, ``"skip"`` those of shards where
     something waits and nobody else fires.
     """
-    return _waiting(connection, wanted, lock)[0]
+    return counted(connection, wanted, lock)[0]
 
 
-def _waiting(
-    connection: Connection, wanted: Wanted, lock: str | None
-) -> tuple[dict[Place, int], int]:
-    """The same, and how many messages were ever fired there."""
+def counted(
+    connection: Connection, wanted: Wanted, lock: str | None = None
+) -> tuple[dict[Place, int], dict[Place, int]]:
+    """The same, and how many messages were ever fired from each shard."""
     left = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
     query = (
         select(turns.c.queue_id, turns.c.magazine, turns.c.shard, turns.c.fired, left.label("left"))
@@ -99,17 +108,19 @@ def _waiting(
     elif lock == "wait":
         query = dialect.locked(connection, query, turns)
     rows = connection.execute(query).all()
-    hints = {(row.queue_id, row.magazine, row.shard): max(row.left, 0) for row in rows}
-    return hints, sum(row.fired for row in rows)
+    shard = [(row.queue_id, row.magazine, row.shard) for row in rows]
+    hints = {place: max(row.left, 0) for place, row in zip(shard, rows, strict=True)}
+    return hints, {place: row.fired for place, row in zip(shard, rows, strict=True)}
 
 
 def anything(connection: Connection, wanted: Wanted) -> bool:
     """Whether there may be something to take."""
-    query = select(slices.c.id).where(*_eligible(connection, wanted)).limit(1)
+    query = select(slices.c.id).where(*eligible(connection, wanted)).limit(1)
     return connection.scalar(query) is not None
 
 
-def _eligible(connection: Connection, wanted: Wanted) -> list[ColumnElement[bool]]:
+def eligible(connection: Connection, wanted: Wanted) -> list[ColumnElement[bool]]:
+    """The conditions on slices of which something may be taken."""
     conditions = [
         dialect.one_of(connection, slices.c.queue_id, wanted.queue_ids)
         if len(wanted.queue_ids) > 1
@@ -126,23 +137,8 @@ def _eligible(connection: Connection, wanted: Wanted) -> list[ColumnElement[bool
     return conditions
 
 
-def pick(catalog: Catalog, wanted: Wanted) -> IdSet | None:
-    """The messages that the selection picks now; None when there is no selection."""
-    if wanted.selection is None:
-        return None
-    with catalog.read() as connection:
-        found = fetch(connection, *_eligible(connection, wanted))
-        waiting = [
-            taken
-            for place, pieces in _by_place(found).items()
-            for taken in _before([(piece, piece.rows) for piece in pieces], wanted, place)
-        ]
-        reading = selection.reading(connection, waiting, wanted.selection)
-    return selection.select(reading, wanted.selection, wanted.max_messages)
-
-
 def choose(
-    connection: Connection, wanted: Wanted, lock: str | None, picked: IdSet | None = None
+    connection: Connection, wanted: Wanted, lock: str | None, picked: Picked | None = None
 ) -> list[Taken]:
     """
     What to take from each shard: as much of each as the limit allows, evenly.
@@ -150,16 +146,17 @@ def choose(
     *lock* is that of `waiting`; slices that others hold are passed over in both cases. *picked* is
     what `pick` has found: then only of these.
     """
-    hints, fired = _waiting(connection, wanted, lock)
+    hints, fired = counted(connection, wanted, lock)
     if picked is not None:
         # Where they are now: with the turns taken, nothing moves any more.
-        picked = compactions.located(connection, wanted.queue_ids, picked)
-        chosen = _take_picked(connection, wanted, hints, picked, lock)
+        ids = compactions.located(connection, wanted.queue_ids, picked.ids)
+        unchanged = {p for p in hints if picked.fired.get(p, fired[p]) == fired[p]}
+        chosen = _take_picked(connection, wanted, unchanged, ids, lock)
     elif wanted.max_messages is None:
         chosen = _take_shares(connection, wanted, dict.fromkeys(hints), lock)
     else:
         # By what was fired before, each turn begins where the last one ended.
-        shares = share(hints, wanted.max_messages, turn=fired)
+        shares = share(hints, wanted.max_messages, turn=sum(fired.values()))
         chosen = _take_shares(connection, wanted, shares, lock)
         if not any(chosen.values()):
             # The hints were wrong: take what there is.
@@ -182,13 +179,13 @@ def _take_shares(
         number = most if count is None else min(count, most)
         found = fetch(
             connection,
-            *_eligible(connection, wanted),
+            *eligible(connection, wanted),
             slices.c.queue_id == place[0],
             slices.c.shard == place[2],
             limit=number + 1,
             lock="skip" if lock else None,
         )
-        taken = _before(take(found[:number], count), wanted, place)
+        taken = by_horizon(take(found[:number], count), wanted, place)
         # What is left out may stand between the rows of what is not.
         chosen[place] = before(taken, found[number].position) if found[number:] else taken
     return chosen
@@ -197,21 +194,21 @@ def _take_shares(
 def _take_picked(
     connection: Connection,
     wanted: Wanted,
-    hints: Mapping[Place, int],
+    shards: Collection[Place],
     picked: IdSet,
     lock: str | None,
 ) -> dict[Place, list[Taken]]:
-    """What is still there of what was picked, in the shards whose turn was taken."""
+    """What is still there of what was picked, in some shards whose turn was taken."""
     found = fetch(
         connection,
-        *_eligible(connection, wanted),
+        *eligible(connection, wanted),
         dialect.one_of(connection, slices.c.segment_id, picked.segments),
         lock="skip" if lock else None,
     )
     whole = {piece.id: piece for piece in found}
     chosen: dict[Place, list[Taken]] = {}
-    for place, pieces in _by_place(found).items():
-        if place in hints:
+    for place, pieces in by_place(found).items():
+        if place in shards:
             narrowed = [_narrowed(piece, picked) for piece in pieces]
             chosen[place] = take([piece for piece in narrowed if piece.rows], None)
     if wanted.max_messages is not None:
@@ -233,14 +230,15 @@ def _first(chosen: Mapping[Place, list[Taken]], limit: int) -> dict[Place, list[
     return {place: take([s for s, _ in chosen[place]], count) for place, count in shares.items()}
 
 
-def _by_place(pieces: Sequence[Slice]) -> dict[Place, list[Slice]]:
+def by_place(pieces: Sequence[Slice]) -> dict[Place, list[Slice]]:
+    """Slices of each shard, in their order."""
     found: dict[Place, list[Slice]] = {}
     for piece in pieces:
         found.setdefault((piece.queue_id, int(piece.magazine), piece.shard), []).append(piece)
     return found
 
 
-def _before(taken: Sequence[Taken], wanted: Wanted, place: Place) -> list[Taken]:
+def by_horizon(taken: Sequence[Taken], wanted: Wanted, place: Place) -> list[Taken]:
     """What was loaded by the horizon; a compacted slice may lie on both sides of it."""
     if wanted.horizon is None:
         return list(taken)

@@ -12,57 +12,83 @@ does not, the messages are given back if nobody has seen them (`recover`) or swe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers, interests
+from queue_core.catalog import Catalog, consumers, interests, lines
 from queue_core.catalog.slices import Changes
 from queue_core.model import Consumer, State, Ticket
-from queue_core.verbs.choose import Wanted, anything, choose, pick
+from queue_core.verbs.choose import Picked, Wanted, anything, choose
+from queue_core.verbs.pick import pick
 
 
 def fire(
-    catalog: Catalog, consumer: Consumer, wanted: Wanted, *, seen: bool = True
+    catalog: Catalog,
+    consumer: Consumer,
+    wanted: Wanted,
+    *,
+    seen: bool = True,
+    waiter: int | None = None,
 ) -> Ticket | None:
     """
     Fire the next messages as one ticket; None when there are none.
 
-    *seen* False means that the messages are only planned: until `planned`, they can be given back.
-    Raises `ConsumerFenced`, `QueueDeactivated`.
+    With *waiter*, the number under which the firing waits in line (`lines.LAST` if it does not
+    yet), it is also None while others wait before it. *seen* False means that the messages are only
+    planned: until `planned`, they can be given back.
+    Nothing is fired from queues in which others go first (`interests`). Raises `ConsumerFenced`,
+    `QueueDeactivated`, `QueueTaken`.
     """
     with catalog.read() as connection:
         open_to = interests.open_to(connection, consumer, wanted.queue_ids)
         wanted = replace(wanted, queue_ids=tuple(open_to))
         if not open_to or not anything(connection, wanted):
             return None
-    picked = pick(catalog, wanted)
-
-    def work(connection: Connection) -> Ticket | None:
-        consumers.check(connection, consumer)
-        taken = choose(connection, wanted, "skip", picked)
-        # Nothing may mean that others fire from every shard: they may leave something.
-        taken = taken or choose(connection, wanted, "wait", picked)
-        if not taken:
+        if waiter is not None and lines.ahead(connection, open_to[0], lines.FIRE, waiter):
             return None
-        number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
-        changes = Changes()
-        for piece, rows in taken:
-            changes.mark(
-                piece,
-                rows,
-                state=int(State.FIRED),
-                consumer_id=consumer.id,
-                ticket=number,
-                fired_at=fired_at,
-                deliveries=piece.deliveries + 1,
-            )
-            changes.fire(piece, rows)
-        changes.apply(connection)
-        faults.point("fire.before_commit")
-        messages = sum(len(rows) for _, rows in taken)
-        return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)
+    while True:
+        picked = pick(catalog, wanted)
+        if picked is not None and not len(picked.ids):
+            return None
+        ticket = catalog.write(partial(_take, consumer, wanted, picked, seen, waiter))
+        faults.point("fire.committed")
+        if ticket is not None or picked is None:
+            return ticket
+        # Others were faster, and have what was picked: look for more.
 
-    ticket = catalog.write(work)
-    faults.point("fire.committed")
-    return ticket
+
+def _take(
+    consumer: Consumer,
+    wanted: Wanted,
+    picked: Picked | None,
+    seen: bool,
+    waiter: int | None,
+    connection: Connection,
+) -> Ticket | None:
+    consumers.check(connection, consumer)
+    taken = choose(connection, wanted, "skip", picked)
+    # Nothing may mean that others fire from every shard: they may leave something.
+    taken = taken or choose(connection, wanted, "wait", picked)
+    if not taken:
+        return None
+    number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
+    changes = Changes()
+    for piece, rows in taken:
+        changes.mark(
+            piece,
+            rows,
+            state=int(State.FIRED),
+            consumer_id=consumer.id,
+            ticket=number,
+            fired_at=fired_at,
+            deliveries=piece.deliveries + 1,
+        )
+        changes.fire(piece, rows)
+    changes.apply(connection)
+    if waiter is not None and waiter != lines.LAST:
+        lines.leave(connection, waiter)
+    faults.point("fire.before_commit")
+    messages = sum(len(rows) for _, rows in taken)
+    return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)

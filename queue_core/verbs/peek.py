@@ -11,7 +11,8 @@ from queue_core.catalog.slices import Place, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Reading, Slice, State
 from queue_core.rows import Rows
-from queue_core.verbs.choose import Wanted, choose, pick
+from queue_core.verbs.choose import Wanted, choose
+from queue_core.verbs.pick import pick
 
 #: From (inclusive) and to (exclusive) which place of each shard.
 Window = Mapping[Place, tuple[int, int]]

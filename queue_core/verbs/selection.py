@@ -1,88 +1,134 @@
-"""Selection: which waiting messages a selector lets through, and which an order puts first.
+"""Selection: which waiting messages may be taken, and which of them come first.
 
-Reads the few columns that are asked about, of the slices that statistics do not rule out, outside
-of any transaction. Changes nothing: what it finds is a set of ids, which a firing then takes as far
-as they are still there.
+What a consumer asks for and what the settings of the queues say, together: conditions, of which all
+must hold, and an order, in which the consumer's own comes before the queue's. Reads and changes
+nothing; `pick` looks for the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from sqlalchemy import Connection
 
-from queue_core.catalog import readings
-from queue_core.ids import IdSet
-from queue_core.model import QueueInfo, Reading, Slice
-from queue_core.plan import Taken
-from queue_core.reading import output_schema, read_table
-from queue_core.stats import stats_from_json
+from queue_core.model import Magazine, QueueInfo
+from queue_core.reading import output_schema
+from queue_core.schema import AGE, NOW
+from queue_core.verbs.eligibility import Eligibility, of_firing
+from queue_core.verbs.looking import with_moment
 
 if TYPE_CHECKING:
     from queue_core.selector import Order, Selector
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What holds for the messages of one queue."""
+
+    #: What the queue's settings say.
+    condition: Selector | None
+    #: The consumer's order and then the queue's; then the oldest comes first.
+    order: Order | None
+    group: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A selector, an order, or both, over the columns of some queues of one schema."""
+    """Conditions, an order, or both, over the columns of some queues of one schema."""
 
     queues: tuple[QueueInfo, ...]
     #: The storage's URI.
     storage: str
+    #: What the consumer asks for.
     selector: Selector | None
-    order: Order | None
+    #: Whether the oldest is taken when nothing is what the consumer asks for.
+    fallback: bool
+    own: Mapping[int, Own]
 
     @staticmethod
     def parse(
-        queues: Sequence[QueueInfo], storage: str, selector: str | None, order_by: str | None
+        queues: Sequence[QueueInfo],
+        storage: str,
+        selector: str | None = None,
+        order_by: str | None = None,
+        *,
+        fallback: bool = False,
+        eligibility: Callable[[QueueInfo], Eligibility] | None = None,
     ) -> Selection | None:
-        """None when neither is given; raises `BadSelector`."""
-        if selector is None and order_by is None:
-            return None
-        # Not at the top: a SQL parser takes long to import, and few queries have a selector.
-        from queue_core.selector import Order, Selector
+        """
+        None when all may be taken, in order of loading; raises `BadSelector`.
 
-        schema = output_schema(queues[0].schema)
+        *eligibility* is what the settings of a queue say: of a firing from main unless given.
+        """
+        of = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
+        rules = {queue.id: of(queue) for queue in queues}
+        if selector is None and order_by is None and not any(rules.values()):
+            return None
+        schema = queues[0].schema
         return Selection(
             queues=tuple(queues),
             storage=storage,
-            selector=None if selector is None else Selector.parse(selector, schema),
-            order=None if order_by is None else Order.parse(order_by, schema),
+            selector=None if selector is None else _condition(selector, schema),
+            fallback=fallback and selector is not None,
+            own={id: _own(rule, order_by, schema) for id, rule in rules.items()},
         )
 
-    def sorted(self, rows: pa.Table) -> pa.Table:
-        """Rows in the order that is asked for, else as they are."""
-        return rows if self.order is None else rows.take(self.order.indices(rows))
+    def without_selector(self) -> Selection:
+        """Whatever the consumer asks for."""
+        return replace(self, selector=None, fallback=False)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether there is another order than that of loading."""
+        return any(own.order is not None for own in self.own.values())
+
+    def sorted(self, rows: pa.Table, now: int) -> pa.Table:
+        """Rows of the one queue in the order that is asked for at a moment, else as they are."""
+        (own,) = self.own.values()
+        if own.order is None:
+            return rows
+        return rows.take(own.order.indices(with_moment(rows, own.order.columns, now)))
 
 
-def reading(connection: Connection, waiting: Iterable[Taken], wanted: Selection) -> Reading:
-    """How to read those rows of slices in which something may be eligible."""
-    rows = [taken for taken in waiting if _may_match(taken[0], wanted)]
-    return readings.build(connection, wanted.queues, rows, wanted.storage)
+def _own(rule: Eligibility, order_by: str | None, schema: pa.Schema) -> Own:
+    if order_by is not None:
+        # By itself, so that a fault in it is shown in the user's own words.
+        _order(order_by, schema)
+    whole = ", ".join(text for text in (order_by, rule.order) if text)
+    return Own(
+        condition=_queues_own(rule.condition, schema) if rule.condition else None,
+        order=_order(whole, schema) if whole else None,
+        group=rule.group,
+    )
 
 
-def select(reading: Reading, wanted: Selection, limit: int | None) -> IdSet:
-    """
-    The ids of the eligible ones among messages.
+# Asked again for each firing, of the same few texts.
+@lru_cache(maxsize=256)
+def _condition(text: str, schema: pa.Schema) -> Selector:
+    # Not at the top: a SQL parser takes long to import, and few queries have a selector.
+    from queue_core.selector import Selector
 
-    With an order, the first *limit* of them. Raises `DamagedSegment`.
-    """
-    columns = {"_message_id"}
-    columns |= wanted.selector.columns if wanted.selector else set()
-    columns |= wanted.order.columns if wanted.order else set()
-    found = read_table(reading, sorted(columns))
-    if wanted.selector is not None:
-        found = found.filter(wanted.selector.mask(found))
-    if wanted.order is not None and limit is not None:
-        found = found.take(wanted.order.top(found, limit))
-    return IdSet.of(found.column("_message_id"))
+    return Selector.parse(text, visible(schema))
 
 
-def _may_match(piece: Slice, wanted: Selection) -> bool:
-    if wanted.selector is None or piece.stats is None:
-        return True
-    stats = stats_from_json(piece.stats, wanted.queues[0].schema)
-    return wanted.selector.may_match(stats)
+@lru_cache(maxsize=256)
+def _queues_own(text: str, schema: pa.Schema) -> Selector:
+    from queue_core.selector import Selector
+
+    moment = pa.field(NOW, pa.timestamp("us"), nullable=False)
+    return Selector.parse(text, pa.schema([*visible(schema), moment]))
+
+
+@lru_cache(maxsize=256)
+def _order(text: str, schema: pa.Schema) -> Order:
+    from queue_core.selector import Order
+
+    return Order.parse(text, visible(schema))
+
+
+def visible(schema: pa.Schema) -> pa.Schema:
+    """The columns that a consumer may ask about: the queue's, those of messages, and the age."""
+    return pa.schema([*output_schema(schema), pa.field(AGE, pa.float64(), nullable=False)])

@@ -2,7 +2,8 @@
 
 Changes: slices of the sideline become slices of main, at its tail, stamped with the time. Guard: it
 takes turns with those who fire from the sideline, and takes only what was there when it began, so
-that it ends although what it brings back may fail again at once. No payload is read, unless a
+that it ends although what it brings back may fail again at once, and what a bounded queue has no
+room for stays. No payload is read, unless a
 selector asks for it, and there is no moment at which a message is in both magazines or in none.
 Crash before the commit: all of the transaction's messages are in the sideline still.
 """
@@ -21,10 +22,11 @@ from queue_core import faults
 from queue_core.catalog import Catalog, dialect, wake
 from queue_core.catalog.reports import Moves
 from queue_core.catalog.slices import Changes
-from queue_core.ids import IdSet
 from queue_core.model import Magazine, QueueInfo
 from queue_core.rows import EMPTY
-from queue_core.verbs.choose import Wanted, anything, choose, horizon, pick
+from queue_core.verbs.choose import Picked, Wanted, anything, choose, horizon
+from queue_core.verbs.pick import pick
+from queue_core.verbs.room import narrowed, within
 from queue_core.verbs.rules import retriable
 from queue_core.verbs.selection import Selection
 
@@ -87,7 +89,7 @@ def _by_and_by(
     catalog: Catalog,
     queue: QueueInfo,
     wanted: Wanted,
-    picked: IdSet | None,
+    picked: Picked | None,
     rate: float | None,
     pause: Callable[[float], object],
 ) -> int:
@@ -111,9 +113,13 @@ def _by_and_by(
     return moved
 
 
-def _move(catalog: Catalog, queue: QueueInfo, wanted: Wanted, picked: IdSet | None) -> int:
+def _move(catalog: Catalog, queue: QueueInfo, wanted: Wanted, picked: Picked | None) -> int:
     def work(connection: Connection) -> int:
-        taken = choose(connection, wanted, "wait", picked)
+        room = narrowed(connection, queue, wanted)
+        taken = [] if room is None else choose(connection, room, "wait", picked)
+        if room is not None and not within(room, taken):
+            # A firing takes one message that is larger than its limit; a full queue does not.
+            taken = []
         now = connection.scalar(select(dialect.now()))
         changes, moves = Changes(), Moves()
         for piece, rows in taken:
