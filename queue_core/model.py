@@ -76,6 +76,16 @@ class Run:
     stop: int
     #: Statistics of the attribute columns, as JSON, or None.
     stats: str | None = None
+    #: Which of the rows are loaded; None: all of them.
+    rows: Rows | None = None
+
+    def __len__(self) -> int:
+        return self.stop - self.start if self.rows is None else len(self.rows)
+
+    def narrowed(self, rows: Rows) -> Run:
+        """With only those of its rows that are among some."""
+        left = rows.between(self.start, self.stop)
+        return replace(self, start=left.start, stop=left.stop, rows=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +100,16 @@ class Staged:
     chunks: tuple[Chunk, ...]
     runs: tuple[Run, ...]
     schema_version: int
+
+    @property
+    def messages(self) -> int:
+        """How many of its rows are loaded."""
+        return sum(len(run) for run in self.runs)
+
+    def narrowed(self, rows: Rows) -> Staged:
+        """The segment with only those of its rows that are among some being loaded."""
+        narrowed = (run.narrowed(rows) for run in self.runs)
+        return replace(self, runs=tuple(run for run in narrowed if len(run)))
 
     def in_shard(self, shard: int) -> Staged:
         """The segment with those of its runs that are still open going to *shard*."""

@@ -14,14 +14,22 @@ import pyarrow as pa
 
 from queue_core import faults
 from queue_core.address import Address
+from queue_core.buffers import DEFAULT_BUFFERS
 from queue_core.catalog import Catalog, consumers, queues, views
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.keys import can_be_key
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest
+from queue_core.policies import binding
 from queue_core.queue import Queue
 from queue_core.schema import canonical
-from queue_core.settings import DEFAULT_SHARDS, QueueSettings, check_seconds, check_shards
+from queue_core.settings import (
+    DEFAULT_SHARDS,
+    QueueSettings,
+    check_seconds,
+    check_shards,
+    is_whole,
+)
 from queue_core.storage import Storage
 from queue_core.tasks.vacuum import GRACE_SECONDS, vacuum
 from queue_core.verbs.recover import recover
@@ -84,6 +92,7 @@ class Store(AbstractContextManager["Store"]):
         checked = QueueSettings.of(settings)
         _check_key(columns, key)
         checked.check_attributes(columns.names)
+        binding.check(checked, columns, key)
 
         def work(connection: Any) -> QueueInfo:
             created = queues.create(
@@ -102,11 +111,17 @@ class Store(AbstractContextManager["Store"]):
         faults.point("create.committed")
         return created
 
-    def queue(self, name: str) -> Queue:
-        """The queue of that name; raises `NoSuchQueue`, with the nearest name there is."""
+    def queue(self, name: str, *, buffers: int = DEFAULT_BUFFERS) -> Queue:
+        """
+        The queue of that name; raises `NoSuchQueue`, with the nearest name there is.
+
+        Of the buffers that `Queue.request` gives, so many are out at a time.
+        """
         check_queue(name)
+        if not is_whole(buffers) or buffers < 1:
+            raise BadOption(f"buffers={buffers!r}: use a whole number, 1 or more")
         with self.catalog.read() as connection:
-            return Queue(self, queues.find(connection, name))
+            return Queue(self, queues.find(connection, name), buffers=buffers)
 
     def deactivate(self, name: str) -> None:
         """Give the queue of that name up, for good (`Queue.deactivate`)."""

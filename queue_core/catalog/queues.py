@@ -12,9 +12,10 @@ from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import counters, queues, schemas, shards, turns
-from queue_core.errors import NoSuchQueue, QueueDeactivated, QueueExists
+from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import nearest
+from queue_core.policies import binding
 from queue_core.schema import deserialize, evolve, serialize
 from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 
@@ -98,6 +99,7 @@ def change_settings(
     info = _held(connection, queue)
     settings = info.settings.changed(values)
     settings.check_attributes(info.schema.names)
+    binding.check(settings, info.schema, info.key)
     connection.execute(
         update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
     )
@@ -129,6 +131,18 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     ).first()
     if given_up is not None:
         raise given_up_error(given_up.name, given_up.deactivated_at)
+
+
+def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> None:
+    """
+    Keep the queue from being given up until the transaction ends; raises `QueueDeactivated`.
+
+    With *alone*, no other transaction holds it at the same time.
+    """
+    query = select(queues.c.id).where(queues.c.id == queue.id)
+    if connection.execute(query.with_for_update(read=not alone)).first() is None:
+        raise Conflict(f"queue {queue.name!r} was dropped; open it again")
+    check_in_use(connection, [queue.id])
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:

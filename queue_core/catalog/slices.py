@@ -149,9 +149,12 @@ class Changes:
 
     def count(self, piece: Slice, **deltas: int) -> None:
         """Add to the counters of the shard in which a slice is."""
-        counts = self._counts[piece.queue_id, piece.magazine, piece.shard]
+        self.count_at((piece.queue_id, piece.magazine, piece.shard), **deltas)
+
+    def count_at(self, place: Place, **deltas: int) -> None:
+        """Add to the counters of a shard."""
         for name, delta in deltas.items():
-            counts[name] += delta
+            self._counts[place][name] += delta
 
     def fire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as fired; the shard's fire pointer goes behind them."""

@@ -203,7 +203,8 @@ slices = Table(
     Column("fired_at", BigInteger),
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
-    Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position"),
+    # With the bytes, so that those of a bounded queue are counted without a look at its slices.
+    Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
     Index(
         "slices_of_ticket",
@@ -231,7 +232,6 @@ consumers = Table(
     sqlite_autoincrement=True,
 )
 
-tickets = Table(
 #: What consumers want of queues, as those say who care who goes first.
 interests = Table(
     "interests",
@@ -248,6 +248,7 @@ interests = Table(
     Index("interests_of_consumer", "consumer_id"),
 )
 
+tickets = Table(
     "tickets",
     metadata,
     Column("consumer_id", BigInteger, primary_key=True),
@@ -306,6 +307,39 @@ schedule = Table(
     Column("begun_at", BigInteger, nullable=False),
     #: When it is due again.
     Column("due_at", BigInteger, nullable=False),
+)
+
+#: Those who wait for room in a queue, or for messages, in the order in which they came.
+lines = Table(
+    "lines",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    #: ``load`` or ``fire``.
+    Column("side", String(8), nullable=False),
+    Column("joined_at", BigInteger, nullable=False),
+    #: Until when it counts as alive, unless it says so again.
+    Column("alive_until", BigInteger, nullable=False),
+    Index("lines_in_order", "queue_id", "side", "id"),
+    # Or one who comes later could get the number of one who left, and stand before others.
+    sqlite_autoincrement=True,
+)
+
+#: Keys of messages that were loaded a short while ago: one row per load, an Arrow table in it.
+dedup = Table(
+    "dedup",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("queue_id", BigInteger, nullable=False),
+    #: When the newest of them was loaded, and until when they have to be known.
+    Column("loaded_at", BigInteger, nullable=False),
+    Column("known_until", BigInteger, nullable=False),
+    #: How many there are.
+    Column("count", BigInteger, nullable=False),
+    Column("arrow", LargeBinary, nullable=False),
+    Index("dedup_of_queue", "queue_id", "loaded_at"),
+    # By the highest id one sees whether something was added.
+    sqlite_autoincrement=True,
 )
 
 #: Roles that one instance at a time has, until its lease ends.

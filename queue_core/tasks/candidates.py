@@ -14,6 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from queue_core.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.plan import interleaved
+from queue_core.repacking import Group
 
 #: A segment of at most so many bytes is small: most of its cost is that it is one more.
 SMALL_BYTES = 64 << 10
@@ -49,33 +50,6 @@ class Condition:
     def sparse(self) -> bool:
         """Whether it is worth rewriting by itself."""
         return self.filed and self.waiting and self.alive * SPARSE < self.bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Neighbours that become one slice, in order of their positions."""
-
-    pieces: tuple[Slice, ...]
-
-    @property
-    def position(self) -> int:
-        """The place of the first row."""
-        return self.pieces[0].position
-
-    @property
-    def span(self) -> int:
-        """How many places there are from the first row to the last one."""
-        return max(piece.end for piece in self.pieces) - self.position
-
-    @property
-    def bytes(self) -> int:
-        """Their size."""
-        return sum(piece.bytes for piece in self.pieces)
-
-    @property
-    def messages(self) -> int:
-        """How many messages there are."""
-        return sum(len(piece.rows) for piece in self.pieces)
 
 
 #: What is rewritten as one segment, in one transaction.

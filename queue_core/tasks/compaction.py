@@ -22,10 +22,11 @@ from queue_core.catalog.reports import Moves
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.model import Magazine, QueueInfo, Staged, State
+from queue_core.reading import read_table
+from queue_core.repacking import Group, Repacked, kept_columns, repack
 from queue_core.rows import EMPTY
 from queue_core.storage import Storage
-from queue_core.tasks.candidates import Condition, Group, Unit, units
-from queue_core.tasks.repacking import Repacked, repack
+from queue_core.tasks.candidates import Condition, Unit, units
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.load import claim
 
@@ -83,7 +84,8 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         current = queues.find(connection, queue.name)
         pieces = ((piece, piece.rows) for group in groups for piece in group.pieces)
         reading = readings.build(connection, [current], pieces, storage.uri)
-    staged, repacked = repack(storage, current, groups, reading)
+    messages = read_table(reading, kept_columns(current))
+    staged, repacked = repack(storage, current, groups, messages)
     faults.point("compact.written")
 
     def work(connection: Connection) -> int:

@@ -1,13 +1,14 @@
 """Forgetting: what was noted about messages and tasks is kept for a week.
 
-Of failures, those of messages that are still there are kept for longer.
+Of failures, those of messages that are still there are kept for longer; keys of messages, for as
+long as one wants to know them again.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import Catalog, dialect, failures, reports, schedule
+from queue_core.catalog import Catalog, dedup, dialect, failures, reports, schedule
 
 #: Seconds for which reports of tasks, and failures of messages that are gone, are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0
@@ -19,6 +20,7 @@ def forget(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
     def work(connection: Connection) -> None:
         now = int(connection.scalar(select(dialect.now())) or 0)
         before = now - int(older_than * 1e6)
+        dedup.forget(connection)
         failures.forget(connection, before)
         reports.forget(connection, before)
         schedule.forget(connection)

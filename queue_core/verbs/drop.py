@@ -14,6 +14,7 @@ from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
     compactions,
     counters,
+    dedup,
     failures,
     interests,
     lines,
@@ -38,7 +39,9 @@ _THEN: tuple[Table, ...] = (
     shards,
     counters,
     compactions,
+    dedup,
     failures,
+    lines,
     publications,
     reports,
     schedule,

@@ -9,38 +9,50 @@ commit: files that no slice names, for vacuum. Crash after it: the messages are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, segments, slices, wake
+from queue_core.catalog import Catalog, dialect, lines, segments, slices, wake
 from queue_core.catalog.tables import publications
 from queue_core.errors import PublicationRefused
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
 from queue_core.storage import Storage
+from queue_core.verbs.admit import admit
+from queue_core.verbs.rendezvous import meet
+from queue_core.verbs.ring import drop_oldest
+from queue_core.verbs.room import WhenFull, find_room
+
+Result = TypeVar("Result")
+
+_AS_SET = WhenFull()
 
 
 def publish(
-    catalog: Catalog, storage: Storage, queue: QueueInfo, staged: Sequence[Staged]
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    when_full: WhenFull = _AS_SET,
 ) -> list[int]:
     """
     Load staged segments, each run of which has a shard; return the id of the first message of each.
 
-    Raises `PublicationRefused` when a file was cleaned up meanwhile, and `QueueDeactivated`; then
-    nothing is loaded.
+    In a bounded queue as `admit` says. Raises `PublicationRefused` when a file was cleaned up
+    meanwhile, `QueueDeactivated` and `QueueFull`; then nothing is loaded.
     """
 
-    def work(connection: Connection) -> list[int]:
-        ids = load(connection, storage, queue, staged)
-        faults.point("load.before_commit")
-        return ids
+    def attempt(waiter: int | None) -> list[int]:
+        return _commit(
+            catalog, lambda c: load(c, storage, queue, staged, waiter, when_full.overflow)
+        )
 
-    ids = catalog.write(work)
-    faults.point("load.committed")
-    return ids
+    if queue.settings.is_rendezvous:
+        return meet(catalog, queue, staged, attempt, when_full.timeout)
+    return admit(catalog, storage.uri, queue, staged, attempt, when_full)
 
 
 def publish_once(
@@ -50,25 +62,27 @@ def publish_once(
     staged: Sequence[Staged],
     query_id: str,
     batch_id: int,
+    when_full: WhenFull = _AS_SET,
 ) -> bool:
     """
     Load the batch of a streaming query, unless it was loaded before; tell whether it was now.
 
-    A batch that is there already leaves its staged files as garbage.
+    A batch that is there already waits for no room, and leaves its staged files as garbage. Raises
+    as `publish` does.
     """
 
-    def work(connection: Connection) -> bool:
+    def work(connection: Connection, waiter: int | None) -> bool:
         fresh = is_new_batch(connection, queue.id, query_id, batch_id)
         if fresh:
-            load(connection, storage, queue, staged)
+            load(connection, storage, queue, staged, waiter, when_full.overflow)
         else:
             segments.discard_unpublished(connection, [s.location for s in staged if s.location])
-        faults.point("load.before_commit")
         return fresh
 
-    fresh = catalog.write(work)
-    faults.point("load.committed")
-    return fresh
+    def attempt(waiter: int | None) -> bool:
+        return _commit(catalog, lambda c: work(c, waiter))
+
+    return admit(catalog, storage.uri, queue, staged, attempt, when_full)
 
 
 def load(
@@ -76,8 +90,15 @@ def load(
     storage: Storage,
     queue: QueueInfo,
     staged: Sequence[Staged],
+    waiter: int | None = None,
+    overflow: str | None = None,
 ) -> list[int]:
-    """Add the slices of staged segments, within a transaction."""
+    """
+    Add the slices of staged segments, within a transaction.
+
+    *waiter* and *overflow* are for `find_room`. Raises `NoRoom`.
+    """
+    excess = find_room(connection, queue, staged, waiter, overflow)
     claim(connection, storage, staged)
     first_ids = []
     runs: dict[int, list[tuple[Run, dict[str, Any]]]] = defaultdict(list)
@@ -88,16 +109,34 @@ def load(
             assert run.shard is not None, "the caller has seen to it"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     for shard in sorted(runs):
-        count = sum(run.stop - run.start for run, _ in runs[shard])
+        count = sum(len(run) for run, _ in runs[shard])
+        span = sum(run.stop - run.start for run, _ in runs[shard])
         place = (queue.id, Magazine.MAIN, shard)
-        position = slices.allocate(connection, place, count, count, new=True)
+        position = slices.allocate(connection, place, span, count, new=True)
         new = []
         for run, values in runs[shard]:
             new.append(values | {"position": position})
             position += run.stop - run.start
         slices.add(connection, new)
+    if excess is not None:
+        drop_oldest(connection, queue, excess)
+    if waiter is not None and not queue.settings.is_rendezvous:
+        lines.leave(connection, waiter)
     wake.notify(connection, queue.name)
     return first_ids
+
+
+def _commit(catalog: Catalog, work: Callable[[Connection], Result]) -> Result:
+    """Load in one transaction."""
+
+    def whole(connection: Connection) -> Result:
+        result = work(connection)
+        faults.point("load.before_commit")
+        return result
+
+    result = catalog.write(whole)
+    faults.point("load.committed")
+    return result
 
 
 def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) -> None:
@@ -137,7 +176,7 @@ def _new_slice(
     queue: QueueInfo, segment_id: int, loaded_at: int, segment: Staged, run: Run
 ) -> dict[str, Any]:
     """A slice of the table, but for its position."""
-    count = run.stop - run.start
+    count = len(run)
     return {
         "queue_id": queue.id,
         "magazine": int(Magazine.MAIN),
@@ -146,6 +185,7 @@ def _new_slice(
         "segment_id": segment_id,
         "row_start": run.start,
         "row_stop": run.stop,
+        "bitmap": None if run.rows is None else run.rows.to_bytes(),
         "count": count,
         "bytes": segment.bytes * count // max(segment.rows, 1),
         "attempts": 0,

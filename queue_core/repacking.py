@@ -1,4 +1,4 @@
-"""The payload half of compaction: messages of many segments become one. Needs no catalog.
+"""Messages of some segments become one segment, and stay who and where they are. Needs no catalog.
 
 The new segment's row numbers go by places: as far as two messages stand from each other in their
 shard, so far are their rows. So every message keeps its place, also where those in between are
@@ -14,16 +14,41 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from queue_core.model import QueueInfo, Reading, Slice, Staged
-from queue_core.reading import read_table
+from queue_core.model import QueueInfo, Slice, Staged
 from queue_core.rows import Rows
 from queue_core.schema import COMPACTED, METADATA
 from queue_core.staging import Stager
 from queue_core.stats import stats_of
 from queue_core.storage import Storage
-from queue_core.tasks.candidates import Group
 
 _Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbours that become one slice, in order of their positions."""
+
+    pieces: tuple[Slice, ...]
+
+    @property
+    def position(self) -> int:
+        """The place of the first row."""
+        return self.pieces[0].position
+
+    @property
+    def span(self) -> int:
+        """How many places there are from the first row to the last one."""
+        return max(piece.end for piece in self.pieces) - self.position
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(piece.bytes for piece in self.pieces)
+
+    @property
+    def messages(self) -> int:
+        """How many messages there are."""
+        return sum(len(piece.rows) for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +63,19 @@ class Repacked:
     rows: _Numbers
 
 
+def kept_columns(queue: QueueInfo) -> list[str]:
+    """The columns that `repack` wants of each message: those of the queue, and who it is."""
+    return [*queue.schema.names, *(name for name in COMPACTED.names if name in METADATA.names)]
+
+
 def repack(
-    storage: Storage, queue: QueueInfo, groups: Sequence[Group], reading: Reading
+    storage: Storage, queue: QueueInfo, groups: Sequence[Group], messages: pa.Table
 ) -> tuple[Staged, list[Repacked]]:
     """
     Write the messages of some groups as one segment, durable, that no slice names yet.
 
-    *reading* gives them in order of the groups. Raises `DamagedSegment`.
+    *messages* are their `kept_columns`, in order of the groups and of their places.
     """
-    kept = [name for name in COMPACTED.names if name in METADATA.names]
-    messages = read_table(reading, [*queue.schema.names, *kept])
     bases = np.cumsum([0, *(group.span for group in groups)])
     numbers = [_numbers(group) + base for group, base in zip(groups, bases[:-1], strict=True)]
     row = pa.array(np.concatenate(numbers), pa.uint32())

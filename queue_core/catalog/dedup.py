@@ -1,0 +1,107 @@
+"""Keys of messages that were loaded a short while ago, by which they are known again.
+
+One row for each load, an Arrow table of its keys in it; when there are many small ones, they become
+one. Whoever adds keys holds the queue's row, so that nobody adds others at the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import dedup
+
+#: Rows of fewer keys are put together when there are so many of them.
+_SMALL_KEYS = 1 << 14
+_SMALL_ROWS = 32
+
+#: When a key was loaded; behind the columns of the key.
+_AT = pa.field("_loaded_at", pa.int64(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The keys of a queue that are known, and until which row of the table."""
+
+    keys: pa.Table
+    last: int
+
+
+def last_row(connection: Connection, queue_id: int) -> int:
+    """The newest row of a queue; keys were added since when it is another one."""
+    return int(connection.scalar(select(func.max(dedup.c.id)).where(_of(queue_id))) or 0)
+
+
+def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float) -> Known:
+    """Keys of some columns that were loaded within so many seconds."""
+    since = _now(connection) - int(window * 1e6)
+    rows = connection.execute(
+        select(dedup.c.id, dedup.c.arrow)
+        .where(_of(queue_id), dedup.c.loaded_at > since)
+        .order_by(dedup.c.id)
+    ).all()
+    stored = pa.schema([*keys, _AT])
+    # Of a queue whose columns for this were others before, those say nothing.
+    tables = (_unpacked(row.arrow) for row in rows)
+    alike = [table for table in tables if table.schema == stored]
+    there = pa.concat_tables([stored.empty_table(), *alike])
+    recent = there.filter(pc.greater(there.column(_AT.name), since))
+    return Known(keys=recent.select(keys.names), last=last_row(connection, queue_id))
+
+
+def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) -> None:
+    """Keep the keys of messages that are loaded now, for so many seconds."""
+    if not keys.num_rows:
+        return
+    now = _now(connection)
+    table = keys.append_column(_AT, pa.repeat(pa.scalar(now), keys.num_rows))
+    small = connection.execute(
+        select(dedup.c.id, dedup.c.known_until, dedup.c.arrow).where(
+            _of(queue_id), dedup.c.count < _SMALL_KEYS
+        )
+    ).all()
+    until = now + int(window * 1e6)
+    if len(small) >= _SMALL_ROWS:
+        others = [_unpacked(row.arrow) for row in small]
+        until = max(until, *(row.known_until for row in small))
+        table = pa.concat_tables([*(t for t in others if t.schema == table.schema), table])
+        put_together = dialect.one_of(connection, dedup.c.id, [row.id for row in small])
+        connection.execute(delete(dedup).where(put_together))
+    connection.execute(
+        insert(dedup).values(
+            queue_id=queue_id,
+            loaded_at=now,
+            known_until=until,
+            count=table.num_rows,
+            arrow=_packed(table),
+        )
+    )
+
+
+def forget(connection: Connection) -> None:
+    """Remove what need not be known any more, of all queues."""
+    connection.execute(delete(dedup).where(dedup.c.known_until <= _now(connection)))
+
+
+def _of(queue_id: int) -> ColumnElement[bool]:
+    return dedup.c.queue_id == queue_id
+
+
+def _now(connection: Connection) -> int:
+    return int(connection.scalar(select(dialect.now())) or 0)
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -1,0 +1,76 @@
+"""What cancels what: each closing message takes one opening message of its key away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from queue_core.policies.arena import Flags, Numbers
+from queue_core.policies.decisions import OLDEST
+from queue_core.policies.numbering import ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancelled:
+    """What has met its counterpart."""
+
+    #: Of the queued openings.
+    queued: Flags
+    #: Of the new messages: openings that were closed, and closings that had something to close.
+    opened: Flags
+    closed: Flags
+
+
+def cancel(
+    queued: Numbers, new: Numbers, opens: Flags, closes: Flags, keys: int, order: str
+) -> Cancelled:
+    """
+    Let new messages close openings: the newest of their key first, or the oldest.
+
+    *queued* are the keys of queued openings, the oldest first, and *new* those of new messages, of
+    which each opens, closes, or does neither. What finds nothing to close does nothing.
+    """
+    events = np.flatnonzero(opens | closes)
+    events = events[np.argsort(new[events], kind="stable")]
+    step = np.where(closes[events], -1, 1)
+    key = new[events]
+    depth, matched = _depths(key, step, np.bincount(queued, minlength=keys)[key])
+    closed = np.zeros(len(new), np.bool_)
+    closed[events[matched]] = True
+    opened = np.zeros(len(new), np.bool_)
+    if order == OLDEST:
+        gone = np.bincount(key[matched], minlength=keys)
+        all_keys = np.concatenate([queued, new[opens]])
+        taken = ranks(all_keys) < gone[all_keys]
+        opened[np.flatnonzero(opens)] = taken[len(queued) :]
+        return Cancelled(queued=taken[: len(queued)], opened=opened, closed=closed)
+    # An opening raises the depth to its own level; what closes there next, closes it.
+    standing = (step > 0) | matched
+    level = np.concatenate([ranks(queued) + 1, (depth + (step < 0))[standing]])
+    of_key = np.concatenate([queued, key[standing]])
+    is_close = np.concatenate([np.zeros(len(queued), np.bool_), (step < 0)[standing]])
+    by_level = np.lexsort((level, of_key))
+    same = (np.diff(of_key[by_level]) == 0) & (np.diff(level[by_level]) == 0)
+    taken = np.zeros(len(level), np.bool_)
+    taken[by_level[:-1]] = same & is_close[by_level][1:] & ~is_close[by_level][:-1]
+    opened[events[standing][taken[len(queued) :]]] = True
+    return Cancelled(queued=taken[: len(queued)], opened=opened, closed=closed)
+
+
+def _depths(key: Numbers, step: Numbers, begin: Numbers) -> tuple[Numbers, Flags]:
+    """How much is open after each event, and which events have closed something."""
+    if not len(key):
+        return np.empty(0, np.int64), np.empty(0, np.bool_)
+    first = np.diff(key, prepend=-1) != 0
+    total = np.cumsum(step)
+    offset = np.where(first, total - step, 0)
+    offset = offset[np.maximum.accumulate(np.where(first, np.arange(len(key)), 0))]
+    free = begin + total - offset
+    # The least of each key so far: each key is pushed below all that came before it.
+    group = np.cumsum(first)
+    far = int(free.max() - free.min()) + 1
+    least = np.minimum(np.minimum.accumulate(free - group * far) + group * far, 0)
+    before = np.where(first, 0, np.concatenate([[0], least[:-1]]))
+    matched = (step < 0) & (least == before)
+    return free - least, matched

@@ -1,0 +1,173 @@
+"""From the text of a setting or an option to a policy: ``merge(sum(amount), last(state))``.
+
+The text comes from users. It is split into words by the same means as selectors, and names columns
+and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import Token, TokenType
+
+from queue_core.errors import BadOption, BadSelector
+from queue_core.names import nearest
+from queue_core.policies.aggregates import Take
+from queue_core.policies.builtin import (
+    Annihilate,
+    Confirm,
+    DropDuplicates,
+    Latest,
+    Merge,
+    MergeAdjacent,
+    Policy,
+)
+from queue_core.policies.decisions import NEWEST, ORDERS
+from queue_core.selector import Selector
+from queue_core.selector.grammar import understand
+from queue_core.selector.syntax import Source
+
+
+def parse(text: str, schema: pa.Schema, key: str) -> Policy:
+    """The policy that a text describes; raises `BadOption`, which shows the fault and its place."""
+    try:
+        source = Source.of("policy", text)
+        name, arguments = _call(source)
+        maker = _MAKERS.get(name.text.lower())
+        if maker is None:
+            hint = nearest(name.text.lower(), _MAKERS)
+            message = f"{name.text!r} is unknown{hint}; use {', '.join(_MAKERS)}"
+            raise source.fault(message, name.start, name.end)
+        order, rest = _order(arguments)
+        try:
+            policy = maker(source, rest, order, schema)
+            policy.bind(schema, key)
+        except BadOption as error:
+            raise source.fault(str(error), *source.span()) from error
+    except BadSelector as error:
+        raise BadOption(str(error)) from error
+    return policy
+
+
+_Maker = Callable[[Source, Sequence[Source], str | None, pa.Schema], Policy]
+
+
+def _latest(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    _count(source, arguments, 0)
+    return Latest(order or NEWEST)
+
+
+def _drop_duplicates(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    columns = tuple(_column(argument, argument.tokens, schema) for argument in arguments)
+    return DropDuplicates(columns, order or NEWEST)
+
+
+def _merge(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    return Merge(tuple(_takes(arguments, schema)), order or NEWEST)
+
+
+def _merge_adjacent(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    _no_order(source, order)
+    return MergeAdjacent(tuple(_takes(arguments, schema)))
+
+
+def _annihilate(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    _count(source, arguments, 2)
+    on, off = (_condition(argument, schema) for argument in arguments)
+    return Annihilate(on, off, order or NEWEST)
+
+
+def _confirm(
+    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+) -> Policy:
+    _count(source, arguments, 1)
+    _no_order(source, order)
+    return Confirm(_condition(arguments[0], schema))
+
+
+_MAKERS: dict[str, _Maker] = {
+    "latest": _latest,
+    "drop_duplicates": _drop_duplicates,
+    "merge": _merge,
+    "merge_adjacent": _merge_adjacent,
+    "annihilate": _annihilate,
+    "confirm": _confirm,
+}
+
+
+def _call(source: Source) -> tuple[Token, list[Source]]:
+    """The name of a call and what stands between its brackets, divided by commas."""
+    name, *rest = source.tokens
+    if not rest:
+        return name, []
+    last = rest[-1]
+    if rest[0].token_type != TokenType.L_PAREN:
+        raise source.fault("a '(' is expected here", rest[0].start, rest[0].end)
+    if last.token_type != TokenType.R_PAREN or len(rest) < 2:
+        raise source.fault("a ')' is expected at the end", last.start, last.end)
+    return name, list(replace(source, tokens=rest[1:-1]).parts()) if rest[1:-1] else []
+
+
+def _order(arguments: Sequence[Source]) -> tuple[str | None, list[Source]]:
+    order, rest = None, []
+    for argument in arguments:
+        first, *others = argument.tokens
+        if others and others[0].token_type == TokenType.FARROW:
+            if first.text.lower() != "order" or len(others) != 2 or others[1].text not in ORDERS:
+                message = "only order => newest or order => oldest has a place here"
+                raise argument.fault(message, *argument.span())
+            order = others[1].text
+        else:
+            rest.append(argument)
+    return order, rest
+
+
+def _takes(arguments: Sequence[Source], schema: pa.Schema) -> Iterator[Take]:
+    for argument in arguments:
+        function, inner = _call(argument)
+        if len(inner) != 1:
+            raise argument.fault("a call is expected, such as sum(amount)", *argument.span())
+        column = _column(inner[0], inner[0].tokens, schema)
+        yield Take(function.text.lower(), column)
+
+
+def _column(source: Source, tokens: Sequence[Token], schema: pa.Schema) -> str:
+    name = tokens[0].text
+    if len(tokens) != 1 or tokens[0].token_type == TokenType.STRING:
+        raise source.fault("the name of a column is expected", *source.span())
+    if name not in schema.names:
+        hint = nearest(name, schema.names)
+        raise source.fault(f"{name!r} is no column of the queue{hint}", *source.span())
+    return name
+
+
+def _condition(source: Source, schema: pa.Schema) -> str:
+    """The text of a condition; understood here as well, for the place of a fault."""
+    understand(source.tree(), source, schema)
+    start, end = source.span()
+    text = source.text[start : end + 1]
+    Selector.parse(text, schema)
+    return text
+
+
+def _count(source: Source, arguments: Sequence[Source], wanted: int) -> None:
+    if len(arguments) != wanted:
+        message = f"{wanted or 'no'} arguments are expected, and not {len(arguments)}"
+        raise source.fault(message, *source.span())
+
+
+def _no_order(source: Source, order: str | None) -> None:
+    if order is not None:
+        raise source.fault("it has one order of its own", *source.span())

@@ -1,0 +1,301 @@
+"""Smart load: new messages meet the queued ones of their key, and are loaded, or not.
+
+Changes: as a load does; and queued messages are deleted, or take over values, for which they are
+written anew under their ids and at their places. All in one transaction. Guard: what becomes of
+them is decided outside of it, from one state of the catalog. Within it the turns of the shards are
+taken, and it counts only if nothing was loaded there since, nobody has added keys to known ones,
+and the queued messages on which it rests are as they were; else it is decided again, after some
+tries with the shards kept from others. What only comes back meanwhile counts as having come later.
+Crash before the commit: files that no slice names, for vacuum. Crash after it: as after a load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from queue_core import faults
+from queue_core.catalog import Catalog, dedup, dialect, queues, segments
+from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.tables import slices
+from queue_core.errors import Conflict
+from queue_core.model import Magazine, QueueInfo, Slice, Staged, State
+from queue_core.rows import EMPTY, Rows
+from queue_core.storage import Storage
+from queue_core.verbs.admit import admit
+from queue_core.verbs.choose import Wanted, waiting
+from queue_core.verbs.incoming import Incoming, Rowed, remove
+from queue_core.verbs.judgement import Judgement, Rule, judge
+from queue_core.verbs.load import claim, is_new_batch, load
+from queue_core.verbs.overwriting import Rewriting, Rewritten, plan, put_in_place, rewrite
+from queue_core.verbs.queued import Queued, load_pointers, look, read
+from queue_core.verbs.room import WhenFull
+
+#: How often a load is decided without keeping others out.
+_TRIES = 4
+
+#: A streaming query's id, and the number of its batch.
+Batch = tuple[str, int]
+
+
+class _Stale(Exception):
+    """What was decided does not hold any more; ends its transaction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A load that is decided, and durable as far as it is written."""
+
+    judgement: Judgement
+    queued: Queued | None
+    #: The newest known key.
+    known: int
+    staged: tuple[Staged, ...]
+    written: tuple[Rewritten, ...]
+
+
+class SmartLoad:
+    """One load by a rule, tried until it holds."""
+
+    def __init__(
+        self, catalog: Catalog, storage: Storage, queue: QueueInfo, rule: Rule, incoming: Incoming
+    ) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._queue = queue
+        self._rule = rule
+        self._incoming = incoming
+        self._shards = sorted(set(incoming.shards.tolist()))
+        self._prepared: Prepared | None = None
+
+    @property
+    def prepared(self) -> Prepared:
+        """What was decided last."""
+        assert self._prepared is not None, "it is decided"
+        return self._prepared
+
+    def run(self, when_full: WhenFull, batch: Batch | None = None) -> list[int] | None:
+        """
+        Load; the ids of the first message of each segment that was staged last.
+
+        None where the *batch* was loaded before. Raises as `queue_core.verbs.load.publish` does,
+        and `DamagedSegment`.
+        """
+        catalog, uri, queue = self._catalog, self._storage.uri, self._queue
+
+        def attempt(waiter: int | None) -> list[int] | None:
+            return self._attempt(batch, waiter, when_full.overflow)
+
+        try:
+            with catalog.read() as connection:
+                self._prepared = self._prepare(connection)
+            ids = admit(catalog, uri, queue, self._prepared.staged, attempt, when_full)
+        except BaseException:
+            self._discard()
+            raise
+        faults.point("load.committed")
+        return ids
+
+    def _attempt(
+        self, batch: Batch | None, waiter: int | None, overflow: str | None
+    ) -> list[int] | None:
+        def work(connection: Connection, *, alone: bool) -> list[int] | None:
+            if self._queue.settings.is_bounded:
+                dialect.hold_room(connection, self._queue.id)
+            if batch is not None and not is_new_batch(connection, self._queue.id, *batch):
+                segments.discard_unpublished(connection, self._incoming.unused(()))
+                return None
+            act = self._carry_out_alone if alone else self._carry_out
+            ids = act(connection, waiter, overflow)
+            faults.point("load.before_commit")
+            return ids
+
+        for _ in range(_TRIES):
+            try:
+                return self._catalog.write(partial(work, alone=False))
+            except _Stale:
+                self._discard()
+                with self._catalog.read() as connection:
+                    self._prepared = self._prepare(connection)
+        return self._catalog.write(partial(work, alone=True))
+
+    def _prepare(self, connection: Connection) -> Prepared:
+        """Decide by what is there now, and write what has to be written."""
+        queue, rule, uri = self._queue, self._rule, self._storage.uri
+        queued = known = None
+        if rule.evaluation is not None and queue.key is not None:
+            sight = look(connection, uri, queue, self._shards, rule.evaluation)
+            queued = read(sight, queue, list(dict.fromkeys([queue.key, *rule.columns])))
+        if len(rule.dedup):
+            known = dedup.known(connection, queue.id, rule.dedup, rule.window)
+        judgement = judge(queue, rule, self._incoming, queued, known)
+        rewriting = None
+        if queued is not None and len(judgement.verdict.overwritten):
+            rewriting = plan(connection, uri, queue, queued, judgement.verdict.overwritten)
+        return self._written(judgement, queued, known.last if known else 0, rewriting)
+
+    def _written(
+        self,
+        judgement: Judgement,
+        queued: Queued | None,
+        known: int,
+        rewriting: Rewriting | None,
+    ) -> Prepared:
+        written = [] if rewriting is None else rewrite(self._storage, self._queue, rewriting)
+        try:
+            staged = self._incoming.stage(judgement.kept, judgement.overwritten_new)
+        except BaseException:
+            remove(self._storage, [one.staged for one in written])
+            raise
+        return Prepared(
+            judgement=judgement,
+            queued=queued,
+            known=known,
+            staged=tuple(staged),
+            written=tuple(written),
+        )
+
+    def _discard(self) -> None:
+        """Remove what was written for nothing, as far as that is possible."""
+        if self._prepared is not None:
+            self._incoming.discard(self._prepared.staged)
+            remove(self._storage, [one.staged for one in self._prepared.written])
+            self._prepared = None
+
+    def _carry_out_alone(
+        self, connection: Connection, waiter: int | None, overflow: str | None
+    ) -> list[int]:
+        """Decide and act while others neither load into the shards nor fire from them."""
+        queue = self._queue
+        self._take_turns(connection)
+        queues.hold(connection, queue, alone=bool(self._rule.dedup))
+        load_pointers(connection, queue.id, self._shards, lock=True)
+        for _ in range(_TRIES):
+            self._discard()
+            self._prepared = self._prepare(connection)
+            try:
+                return self._carry_out(connection, waiter, overflow)
+            except _Stale:
+                # What is in flight may be settled all the same.
+                continue
+        raise Conflict(
+            f"queue {queue.name!r}: what is in flight was settled faster than it could be decided "
+            "upon; load again"
+        )
+
+    def _carry_out(
+        self, connection: Connection, waiter: int | None, overflow: str | None
+    ) -> list[int]:
+        """What was decided; raises `_Stale` before anything is changed."""
+        queue, prepared = self._queue, self.prepared
+        judgement = prepared.judgement
+        there = self._witnesses(connection, prepared)
+        queues.hold(connection, queue, alone=bool(self._rule.dedup))
+        self._check(connection, prepared)
+        claim(connection, self._storage, [one.staged for one in prepared.written])
+        changes = Changes()
+        self._touch(connection, prepared, there, changes)
+        for shard, count in judgement.ignored.items():
+            changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
+        changes.apply(connection)
+        ids = load(connection, self._storage, queue, prepared.staged, waiter, overflow)
+        dedup.add(connection, queue.id, judgement.keys, self._rule.window)
+        segments.discard_unpublished(connection, self._incoming.unused(prepared.staged))
+        return ids
+
+    def _take_turns(self, connection: Connection) -> None:
+        """Keep others from firing there; they would pass over what is locked."""
+        wanted = Wanted(queue_ids=(self._queue.id,), shards=tuple(self._shards))
+        waiting(connection, wanted, lock="wait")
+
+    def _check(self, connection: Connection, prepared: Prepared) -> None:
+        """Nothing was loaded into the shards since, nor a key added."""
+        queue, queued = self._queue, prepared.queued
+        if queued is not None:
+            pointers = load_pointers(connection, queue.id, self._shards, lock=True)
+            if pointers != queued.pointers:
+                raise _Stale
+        if self._rule.dedup and dedup.last_row(connection, queue.id) != prepared.known:
+            raise _Stale
+
+    def _witnesses(self, connection: Connection, prepared: Prepared) -> list[Slice]:
+        """The slices of what it was decided by, locked; raises `_Stale` if it is not there."""
+        queued = prepared.queued
+        if queued is None or not len(prepared.judgement.verdict.witnesses):
+            return []
+        witnesses, retrieved = prepared.judgement.verdict.witnesses, queued.retrieved
+        rests_on = {
+            State.LOADED: queued.rows_of(witnesses[~retrieved[witnesses]]),
+            State.FIRED: queued.rows_of(witnesses[retrieved[witnesses]]),
+        }
+        self._take_turns(connection)
+        there = fetch(
+            connection,
+            slices.c.queue_id == self._queue.id,
+            slices.c.magazine == int(Magazine.MAIN),
+            slices.c.state.in_([int(state) for state in rests_on]),
+            dialect.one_of(
+                connection,
+                slices.c.segment_id,
+                {segment for rows in rests_on.values() for segment in rows},
+            ),
+            lock="wait",
+        )
+        for state, rows in rests_on.items():
+            _check_there([piece for piece in there if _state(piece) is state], rows)
+        return there
+
+    def _touch(
+        self,
+        connection: Connection,
+        prepared: Prepared,
+        there: Sequence[Slice],
+        changes: Changes,
+    ) -> None:
+        """Delete and overwrite queued messages."""
+        if prepared.queued is None:
+            return
+        waits = [piece for piece in there if _state(piece) is State.LOADED]
+        moved = put_in_place(connection, self._queue, prepared.written, waits, changes)
+        deleted = prepared.queued.rows_of(prepared.judgement.verdict.deleted)
+        for piece in there:
+            gone = piece.rows & deleted.get(piece.segment_id, EMPTY)
+            rest = piece.rows - (gone | moved.get(piece.id, EMPTY))
+            if len(rest) < len(piece.rows):
+                changes.keep(piece, rest if rest else EMPTY)
+            if gone:
+                changes.count(piece, replaced=len(gone))
+                if _state(piece) is State.LOADED:
+                    changes.fire(piece, gone)
+
+
+def _state(piece: Slice) -> State:
+    return State.LOADED if piece.ticket is None else State.FIRED
+
+
+def _check_there(pieces: Sequence[Slice], rows: dict[int, Rows]) -> None:
+    """Raise `_Stale` unless slices name all of some rows."""
+    for segment, wanted in rows.items():
+        named = sum(len(piece.rows & wanted) for piece in pieces if piece.segment_id == segment)
+        if named < len(wanted):
+            raise _Stale
+
+
+def load_rows(load: SmartLoad, rows: Rowed, when_full: WhenFull) -> pa.Array:
+    """Load the rows of a table; the id of each, null for what is left out."""
+    firsts = load.run(when_full)
+    assert firsts is not None, "a load without a batch was not there before"
+    prepared = load.prepared
+    ids = np.full(len(rows), -1, np.int64)
+    if prepared.staged:
+        every = [
+            first + np.arange(segment.rows)
+            for first, segment in zip(firsts, prepared.staged, strict=True)
+        ]
+        ids[prepared.judgement.kept] = np.concatenate(every)[rows.order]
+    return pa.array(ids, mask=ids < 0)
