@@ -35,9 +35,7 @@ def bind(
     if policy is None:
         return None
     if key is None:
-        raise BadOption(
-            "policy: only messages of one key meet; give the queue a key"
-        )
+        raise BadOption("policy: only messages of one key meet; give the queue a key")
     if settings.is_rendezvous:
         raise BadOption("policy: with max_size=0 no message is queued that a new one could meet")
     if isinstance(policy, str):
