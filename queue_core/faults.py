@@ -39,6 +39,8 @@ POINTS = {
     "settle.committed": "settled; its caller does not know yet",
     "acknowledge.before_commit": "a committed batch's rows are removed in the open transaction",
     "acknowledge.committed": "a committed batch's rows are gone",
+    "reset.before_commit": "what was kept waits again in the open transaction",
+    "reset.committed": "what was kept waits again",
     "shovel.before_commit": "slices are in main in the open transaction",
     "shovel.committed": "some slices are in main; there may be more",
     "sweep.before_commit": "slices are in the sideline in the open transaction",

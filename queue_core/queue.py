@@ -18,8 +18,15 @@ from queue_core.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.catalog import queues, views
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine, Piece, QueueInfo, Reading, Staged, Ticket
-from queue_core.names import nearest
+from queue_core.model import (
+    Consumer,
+    Piece,
+    QueueInfo,
+    Reading,
+    Staged,
+    Ticket,
+    magazine_of,
+)
 from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
 from queue_core.reasons import REJECTED
@@ -38,6 +45,7 @@ from queue_core.verbs.judgement import Rule
 from queue_core.verbs.load import publish
 from queue_core.verbs.peek import browse, peek
 from queue_core.verbs.quarantine import repair, setting_apart
+from queue_core.verbs.reset import reset
 from queue_core.verbs.room import WhenFull
 from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
@@ -212,6 +220,23 @@ class Queue:
             number = ticket.number
             found = reading(connection, uri, [self.info], who.id, number - 1, number)
         return Firing(ticket, self._read(found, ticket, wanted.selection))
+
+    def get_and_keep(self, max_messages: int | None = None, timeout: float = 0.0) -> Firing:
+        """
+        Receive the next messages, as `fire` does, and keep them until they are wanted no more.
+
+        They are not swept while this process lives. Each is gone once it is deleted, or confirmed
+        by a new message (the policy ``confirm``), and `reset` lets the others come again.
+        """
+        return self.fire(max_messages, timeout=timeout, consumer=self._store.keeper.consumer())
+
+    def reset(self) -> int:
+        """
+        Let what was received and kept, and is still there, come again, the oldest first.
+
+        What this process keeps, and what others kept that are dead. Returns how many messages.
+        """
+        return reset(self._store.catalog, self.info, self._store.keeper.known())
 
     def delete(self, messages: Messages) -> int:
         """
@@ -473,14 +498,6 @@ class Queue:
                 segment = piece.source.segment_id
                 blocks[segment] = blocks[segment] | rows if segment in blocks else rows
         self.settle(Settlement(reloaded=IdSet(blocks)), ticket.consumer)
-
-
-def magazine_of(name: str) -> Magazine:
-    """``main`` or ``sideline``; raises `BadOption`."""
-    names = {magazine.name.lower(): magazine for magazine in Magazine}
-    if name not in names:
-        raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
-    return names[name]
 
 
 def _ids(messages: Messages) -> IdSet:

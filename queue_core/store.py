@@ -16,6 +16,7 @@ from queue_core import faults
 from queue_core.address import Address
 from queue_core.buffers import DEFAULT_BUFFERS
 from queue_core.catalog import Catalog, consumers, queues, views
+from queue_core.consumers.keeping import Keeper
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.keys import can_be_key
 from queue_core.model import Consumer, QueueInfo
@@ -50,6 +51,7 @@ class Store(AbstractContextManager["Store"]):
         self.catalog = Catalog(address.catalog, create=create)
         self.storage = Storage.open(address.storage)
         self._consumer: Consumer | None = None
+        self._keeper = Keeper(self.catalog)
         _close_in_children(self)
 
     @classmethod
@@ -166,8 +168,14 @@ class Store(AbstractContextManager["Store"]):
         check_seconds("dead_after", dead_after)
         return recover(self.catalog, dead_after)
 
+    @property
+    def keeper(self) -> Keeper:
+        """This process as one that keeps what it has received (`Queue.get_and_keep`)."""
+        return self._keeper
+
     def close(self) -> None:
         """Close the connections to the catalog."""
+        self._keeper.stop()
         self.catalog.close()
 
     def __exit__(self, *_: object) -> None:
@@ -200,5 +208,6 @@ def _close_in_children(store: Store) -> None:
         if inherited is not None:
             inherited.catalog.engine.dispose(close=False)
             inherited._consumer = None
+            inherited._keeper = Keeper(inherited.catalog)
 
     os.register_at_fork(after_in_child=forget)

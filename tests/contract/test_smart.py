@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from sqlalchemy import update
 
 from queue_core import Store
+from queue_core.catalog.tables import consumers, slices
 from tests.factories import make_queue
 
 DISPLAY = pa.schema([("kind", pa.string()), ("text", pa.string()), ("times", pa.int32())])
@@ -15,6 +17,12 @@ DISPLAY = pa.schema([("kind", pa.string()), ("text", pa.string()), ("times", pa.
 def shown(messages: pa.Table, *columns: str) -> list[Any]:
     rows = messages.select(list(columns)).to_pylist()
     return [tuple(row.values()) if len(columns) > 1 else row[columns[0]] for row in rows]
+
+
+def _age(store: Store, seconds: int) -> None:
+    """Let everything have been loaded earlier."""
+    earlier = slices.c.loaded_at - seconds * 10**6
+    store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=earlier)))
 
 
 def test_progress_is_reported_faster_than_it_is_shown(store: Store) -> None:
@@ -49,3 +57,60 @@ def test_an_off_is_told_when_the_on_was_retrieved(store: Store) -> None:
     assert len(lights.fire()) == 1
     lights.load([{"kind": "kitchen", "text": "off"}])
     assert shown(lights.fire().messages, "text") == ["off"]
+
+
+def test_a_faulty_line_is_sent_again_from_the_oldest_on(store: Store) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind", policy="confirm(text = 'ack')")
+    line.load([{"kind": "A", "text": f"packet {number}"} for number in range(4)])
+    assert shown(line.get_and_keep(3).messages, "text") == ["packet 0", "packet 1", "packet 2"]
+    confirmed = line.load([{"kind": "A", "text": "ack"}])
+    assert confirmed.to_pylist() == [None]
+    # The transmission failed: what is not confirmed comes again, and then what was not sent yet.
+    assert line.reset() == 2
+    assert shown(line.get_and_keep().messages, "text") == ["packet 1", "packet 2", "packet 3"]
+    line.load([{"kind": "A", "text": "ack"}] * 3)
+    assert line.reset() == 0
+    assert line.browse().num_rows == 0
+    # With nothing left to confirm, it is a message like any other.
+    line.load([{"kind": "A", "text": "ack"}])
+    assert shown(line.fire().messages, "text") == ["ack"]
+
+
+def test_what_is_kept_is_not_swept(store: Store) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind")
+    line.load([{"kind": "A", "text": "packet"}])
+    line.get_and_keep()
+    assert line.sweep(older_than=0) == 0
+    assert line.reset() == 1
+
+
+def test_what_a_dead_process_kept_is_reset_by_another(store: Store) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind")
+    line.load([{"kind": "A", "text": "packet"}])
+    line.get_and_keep()
+    store.keeper.stop()
+    assert line.reset() == 0
+    store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=0)))
+    assert line.reset() == 1
+
+
+def test_an_expired_message_meets_nobody(store: Store) -> None:
+    display = make_queue(
+        store, schema=DISPLAY, key="kind", policy="drop_duplicates", message_expiry=3600
+    )
+    row = {"kind": "copying", "text": "10%"}
+    display.load([row])
+    assert display.load([row]).null_count == 1
+    _age(store, 4000)
+    assert display.load([row]).null_count == 0
+    assert shown(display.fire().messages, "text") == ["10%"]
+
+
+def test_what_was_kept_and_is_too_old_does_not_come_again(store: Store) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind", message_expiry=3600)
+    line.load([{"kind": "A", "text": "packet"}])
+    line.get_and_keep()
+    _age(store, 4000)
+    assert line.reset() == 1
+    assert len(line.get_and_keep()) == 0
+    assert line.expire() == 1
