@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import queues
 from queue_core.catalog.segments import sources
-from queue_core.model import QueueInfo, Reading, Slice
+from queue_core.model import QueueInfo, Reading, Slice, Source
 from queue_core.plan import pieces
 from queue_core.rows import Rows
 from queue_core.schema import serialize
@@ -19,12 +19,21 @@ def build(
     infos: Sequence[QueueInfo],
     held: Iterable[tuple[Slice, Rows]],
     storage: str,
+    known: dict[int, Source] | None = None,
 ) -> Reading:
-    """How to read these rows of slices, in order of queues, shards and places."""
+    """
+    How to read these rows of slices, in order of queues, shards and places.
+
+    *known* are the sources of an earlier reading of the same transaction; it gets those that it
+    lacks.
+    """
     by_queue: dict[int, list[tuple[Slice, Rows]]] = {}
     for piece, rows in held:
         by_queue.setdefault(piece.queue_id, []).append((piece, rows))
-    found = sources(connection, {s.segment_id for pairs in by_queue.values() for s, _ in pairs})
+    found = {} if known is None else known
+    wanted = {s.segment_id for pairs in by_queue.values() for s, _ in pairs}
+    if wanted - found.keys():
+        found.update(sources(connection, wanted - found.keys()))
     read = tuple(
         piece for info in infos for piece in pieces(by_queue.get(info.id, ()), found, info.name)
     )

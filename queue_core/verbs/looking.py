@@ -6,31 +6,43 @@ leave just one value are not read, nor is what the catalog knows of a message.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyroaring import BitMap
 from sqlalchemy import Connection
 
 from queue_core.catalog import readings
 from queue_core.glance import glance
-from queue_core.ids import first_id
-from queue_core.model import QueueInfo, Slice
+from queue_core.ids import IdSet, first_id
+from queue_core.model import QueueInfo, Slice, Source
 from queue_core.plan import Taken
 from queue_core.reading import output_schema
+from queue_core.rows import Rows
 from queue_core.schema import AGE, NOW
 from queue_core.stats import ColumnStats, stats_from_json
+from queue_core.verbs.findings import Findings
+
+if TYPE_CHECKING:
+    from queue_core.selector import Selector
 
 #: Columns of a look besides those that are asked for: the row of a segment that a message is, as an
 #: id; its place; and the number of its slice among those that were looked at.
 ID, PLACE, SLICE = "#id", "#place", "#slice"
 
+#: What is not the same for a message each time it waits.
+_PASSING = {NOW, AGE, "_attempt", "_fired_at"}
+
 Numbers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_findings = Findings()
 
 _MOMENT = pa.timestamp("us")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,6 +61,9 @@ class Look:
         self._schema = queues[0].schema
         self._types = {field.name: field.type for field in output_schema(self._schema)}
         self._types |= {NOW: _MOMENT, AGE: pa.float64()}
+        url = str(connection.engine.url)
+        self._created = {queue.id: (url, queue.id, queue.created_at) for queue in queues}
+        self._sources: dict[int, Source] = {}
 
     def stats(self, piece: Slice, columns: Iterable[str]) -> Mapping[str, ColumnStats]:
         """What is known of columns of a slice's messages without looking at them."""
@@ -73,11 +88,31 @@ class Look:
             tables.append(self._read(taken, unknown, columns))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
+    def matching(self, taken: Sequence[Taken], conditions: tuple[Selector, ...]) -> list[Taken]:
+        """Of rows of slices of one shard or more, those that meet conditions that never change."""
+        keys = {piece.segment_id: self._key(piece, conditions) for piece, _ in taken}
+        found = {segment: _findings.of(key) for segment, key in keys.items()}
+        new = [(p, rows - Rows.of_bitmap(found[p.segment_id].seen)) for p, rows in taken]
+        new = [(piece, rows) for piece, rows in new if rows]
+        if new:
+            looked = self.table(new, columns_of(conditions))
+            met = IdSet.of(looked.filter(mask(looked, conditions)).column(ID))
+            for segment, of_segment in groupby(sorted(new, key=_segment), key=_segment):
+                seen = BitMap.union(*(rows.as_bitmap() for _, rows in of_segment))
+                matched = met.rows(segment).as_bitmap()
+                found[segment] = _findings.add(keys[segment], seen, matched)
+        matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
+        return [(piece, rows) for piece, rows in matching if rows]
+
+    def _key(self, piece: Slice, conditions: tuple[Selector, ...]) -> Hashable:
+        # A queue that was made anew, also in a store that was, was made at another time.
+        return self._created[piece.queue_id], piece.segment_id, conditions
+
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
         stored = {name for name in columns if name not in (AGE, NOW)}
         stored |= {"_loaded_at"} if AGE in columns else set()
         held = [taken[at] for at in which]
-        reading = readings.build(self.connection, self._queues, held, self._storage)
+        reading = readings.build(self.connection, self._queues, held, self._storage, self._sources)
         found = with_moment(glance(reading, sorted(stored)), columns, self.now)
         # In this order they are read.
         queues = {queue.id: at for at, queue in enumerate(self._queues)}
@@ -116,9 +151,22 @@ class Look:
         return None
 
 
-def numbers(taken: Sequence[Taken]) -> tuple[Numbers, Numbers, Numbers]:
-    """The `ID`, the `PLACE` and the `SLICE` of rows of one shard, in order of places."""
-    return _numbered(taken, sorted(range(len(taken)), key=lambda at: _first(taken[at])))
+def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
+    """Which rows meet all conditions."""
+    met = np.ones(rows.num_rows, dtype=np.bool_)
+    for condition in conditions:
+        met &= condition.mask(rows).to_numpy(zero_copy_only=False)
+    return met
+
+
+def columns_of(conditions: Sequence[Selector]) -> frozenset[str]:
+    """The columns that some conditions touch."""
+    return frozenset[str]().union(*(condition.columns for condition in conditions))
+
+
+def is_lasting(condition: Selector) -> bool:
+    """Whether what it says of a message stays so: it is about what the message is."""
+    return not condition.columns & _PASSING
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -160,6 +208,10 @@ def _numbered(taken: Sequence[Taken], which: Sequence[int]) -> tuple[Numbers, Nu
 
 def _marked(columns: Mapping[str, Any], ids: Numbers, places: Numbers, slices: Numbers) -> pa.Table:
     return pa.table({**columns, ID: ids, PLACE: places, SLICE: slices})
+
+
+def _segment(taken: Taken) -> int:
+    return taken[0].segment_id
 
 
 def _first(taken: Taken) -> int:

@@ -11,17 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.model import Slice
 from queue_core.plan import Taken, interleaved
 from queue_core.rows import EMPTY
-from queue_core.verbs.looking import ID, PLACE, SLICE, Look, in_order
+from queue_core.verbs.looking import (
+    ID,
+    PLACE,
+    SLICE,
+    Look,
+    Mask,
+    columns_of,
+    in_order,
+    is_lasting,
+    mask,
+)
 
 if TYPE_CHECKING:
     from queue_core.selector import Selector
@@ -32,8 +41,6 @@ STEP_ROWS = (1 << 14, 1 << 20)
 GROWTH = 4
 #: So many times more than what was found until then makes likely.
 MARGIN = 1.25
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +140,8 @@ class Walk:
 
     def _eligible(self, sure: Sequence[Taken], unsure: Sequence[Taken]) -> pa.Table:
         found = eligible(self._look, self._asked.all, sure, unsure, frozenset())
-        return in_order(pa.concat_tables(rows.select([ID, PLACE]) for rows, _ in found)).select(
-            [ID]
-        )
+        tables = [rows.select([ID, PLACE]) for rows, _ in found]
+        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _NONE
 
     def _heads(self, taken: Sequence[Taken]) -> pa.Table:
         asked = self._asked
@@ -160,6 +166,9 @@ class Walk:
         return early
 
 
+_NONE = pa.table({ID: pa.array([], pa.int64())})
+
+
 def eligible(
     look: Look,
     conditions: Sequence[Selector],
@@ -174,9 +183,12 @@ def eligible(
     """
     if sure:
         yield look.table(sure, columns), sure
-    if unsure:
-        rows = look.table(unsure, columns_of(conditions) | columns)
-        yield rows.filter(mask(rows, conditions)), unsure
+    lasting = tuple(condition for condition in conditions if is_lasting(condition))
+    passing = tuple(condition for condition in conditions if not is_lasting(condition))
+    left = look.matching(unsure, lasting) if lasting else unsure
+    if left:
+        rows = look.table(left, columns_of(passing) | columns)
+        yield rows.filter(mask(rows, passing)), left
 
 
 def heads(groups: pa.ChunkedArray, busy: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -200,16 +212,3 @@ def verdict(look: Look, piece: Slice, conditions: Sequence[Selector]) -> bool | 
             return False
         certain = certain and condition.must_match(stats)
     return True if certain else None
-
-
-def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
-    """Which rows meet all conditions."""
-    met = np.ones(rows.num_rows, dtype=np.bool_)
-    for condition in conditions:
-        met &= condition.mask(rows).to_numpy(zero_copy_only=False)
-    return met
-
-
-def columns_of(conditions: Sequence[Selector]) -> frozenset[str]:
-    """The columns that some conditions touch."""
-    return frozenset[str]().union(*(condition.columns for condition in conditions))

@@ -1,0 +1,124 @@
+"""What it costs to choose: selectors over millions of waiting messages, and priorities.
+
+python benchmarks/selection.py [--messages 10_000_000] [--rounds 7]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from queue_core import Queue, Store
+
+#: One in so many messages is rare: 0.1%.
+RARE = 1000
+TAKEN = 1000
+MILLION = 1_000_000
+#: Messages of one load.
+BLOCK = 500_000
+
+SCHEMA = pa.schema(
+    [
+        pa.field("number", pa.int64()),
+        pa.field("day", pa.int32()),
+        pa.field("kind", pa.string()),
+        pa.field("priority", pa.int32()),
+        pa.field("urgency", pa.float64()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+
+
+def rows(first: int, count: int) -> pa.Table:
+    """Messages of 100 bytes each; a rare one every `RARE`, a new day every 100,000."""
+    numbers = np.arange(first, first + count)
+    chance = np.random.default_rng(first)
+    return pa.table(
+        [
+            numbers,
+            (numbers // 100_000).astype(np.int32),
+            pa.array(np.where(numbers % RARE == 7, "rare", "usual")),
+            chance.integers(0, 10, count, dtype=np.int32),
+            chance.random(count),
+            pa.repeat(pa.scalar(b"x" * 60), count),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def fill(queue: Queue, messages: int) -> None:
+    """Load so many."""
+    for first in range(0, messages, BLOCK):
+        queue.load(rows(first, min(BLOCK, messages - first)))
+
+
+class Selections:
+    """Firings of a store, and how long each kind took."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self.times: dict[str, list[float]] = {}
+
+    def fire(self, label: str, queue: Queue, expected: int = TAKEN, **wanted: str) -> None:
+        """Fire again and again; what was fired is deleted outside of the clock."""
+        for _ in range(self._rounds):
+            begin = time.perf_counter()
+            firing = queue.fire(TAKEN, **wanted)  # type: ignore[arg-type]
+            self.times.setdefault(label, []).append((time.perf_counter() - begin) * 1e3)
+            assert len(firing) == expected, f"{label}: {len(firing)}"
+            if expected:
+                queue.delete(firing)
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument(
+        "--messages", type=lambda text: int(text.replace("_", "")), default=10**7
+    )
+    arguments.add_argument("--rounds", type=int, default=7)
+    given = arguments.parse_args()
+    measured = Selections(given.rounds)
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-selection-", dir=".") as folder,
+        Store.open(folder) as store,
+    ):
+        many = store.create_queue(
+            "many", SCHEMA, message_expiry=None, attributes=["kind", "day", "number"]
+        )
+        fill(many, given.messages)
+        last = (given.messages - 1) // 100_000
+        measured.fire("first come, first served", many)
+        measured.fire("rare, spread evenly", many, selector="kind = 'rare'")
+        measured.fire("one day of many", many, selector=f"day = {last}")
+        measured.fire("ruled out by statistics", many, 0, selector="day = -1")
+        some = store.create_queue("some", SCHEMA, message_expiry=None, priority="priority")
+        fill(some, MILLION)
+        measured.fire("ten priorities", some)
+        measured.fire("ordered by a double", some, order_by="urgency DESC")
+        aging = store.create_queue(
+            "aging", SCHEMA, message_expiry=None, priority="urgency", priority_aging=60.0
+        )
+        fill(aging, MILLION)
+        measured.fire("priorities that age", aging)
+    table = Table(title=f"Firing {TAKEN:,} of {given.messages:,} messages; orders: of {MILLION:,}")
+    for column in ("firing", "first ms", "median ms", "worst ms"):
+        table.add_column(column, justify="left" if column == "firing" else "right")
+    for label, taken in measured.times.items():
+        middle = statistics.median(taken)
+        table.add_row(label, f"{taken[0]:.1f}", f"{middle:.1f}", f"{max(taken):.1f}")
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
