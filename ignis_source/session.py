@@ -83,7 +83,8 @@ class Session:
             acknowledge(self.store.catalog, consumer, offset.ticket - 1, delete=False)
         else:
             delete = self._options.ack == "onCommit"
-            acknowledge(self.store.catalog, consumer, offset.ticket, delete=delete)
+            queues = self._queues.infos
+            acknowledge(self.store.catalog, consumer, offset.ticket, delete=delete, queues=queues)
         self._acknowledged = offset.ticket
 
     def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:

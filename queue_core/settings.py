@@ -108,6 +108,8 @@ class QueueSettings:
             allowed = "the name of a column, or none"
             _check(value is None or (isinstance(value, str) and value != ""), name, value, allowed)
         _check(self.overflow in OVERFLOWS, "overflow", self.overflow, "block, fail or ring")
+        if self.is_rendezvous and self.overflow != "block":
+            _check(False, "overflow", self.overflow, "block, since max_size=0 keeps no message")
         rest = self.shovel_backoff
         if self.shovel_rate is not None:
             check_rate("shovel_rate", self.shovel_rate)
@@ -121,6 +123,16 @@ class QueueSettings:
         _check(
             self.compression in _COMPRESSIONS, "compression", self.compression, "none, lz4 or zstd"
         )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a load may find no room."""
+        return self.max_size is not None or self.max_bytes is not None
+
+    @property
+    def is_rendezvous(self) -> bool:
+        """Whether a load waits until its messages are fired."""
+        return self.max_size == 0
 
     @property
     def longest_handling(self) -> float:

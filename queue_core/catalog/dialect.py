@@ -64,6 +64,8 @@ _POSTGRES_NO_TABLE = {"42P01", "42703"}
 _CREATING = 0x69676E6973
 #: Names the lock of those who write reports.
 REPORTING = 0x69676E6974
+# Names, together with a queue's id, the lock of those who look for room in it.
+_ROOM = 0x69676E69
 
 
 def connect(url: str) -> Engine:
@@ -145,6 +147,14 @@ def is_alone(connection: Connection, what: int) -> bool:
         # One transaction writes at a time, and a reader sees none of one that is open.
         return True
     return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(what))))
+
+
+def hold_room(connection: Connection, queue_id: int) -> None:
+    """Wait until nobody else brings messages into a bounded queue, and keep others from it."""
+    if connection.dialect.name != "sqlite":
+        # What is counted before the commit must still be so at the commit; rows of the queue's own
+        # are locked by its firings too, which need not wait.
+        connection.execute(select(func.pg_advisory_xact_lock(_ROOM, queue_id)))
 
 
 def skip_locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:

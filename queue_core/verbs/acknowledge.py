@@ -7,22 +7,38 @@ batch only when the query is started again: acknowledging twice changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers
+from queue_core.catalog import Catalog, consumers, wake
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import slices
-from queue_core.model import Consumer
+from queue_core.model import Consumer, QueueInfo
 from queue_core.rows import EMPTY
 
 
-def acknowledge(catalog: Catalog, consumer: Consumer, upto: int, *, delete: bool) -> int:
-    """Close all tickets up to *upto*; return how many messages that deleted."""
+def acknowledge(
+    catalog: Catalog,
+    consumer: Consumer,
+    upto: int,
+    *,
+    delete: bool,
+    queues: Sequence[QueueInfo] = (),
+) -> int:
+    """
+    Close all tickets up to *upto*; return how many messages that deleted.
+
+    Whoever waits for room in one of the *queues* is woken.
+    """
 
     def work(connection: Connection) -> int:
         consumers.close_tickets(connection, consumer, upto)
         deleted = _delete_held(connection, consumer, upto) if delete else 0
+        bounded = [queue.name for queue in queues if queue.settings.is_bounded]
+        if deleted and bounded:
+            wake.notify(connection, bounded[0])
         faults.point("acknowledge.before_commit")
         return deleted
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, readings
+from queue_core.catalog import Catalog, dialect, readings, wake
 from queue_core.catalog.reports import Moves
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import compactions, slices
@@ -91,6 +91,8 @@ def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[in
             moves.add(piece, len(gone), None)
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
+        if taken and queue.settings.is_bounded:
+            wake.notify(connection, queue.name)
         faults.point("expire.before_commit")
         return len(moves)
 

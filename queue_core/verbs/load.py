@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from queue_core import faults
 from queue_core.catalog import Catalog, dialect, lines, segments, slices, wake
 from queue_core.catalog.tables import publications
-from queue_core.errors import PublicationRefused
+from queue_core.errors import PublicationRefused, QueueFull
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
 from queue_core.storage import Storage
@@ -52,7 +52,14 @@ def publish(
 
     if queue.settings.is_rendezvous:
         return meet(catalog, queue, staged, attempt, when_full.timeout)
-    return admit(catalog, storage.uri, queue, staged, attempt, when_full)
+    try:
+        return admit(catalog, storage.uri, queue, staged, attempt, when_full)
+    except QueueFull:
+        # Nothing was committed, for certain.
+        for segment in staged:
+            if segment.location is not None:
+                storage.remove(segment.location)
+        raise
 
 
 def publish_once(

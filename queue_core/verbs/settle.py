@@ -86,7 +86,8 @@ def _settle(
     for queue_id, those in moved.items():
         told = failures.of_each(those, settlement.reasons)
         failures.record(connection, queue_id, name, told)
-    if len(settlement.reloaded) or moved:
+    frees_room = bool(settled) and any(queue.settings.is_bounded for queue in queues)
+    if frees_room or len(settlement.reloaded) or moved:
         wake.notify(connection, queues[0].name)
     return settled
 

@@ -7,7 +7,7 @@ Whatever it loads or deletes is in the journal: before a deletion, and after a l
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -16,8 +16,9 @@ import pyarrow as pa
 from sqlalchemy import func, select
 
 from queue_core import Queue, Store, staging
+from queue_core.catalog import lines
 from queue_core.catalog.tables import files
-from queue_core.errors import DamagedSegment
+from queue_core.errors import DamagedSegment, QueueFull
 from queue_core.model import Magazine, State
 from queue_core.outcomes import Settlement
 from queue_core.tasks.candidates import NEIGHBOURS
@@ -51,6 +52,8 @@ class Workload:
     spoiled: bool = False
     #: Whether the queue takes and gives nothing afterwards, or is no more.
     ends: bool = False
+    #: Whether it takes back what it has loaded.
+    withdraws: bool = False
 
 
 def load(store: Store, journal: Journal, count: int = FEW) -> pa.Array:
@@ -114,6 +117,56 @@ def publishes_a_batch(store: Store, journal: Journal) -> None:
 def published_once(store: Store, journal: Journal) -> None:
     messages = the_queue(store).browse()
     assert sorted(messages.column("number").to_pylist()) == list(range(2 * MANY))
+
+
+# load, into a queue that has no room
+
+
+def fills(store: Store, journal: Journal) -> None:
+    """A queue that is full of what is in flight."""
+    make_queue(store, max_size=FEW)
+    load(store, journal, FEW)
+    the_queue(store).fire()
+
+
+@contextlib.contextmanager
+def hurry() -> Iterator[None]:
+    """Who has died in line is not waited for long."""
+    with mock.patch.object(lines, "ALIVE_SECONDS", 0.3):
+        yield
+
+
+def waits_in_vain(store: Store, journal: Journal) -> None:
+    """Into a file, which is left over when nothing comes of it."""
+    with hurry(), mock.patch.object(staging, "INLINE_BYTES", 0), contextlib.suppress(QueueFull):
+        the_queue(store).load(orders(FEW), timeout=0.5)
+
+
+def nothing_came_in(store: Store, journal: Journal) -> None:
+    loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
+    assert audit(store).ids() == loaded
+    assert len(leftover_files(store)) == 1
+    journal.write("deleting", ids=sorted(loaded))
+    the_queue(store).delete(sorted(loaded))
+    with hurry():
+        load(store, journal, FEW)
+
+
+def meets_nobody(store: Store, journal: Journal) -> None:
+    """Offers messages that nobody fires, and withdraws them."""
+    with hurry(), contextlib.suppress(QueueFull):
+        the_queue(store).load(orders(FEW), timeout=0.5)
+
+
+def withdrawn(store: Store, journal: Journal) -> None:
+    """What was offered by who died waits, and what by who lived is gone."""
+    books = audit(store)
+    assert len(books.ids(Magazine.MAIN, State.LOADED)) == len(books.ids()) in (0, FEW)
+    assert books.deleted + len(books.ids()) in (FEW, 2 * FEW)
+
+
+def a_rendezvous(store: Store, journal: Journal) -> None:
+    make_queue(store, max_size=0)
 
 
 # fire
@@ -387,6 +440,8 @@ def created(store: Store, journal: Journal) -> None:
 
 _LOAD = Workload(prepare=empty, act=loads, check=loaded_again)
 _PUBLISH = Workload(prepare=empty, act=publishes_a_batch, check=published_once)
+_FULL = Workload(prepare=fills, act=waits_in_vain, check=nothing_came_in)
+_MEET = Workload(prepare=a_rendezvous, act=meets_nobody, check=withdrawn, withdraws=True)
 _FIRE = Workload(prepare=prepared, act=fires, check=fired_apart)
 _SETTLE = Workload(prepare=fires_all, act=settles, check=settled)
 _SETTLE_BATCH = Workload(prepare=fires_all, act=settles_a_batch, check=nothing_is_left)
@@ -419,6 +474,11 @@ WORKLOADS = {
     "load.committed": _LOAD,
     "load.committed:3": _LOAD,
     "load.committed:1": _PUBLISH,
+    "load.waiting": _FULL,
+    "load.waiting:1": _MEET,
+    "load.offered": _MEET,
+    "load.before_withdrawal": _MEET,
+    "load.withdrawn": _MEET,
     "fire.before_commit": _FIRE,
     "fire.before_commit:2": _FIRE,
     "fire.committed": _FIRE,

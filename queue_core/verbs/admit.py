@@ -1,0 +1,81 @@
+"""Admit: a load goes into a bounded queue at once, or waits in line until there is room.
+
+Changes: nothing but the line. Each try is the load's own transaction, which counts what is there.
+What is staged meanwhile lies in the storage and is seen by nobody. Crash while it waits: files that
+no slice names, for vacuum; a streaming query stages its batch again and waits anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from queue_core import faults
+from queue_core.catalog import Catalog, lines, rooms
+from queue_core.errors import QueueFull
+from queue_core.model import QueueInfo, Staged
+from queue_core.verbs.choose import Wanted, anything
+from queue_core.verbs.expire import expire
+from queue_core.verbs.line import Line
+from queue_core.verbs.room import NoRoom, WhenFull, amount, fits, fits_ever
+from queue_core.verbs.rules import expired
+
+Result = TypeVar("Result")
+
+#: One try to load, given the number under which it waits: raises `NoRoom`.
+Attempt = Callable[[int | None], Result]
+
+
+def admit(
+    catalog: Catalog,
+    storage_uri: str,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    attempt: Attempt[Result],
+    when_full: WhenFull,
+) -> Result:
+    """
+    Load as soon as there is room, if that is to be waited for.
+
+    Raises `QueueFull`, and what the attempt raises.
+    """
+    try:
+        return attempt(None)
+    except NoRoom as error:
+        told = error
+    if told.ever and expire(catalog, storage_uri, queue):
+        try:
+            return attempt(None)
+        except NoRoom as error:
+            told = error
+    blocks = (when_full.overflow or queue.settings.overflow) == "block"
+    if not told.ever or not blocks or when_full.timeout == 0:
+        raise QueueFull(str(told))
+
+    def look(connection: Connection) -> tuple[Hashable, bool]:
+        room = rooms.look(connection, queue)
+        ready = fits(room, load) or not fits_ever(room, load) or _outdated(connection, queue)
+        return room.there, ready
+
+    load = amount(staged)
+    with Line(catalog, queue, lines.LOAD, when_full.timeout) as line:
+        faults.point("load.waiting")
+        while line.wait(look):
+            expire(catalog, storage_uri, queue)
+            try:
+                result = attempt(line.waiter)
+                line.left = True
+                return result
+            except NoRoom as error:
+                told = error
+                if not error.ever:
+                    break
+    raise QueueFull(str(told))
+
+
+def _outdated(connection: Connection, queue: QueueInfo) -> bool:
+    """Whether something is too old to have a right to its room, and nobody has removed it yet."""
+    rules = expired(queue)
+    return bool(rules) and anything(connection, Wanted(queue_ids=(queue.id,), rules=rules))

@@ -1,0 +1,395 @@
+"""Bounds: a queue holds so many messages or bytes; whoever finds no room fails or waits in line."""
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+from sqlalchemy import event
+
+from queue_core.catalog.tables import lines
+from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.verbs import line as waiting
+from tests.books import audit
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
+
+# --- what counts ----------------------------------------------------------------------------------
+
+
+def test_a_queue_holds_as_many_messages_as_it_may(store):
+    queue = make_queue(store, max_size=5, overflow="fail")
+    queue.load(orders(3))
+    queue.load(orders(2, 3))
+    before = dump(store)
+
+    with pytest.raises(QueueFull) as error:
+        queue.load(orders(1, 5))
+
+    assert str(error.value) == (
+        "queue 'orders' is full: of max_size=5 it holds 5 messages, waiting or in flight, and a "
+        "load of 1 message does not fit; fire and delete some, wait longer with timeout, or raise "
+        "the bound"
+    )
+    assert dump(store) == before
+
+
+def test_a_queue_holds_as_many_bytes_as_it_may(store):
+    queue = make_queue(store, max_bytes=1 << 20, overflow="fail")
+    queue.load(orders(100))
+    (size,) = store.view("slices").column("bytes").to_pylist()
+    queue.change_settings(max_bytes=3 * size)
+    queue.load(orders(100, 100))
+    queue.load(orders(100, 200))
+
+    with pytest.raises(QueueFull, match=rf"max_bytes={3 * size} it holds {3 * size} bytes"):
+        queue.load(orders(1))
+    queue.delete(queue.fire(150))
+    queue.load(orders(100, 300))
+    with pytest.raises(QueueFull):
+        queue.load(orders(100, 400))
+
+
+def test_what_is_in_flight_has_its_room_until_it_is_done_with(store):
+    queue = make_queue(store, max_size=4, overflow="fail")
+    queue.load(orders(4))
+    firing = queue.fire()
+
+    with pytest.raises(QueueFull):
+        queue.load(orders(1))
+    queue.reload(firing.ids[:1])
+    with pytest.raises(QueueFull):
+        queue.load(orders(1))
+    queue.delete(firing.ids[1:2])
+    queue.sideline(firing.ids[2:3])
+    queue.load(orders(2, 4))
+
+    with pytest.raises(QueueFull):
+        queue.load(orders(1))
+
+
+def test_the_last_room_is_the_last(store):
+    queue = make_queue(store, shards=4, max_size=10, max_bytes=1 << 20, overflow="fail")
+    queue.load(orders(9))
+    with pytest.raises(QueueFull, match=r"9 messages and [0-9]+ bytes"):
+        queue.load(orders(2))
+    queue.load(orders(1))
+
+
+def test_what_can_never_fit_fails_at_once_and_says_so(store):
+    queue = make_queue(store, max_size=5)
+
+    with pytest.raises(QueueFull, match="never has room for a load of 6 messages, with max_size=5"):
+        queue.load(orders(6))
+    queue.change_settings(max_size=None, max_bytes=100)
+    with pytest.raises(QueueFull, match=r"never has room for a load of [0-9]+ bytes, with max_byt"):
+        queue.load(orders(1))
+    assert standing(store) == []
+
+
+def test_an_empty_load_needs_no_room(store):
+    queue = make_queue(store, max_size=1, overflow="fail")
+    queue.load(orders(1))
+
+    assert len(queue.load(orders(0))) == 0
+
+
+def test_what_is_too_old_has_no_room(store):
+    queue = make_queue(store, max_size=2, overflow="fail")
+    queue.load(orders(2))
+    queue.change_settings(message_expiry=0.000001)
+
+    queue.load(orders(2, 2))
+
+    assert numbers_of(queue.browse()) == [2, 3]
+
+
+def test_a_shovel_brings_back_what_there_is_room_for(store):
+    queue = make_queue(store, max_size=5)
+    queue.load(orders(5))
+    queue.sideline(queue.fire(4))
+    queue.load(orders(2, 5))
+
+    assert queue.shovel() == 2
+    assert queue.shovel() == 0
+    assert numbers_of(queue.browse()) == [4, 5, 6, 0, 1]
+    queue.delete(queue.fire(3))
+    assert queue.shovel(1) == 1
+    assert numbers_of(queue.browse(magazine="sideline")) == [3]
+
+
+def test_a_shovel_keeps_to_a_bound_of_bytes(store):
+    queue = make_queue(store, max_bytes=1 << 20)
+    queue.load(orders(10))
+    queue.load(orders(100, 10))
+    queue.sideline(queue.fire())
+    small, large = sorted(store.view("slices").column("bytes").to_pylist())
+    queue.change_settings(max_bytes=small)
+
+    assert queue.shovel() == 10
+    assert queue.shovel() == 0
+    queue.delete(queue.fire())
+    queue.change_settings(max_bytes=large // 200)
+    assert queue.shovel() == 0, "one message alone is too large"
+
+
+def test_bounds_can_be_changed_and_taken_away(store):
+    queue, other = make_queue(store, max_size=2, overflow="fail"), store.queue("orders")
+    queue.load(orders(2))
+    queue.change_settings(max_size=3)
+    other.load(orders(1, 2))
+    with pytest.raises(QueueFull, match="max_size=3"):
+        other.load(orders(1))
+    queue.change_settings(max_size=None)
+    other.load(orders(10, 3))
+
+    assert len(queue.fire()) == 13
+
+
+def test_a_rendezvous_keeps_nothing_and_so_only_blocks(store):
+    with pytest.raises(BadOption, match="use block, since max_size=0 keeps no message"):
+        make_queue(store, max_size=0, overflow="ring")
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_a_load_waits_until_there_is_room(store):
+    queue = make_queue(store, max_size=2)
+    queue.load(orders(2))
+    caller = Caller(lambda: queue.load(orders(2, 2)))
+    waits(store, 1)
+
+    firing = queue.fire()
+    queue.delete(firing.ids[:1])
+    assert caller.is_alive()
+    queue.delete(firing.ids[1:])
+
+    assert len(caller.done()) == 2
+    assert standing(store) == []
+    assert numbers_of(queue.fire().messages) == [2, 3]
+
+
+@pytest.mark.parametrize("how", ["expire", "sweep", "raise"])
+def test_a_load_is_woken_by_whatever_makes_room(store, how):
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+    firing = queue.fire() if how == "sweep" else None
+    caller = Caller(lambda: store.queue("orders").load(orders(1, 1)))
+    waits(store, 1)
+
+    if how == "expire":
+        queue.change_settings(message_expiry=0.000001)
+        queue.expire()
+        queue.change_settings(message_expiry=None)
+    elif how == "sweep":
+        assert len(firing) == 1
+        queue.sweep(0)
+    else:
+        queue.change_settings(max_size=2)
+
+    caller.done()
+    assert 1 in numbers_of(queue.browse())
+
+
+def test_time_out_is_told_and_leaves_the_line(store):
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+
+    for timeout in (0, 0.05):
+        with pytest.raises(QueueFull, match="max_size=1 it holds 1 message"):
+            queue.load(orders(1, 1), timeout=timeout)
+    with pytest.raises(BadOption, match="timeout"):
+        queue.load(orders(1), timeout=-1)
+
+    assert standing(store) == []
+    audit(store)
+
+
+def test_full_and_empty_are_no_errors_of_the_store(store):
+    queue = make_queue(store, max_size=1)
+
+    assert not queue.fire(timeout=0.01)
+    queue.load(orders(1))
+    with pytest.raises(QueueFull) as error:
+        queue.load(orders(1), timeout=0.01)
+    assert type(error.value) is QueueFull
+
+
+def test_loads_are_admitted_in_the_order_in_which_they_came(store):
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+    callers = []
+    for number in range(1, 6):
+        callers.append(Caller(lambda number=number: queue.load(orders(1, number))))
+        waits(store, number)
+
+    seen = []
+    while len(seen) < 6:
+        firing = queue.fire(timeout=PATIENCE)
+        seen += numbers_of(firing.messages)
+        queue.delete(firing)
+        time.sleep(0.01)
+
+    assert seen == list(range(6))
+    for caller in callers:
+        caller.done()
+
+
+def test_nobody_passes_those_who_wait_even_if_there_were_room(store):
+    queue = make_queue(store, max_size=3)
+    queue.load(orders(2))
+    large = Caller(lambda: queue.load(orders(3, 2)))
+    waits(store, 1)
+
+    with pytest.raises(QueueFull, match="after 1 other loads that wait"):
+        queue.load(orders(1, 9), timeout=0)
+    queue.delete(queue.fire())
+    large.done()
+
+    assert numbers_of(queue.browse()) == [2, 3, 4]
+
+
+def test_who_died_in_line_is_passed_over(store):
+    queue = make_queue(store, max_size=1)
+    stands_for_ever(store, queue, "load", alive=-1)
+    queue.load(orders(1))
+    caller = Caller(lambda: queue.load(orders(1, 1)))
+    until(lambda: len(standing(store)) == 1 and standing(store) != [1])
+    queue.delete(queue.fire())
+
+    caller.done()
+
+
+def test_who_was_taken_for_dead_waits_anew(store, monkeypatch):
+    monkeypatch.setattr(waiting.lines, "ALIVE_SECONDS", 0.2)
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+    caller = Caller(lambda: queue.load(orders(1, 1)))
+    waits(store, 1)
+    (number,) = standing(store)
+    store.catalog.write(lambda connection: connection.execute(lines.delete()))
+
+    until(lambda: standing(store) not in ([], [number]))
+    queue.delete(queue.fire())
+    caller.done()
+
+
+def test_a_queue_that_is_given_up_keeps_nobody_waiting(store):
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+    callers = [Caller(lambda: queue.load(orders(1))) for _ in range(2)]
+    waits(store, 2)
+
+    queue.deactivate()
+
+    for caller in callers:
+        with pytest.raises(QueueDeactivated):
+            caller.done()
+
+
+# --- firings --------------------------------------------------------------------------------------
+
+
+def test_firings_are_served_in_the_order_in_which_they_came(store):
+    queue = make_queue(store)
+    callers = []
+    for number in range(4):
+        callers.append(Caller(lambda: queue.fire(1, timeout=PATIENCE)))
+        waits(store, number + 1, "fire")
+
+    for number in range(4):
+        queue.load(orders(1, number))
+
+    assert [numbers_of(caller.done().messages) for caller in callers] == [[0], [1], [2], [3]]
+    assert standing(store, "fire") == []
+
+
+def test_one_load_serves_all_who_wait(store):
+    queue = make_queue(store)
+    callers = [Caller(lambda: queue.fire(1, timeout=PATIENCE)) for _ in range(3)]
+    waits(store, 3, "fire")
+
+    queue.load(orders(3))
+
+    assert Counter(len(caller.done()) for caller in callers) == {1: 3}
+
+
+def test_a_firing_does_not_pass_those_who_wait(store):
+    queue = make_queue(store)
+    stands_for_ever(store, queue, "fire", alive=3600)
+    queue.load(orders(2))
+
+    assert not queue.fire()
+    assert numbers_of(queue.fire(selector="number = 1").messages) == [1]
+    assert not queue.fire(timeout=0.05)
+
+
+def test_who_asks_for_certain_messages_keeps_nobody_waiting(store):
+    queue = make_queue(store)
+    picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, selector="number = 7"))
+    plain = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+    waits(store, 1, "fire")
+
+    queue.load(orders(1, 3))
+    assert numbers_of(plain.done().messages) == [3]
+    queue.load(orders(1, 7))
+    assert numbers_of(picky.done().messages) == [7]
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def test_a_load_without_bounds_asks_nothing_about_room(store):
+    free, bound = make_queue(store, "free"), make_queue(store, "bound", max_size=100)
+
+    with statements(store) as plain:
+        free.load(orders(1))
+    with statements(store) as bounded:
+        bound.load(orders(1))
+
+    assert not any("lines" in text or "settings" in text for text in plain)
+    assert len(plain) < len(bounded) <= len(plain) + 3
+
+
+def test_who_waits_among_busy_others_asks_little_of_the_catalog(store):
+    queue, other = make_queue(store, max_size=1), make_queue(store, "other")
+    queue.load(orders(1))
+    mine = []
+    caller = Caller(lambda: (mine.append(threading.get_ident()), queue.load(orders(1, 1))))
+    waits(store, 1)
+    time.sleep(1.0)
+    begun = Counter()
+
+    @event.listens_for(store.catalog.engine, "commit")
+    def count(_):
+        begun[threading.get_ident()] += 1
+
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        other.load(orders(1))
+        time.sleep(0.01)
+    asked = begun[mine[0]]
+    queue.delete(queue.fire())
+    caller.done()
+
+    assert asked <= 2 * 5 + 2
+
+
+class statements:
+    """The statements that are run meanwhile."""
+
+    def __init__(self, store):
+        self._engine = store.catalog.engine
+        self._texts = []
+
+    def _note(self, _connection, _cursor, text, *_):
+        self._texts.append(text)
+
+    def __enter__(self):
+        event.listen(self._engine, "before_cursor_execute", self._note)
+        return self._texts
+
+    def __exit__(self, *_):
+        event.remove(self._engine, "before_cursor_execute", self._note)
