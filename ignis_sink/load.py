@@ -44,6 +44,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Publish the batch, unless it was published before."""
         from queue_core.verbs.load import publish_once
+        from queue_core.verbs.room import WhenFull
 
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
@@ -54,7 +55,10 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             queue = open_target(target, self._options)
             store = queue.store
             staged = in_turn(tasks, batchId * len(tasks), target.shards)
-            publish_once(store.catalog, store.storage, queue.info, staged, query, batchId)
+            when_full = WhenFull(overflow=self._options.on_full, timeout=self._options.timeout)
+            publish_once(
+                store.catalog, store.storage, queue.info, staged, query, batchId, when_full
+            )
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -75,11 +79,13 @@ class LoadBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         """Publish all rows in one transaction."""
         from queue_core.verbs.load import publish
+        from queue_core.verbs.room import WhenFull
 
         tasks = [message for message in messages if message is not None]
         queue = open_target(self._target, self._options)
         staged = in_turn(tasks, random.randrange(self._target.shards), self._target.shards)
-        publish(queue.store.catalog, queue.store.storage, queue.info, staged)
+        when_full = WhenFull(overflow=self._options.on_full, timeout=self._options.timeout)
+        publish(queue.store.catalog, queue.store.storage, queue.info, staged, when_full)
 
     def abort(self, messages: list[Any]) -> None:
         """Leave staged files to vacuum."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from queue_core.address import Address
 from queue_core.errors import BadOption
 from queue_core.names import check_consumer, check_queue
-from queue_core.options import STORE, Option, boolean, one_of, parse, whole, words
-from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS
+from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, whole, words
+from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
@@ -31,6 +31,20 @@ OPTIONS: tuple[Option, ...] = (
         "task's rows go to one shard, in turn. An existing queue keeps its own.",
     ),
     Option("shards", "Shards of a queue that is created.", whole(1, MAX_SHARDS), DEFAULT_SHARDS),
+    Option(
+        "onFull",
+        "What a bounded queue without room does to a batch: `block`: the commit waits; `fail`; "
+        "`ring`: the oldest messages that wait are dropped. Unless given, as the queue's "
+        "`overflow` says.",
+        one_of(*OVERFLOWS),
+    ),
+    Option(
+        "timeout",
+        "For how long a commit waits for room in a bounded queue. Then the query fails; the batch "
+        "is loaded when it is started again.",
+        seconds,
+        600.0,
+    ),
     Option(
         "mergeSchema",
         "Whether columns that the queue lacks are added to it; they must be nullable.",
@@ -59,6 +73,8 @@ class SinkOptions:
     shards: int
     merge_schema: bool
     consumer: str | None
+    on_full: str | None = None
+    timeout: float = 600.0
 
     @property
     def queue(self) -> str:
@@ -85,4 +101,6 @@ class SinkOptions:
             shards=values["shards"],
             merge_schema=values["mergeSchema"],
             consumer=values["consumer"],
+            on_full=values["onFull"],
+            timeout=values["timeout"],
         )

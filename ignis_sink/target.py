@@ -15,6 +15,7 @@ from ignis_sink.options import SinkOptions
 from queue_core.address import Address
 from queue_core.errors import BadOption, Conflict, NoSuchQueue, NoSuchStore, SchemaMismatch
 from queue_core.keys import can_be_key
+from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
 from queue_core.staging import Stager
@@ -59,6 +60,7 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         info = known_store(options.address).queue(options.queue).info
     except (NoSuchStore, NoSuchQueue):
         return _new_target(options, incoming)
+    _refuse_rendezvous(info)
     if options.key is not None and options.key != info.key:
         raise BadOption(
             f"key={options.key!r}: queue {info.name!r} has the key {info.key!r}, and keeps it"
@@ -95,6 +97,7 @@ def open_target(target: Target, options: SinkOptions) -> Any:
         queue = known_store(options.address).create_queue(
             target.queue, target.schema, shards=target.shards, key=target.key, exist_ok=True
         )
+    _refuse_rendezvous(queue.info)
     if options.merge_schema and not set(target.schema.names) <= set(queue.schema.names):
         queue.add_columns(target.schema)
     _check_shape(queue, target)
@@ -112,6 +115,14 @@ def _open_store(address: Address, *, create: bool) -> Any:
     from queue_core.store import Store
 
     return Store(address, create=create)
+
+
+def _refuse_rendezvous(info: QueueInfo) -> None:
+    if info.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {info.name!r} keeps no message (max_size=0): a load waits until it is fired, "
+            "which the commit of a batch cannot; load from Python, or give the queue some room"
+        )
 
 
 def _check_shape(queue: Any, target: Target) -> None:
