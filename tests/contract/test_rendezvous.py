@@ -1,0 +1,110 @@
+"""Rendezvous: a load of a queue that keeps no message waits until its messages are fired."""
+
+import time
+
+import pytest
+
+from queue_core.errors import QueueDeactivated, QueueFull
+from tests.books import audit
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, max_size=0)
+
+
+def test_a_load_returns_when_somebody_has_fired_it(store, queue):
+    load = Caller(lambda: queue.load(orders(3)))
+    until(lambda: queue.peek().num_rows == 3)
+    assert load.is_alive()
+
+    first = queue.fire(2)
+    time.sleep(0.05)
+    assert load.is_alive(), "one of them waits still"
+    second = queue.fire()
+
+    ids = load.done()
+    assert ids.to_pylist() == [*first.ids.to_pylist(), *second.ids.to_pylist()]
+    assert standing(store) == []
+
+
+def test_a_firing_that_waits_is_handed_the_messages(store, queue):
+    fire = Caller(lambda: queue.fire(timeout=PATIENCE))
+    waits(store, 1, "fire")
+
+    queue.load(orders(2), timeout=PATIENCE)
+
+    assert numbers_of(fire.done().messages) == [0, 1]
+
+
+@pytest.mark.parametrize("timeout", [0, 0.1])
+def test_what_nobody_meets_is_withdrawn(store, queue, timeout):
+    with pytest.raises(QueueFull, match=r"keeps no message \(max_size=0\), and nobody fires now"):
+        queue.load(orders(3), timeout=timeout)
+
+    assert not queue.fire()
+    assert audit(store).messages == {}
+
+
+def test_what_was_met_by_then_stays_met(store, queue):
+    load = Caller(lambda: queue.load(orders(5), timeout=2.0))
+    until(lambda: queue.peek().num_rows == 5)
+    firing = queue.fire(2)
+
+    with pytest.raises(QueueFull, match="2 of the messages were fired, and are loaded"):
+        load.done()
+
+    assert sorted(audit(store).messages) == firing.ids.to_pylist()
+    assert queue.delete(firing) == 2
+
+
+def test_one_load_is_met_at_a_time_in_the_order_of_coming(store, queue):
+    loads = []
+    for number in range(3):
+        loads.append(Caller(lambda number=number: queue.load(orders(2, 10 * number))))
+        waits(store, number + 1)
+
+    assert queue.peek().num_rows == 2
+    fired = [numbers_of(queue.fire(timeout=PATIENCE).messages) for _ in range(3)]
+
+    assert fired == [[0, 1], [10, 11], [20, 21]]
+    for load in loads:
+        load.done()
+
+
+def test_who_died_while_offering_is_passed_over(store, queue):
+    stands_for_ever(store, queue, "load", alive=-1)
+
+    load = Caller(lambda: queue.load(orders(1)))
+
+    assert len(queue.fire(timeout=PATIENCE)) == 1
+    load.done()
+
+
+def test_compaction_does_not_hide_what_waits(store, queue):
+    load = Caller(lambda: queue.load(orders(30), timeout=3.0))
+    until(lambda: queue.peek(30).num_rows == 30)
+    fired = queue.fire(10)
+    queue.compact()
+    assert load.is_alive()
+
+    rest = queue.fire()
+
+    assert len(load.done()) == 30
+    assert queue.delete(fired) + queue.delete(rest) == 30
+
+
+def test_a_queue_that_is_given_up_keeps_nobody_waiting(store, queue):
+    first = Caller(lambda: queue.load(orders(1), timeout=1.0))
+    until(lambda: queue.peek().num_rows == 1)
+    second = Caller(lambda: queue.load(orders(1)))
+    waits(store, 2)
+
+    queue.deactivate()
+
+    with pytest.raises((QueueDeactivated, QueueFull)):
+        first.done()
+    with pytest.raises(QueueDeactivated):
+        second.done()

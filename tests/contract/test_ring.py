@@ -1,0 +1,143 @@
+"""Ring: a full queue drops the oldest that wait for newer ones, and never what is in flight."""
+
+import threading
+
+import pytest
+
+from queue_core.errors import QueueFull
+from tests.books import audit
+from tests.dump import dump
+from tests.factories import load_singly, make_queue, numbers_of, orders
+
+
+def numbers(queue):
+    return sorted(numbers_of(queue.browse()))
+
+
+def dropped(queue):
+    return sum(queue.metadata().column("dropped").to_pylist())
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_newest_stay(store, shards):
+    queue = make_queue(store, shards=shards, max_size=5, overflow="ring")
+    load_singly(queue, 12)
+
+    assert numbers(queue) == [7, 8, 9, 10, 11]
+    assert dropped(queue) == 7
+
+
+def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
+    queue = make_queue(store, shards=2, key="customer", max_size=10, overflow="ring")
+    queue.load([{"number": n, "customer": "customer-1"} for n in range(9)])
+    queue.load([{"number": 9, "customer": "customer-2"}])
+    queue.load([{"number": 10, "customer": "customer-1"}])
+
+    assert numbers(queue) == list(range(1, 11))
+
+
+def test_a_slice_is_cut_where_there_is_room_enough(store):
+    queue = make_queue(store, max_size=100, overflow="ring")
+    queue.load(orders(100))
+    queue.load(orders(30, 100))
+
+    assert numbers(queue) == list(range(30, 130))
+    assert numbers_of(queue.fire(10).messages) == list(range(30, 40))
+
+
+def test_of_a_load_that_is_larger_the_newest_stay(store):
+    queue = make_queue(store, max_size=5, overflow="ring")
+    queue.load(orders(3))
+
+    ids = queue.load(orders(20, 100))
+
+    assert len(ids) == 20
+    assert numbers(queue) == [115, 116, 117, 118, 119]
+    assert queue.browse().column("_message_id").to_pylist() == ids[15:].to_pylist()
+    assert dropped(queue) == 18
+
+
+def test_of_a_large_load_with_a_key_each_shard_keeps_its_newest(store):
+    queue = make_queue(store, shards=4, key="customer", max_size=40, overflow="ring")
+    queue.load(orders(400))
+
+    shards = {}
+    for row in queue.browse().select(["_shard", "number"]).to_pylist():
+        shards.setdefault(row["_shard"], []).append(row["number"])
+    assert sum(map(len, shards.values())) == 40
+    assert all(min(those) > 250 for those in shards.values())
+
+
+def test_what_is_in_flight_is_never_dropped(store):
+    queue = make_queue(store, max_size=5, overflow="ring")
+    queue.load(orders(5))
+    firing = queue.fire(3)
+
+    queue.load(orders(2, 5))
+
+    assert numbers(queue) == [0, 1, 2, 5, 6]
+    before = dump(store)
+    with pytest.raises(QueueFull, match="holds 3 messages in flight or damaged, which cannot"):
+        queue.load(orders(3, 10))
+    with pytest.raises(QueueFull):
+        queue.load(orders(50, 10))
+    assert dump(store) == before
+    assert queue.delete(firing) == 3
+    queue.load(orders(3, 10))
+    assert numbers(queue) == [5, 6, 10, 11, 12]
+
+
+def test_what_came_back_stands_where_it_stood(store):
+    queue = make_queue(store, max_size=4, overflow="ring")
+    load_singly(queue, 4)
+    queue.reload(queue.fire(2))
+
+    queue.load(orders(1, 4))
+
+    assert numbers(queue) == [1, 2, 3, 4]
+
+
+def test_bytes_are_a_bound_of_a_ring_too(store):
+    queue = make_queue(store, max_bytes=1 << 20, overflow="ring")
+    queue.load(orders(1000))
+    (size,) = store.view("slices").column("bytes").to_pylist()
+    queue.change_settings(max_bytes=2 * size)
+
+    for first in range(1000, 6000, 1000):
+        queue.load(orders(1000, first))
+        assert sum(store.view("slices").column("bytes").to_pylist()) <= 2 * size
+
+    kept = numbers(queue)
+    assert kept == list(range(6000 - len(kept), 6000))
+    assert len(kept) > 1900
+
+
+def test_many_that_load_and_fire_never_see_more_than_fits(store):
+    make_queue(store, shards=2, max_size=20, overflow="ring")
+    seen = []
+
+    def load(start):
+        mine = store.queue("orders")
+        for number in range(start, start + 30):
+            try:
+                mine.load(orders(3, 3 * number))
+            except QueueFull:
+                # All of it was in flight just then.
+                continue
+            seen.append(mine.browse().num_rows)
+
+    def fire():
+        mine = store.queue("orders")
+        for _ in range(30):
+            mine.delete(mine.fire(4))
+
+    threads = [threading.Thread(target=load, args=(100 * n,)) for n in range(2)]
+    threads += [threading.Thread(target=fire) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert seen
+    assert max(seen) <= 20
+    audit(store)
