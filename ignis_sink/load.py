@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ignis_sink.message import LoadMessage, current_query
 from ignis_sink.options import SinkOptions
-from ignis_sink.target import Target, open_target
+from ignis_sink.target import Target, by_options, open_target
 from queue_core import faults
 from queue_core.errors import IgnisError
 from queue_core.model import Staged
@@ -43,9 +44,6 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Publish the batch, unless it was published before."""
-        from queue_core.verbs.load import publish_once
-        from queue_core.verbs.room import WhenFull
-
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
         if tasks:
@@ -53,12 +51,8 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             # Without it, batches of different queries would pass for one and the same.
             assert query is not None, "a task of a streaming query knows its query"
             queue = open_target(target, self._options)
-            store = queue.store
             staged = in_turn(tasks, batchId * len(tasks), target.shards)
-            when_full = WhenFull(overflow=self._options.on_full, timeout=self._options.timeout)
-            publish_once(
-                store.catalog, store.storage, queue.info, staged, query, batchId, when_full
-            )
+            publish(queue, staged, self._options, (query, batchId))
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -78,14 +72,10 @@ class LoadBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         """Publish all rows in one transaction."""
-        from queue_core.verbs.load import publish
-        from queue_core.verbs.room import WhenFull
-
         tasks = [message for message in messages if message is not None]
         queue = open_target(self._target, self._options)
         staged = in_turn(tasks, random.randrange(self._target.shards), self._target.shards)
-        when_full = WhenFull(overflow=self._options.on_full, timeout=self._options.timeout)
-        publish(queue.store.catalog, queue.store.storage, queue.info, staged, when_full)
+        publish(queue, staged, self._options, None)
 
     def abort(self, messages: list[Any]) -> None:
         """Leave staged files to vacuum."""
@@ -105,6 +95,28 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target) -> LoadMessage:
         raise
     faults.point("sink.staged")
     return LoadMessage(target=target, staged=staged, query_id=current_query())
+
+
+def publish(
+    queue: Any, staged: list[Staged], options: SinkOptions, batch: tuple[str, int] | None
+) -> None:
+    """Load staged segments in one transaction; a batch only if it was not loaded before."""
+    # Not at the top: executors import this module and need no SQL library.
+    from queue_core.verbs import load
+    from queue_core.verbs.judgement import Rule
+    from queue_core.verbs.room import WhenFull
+    from queue_core.verbs.smart_load import load_staged
+
+    catalog, storage = queue.store.catalog, queue.store.storage
+    when_full = WhenFull(overflow=options.on_full, timeout=options.timeout)
+    info = replace(queue.info, settings=by_options(queue.info.settings, options))
+    rule = Rule.of(info)
+    if rule is not None:
+        load_staged(catalog, storage, info, rule, staged, when_full, batch)
+    elif batch is not None:
+        load.publish_once(catalog, storage, info, staged, *batch, when_full)
+    else:
+        load.publish(catalog, storage, info, staged, when_full)
 
 
 def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:

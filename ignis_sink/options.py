@@ -52,6 +52,22 @@ OPTIONS: tuple[Option, ...] = (
         False,
     ),
     Option(
+        "policy",
+        "In `load`, what rows do to queued messages of their key, and these to them, such as "
+        "`latest`; needs a key. Without it, what the queue's setting says.",
+    ),
+    Option(
+        "dedup",
+        "In `load`, columns, with commas between them, by which a message is known again, and left "
+        "out. Without it, what the queue's setting says.",
+        words,
+    ),
+    Option(
+        "dedupWindow",
+        "For how long a message is known. Without it, what the queue's setting says.",
+        seconds,
+    ),
+    Option(
         "consumer",
         "In `settle`, the consumer of the source: only what it still holds is touched.",
         check_consumer,
@@ -75,6 +91,9 @@ class SinkOptions:
     consumer: str | None
     on_full: str | None = None
     timeout: float = 600.0
+    policy: str | None = None
+    dedup: tuple[str, ...] | None = None
+    dedup_window: float | None = None
 
     @property
     def queue(self) -> str:
@@ -101,6 +120,9 @@ class SinkOptions:
             shards=values["shards"],
             merge_schema=values["mergeSchema"],
             consumer=values["consumer"],
+            policy=values["policy"],
+            dedup=values["dedup"],
+            dedup_window=values["dedupWindow"],
             on_full=values["onFull"],
             timeout=values["timeout"],
         )

@@ -17,7 +17,9 @@ from queue_core.errors import BadOption, Conflict, NoSuchQueue, NoSuchStore, Sch
 from queue_core.keys import can_be_key
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
+from queue_core.policies import binding
 from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
+from queue_core.settings import QueueSettings
 from queue_core.staging import Stager
 from queue_core.storage import Storage
 
@@ -70,6 +72,7 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     if options.merge_schema and added:
         schema = evolve(schema, pa.schema([*schema, *added]), info.name)
     check_insertable(incoming, schema, info.name)
+    binding.check(by_options(info.settings, options), schema, info.key)
     return Target(
         storage=options.address.storage,
         queue=info.name,
@@ -80,6 +83,16 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         attributes=info.settings.attributes,
         compression=info.settings.compression,
     )
+
+
+def by_options(settings: QueueSettings, options: SinkOptions) -> QueueSettings:
+    """The settings of a queue as one write has them."""
+    given = {
+        "policy": options.policy,
+        "dedup": options.dedup,
+        "dedup_window": options.dedup_window,
+    }
+    return settings.changed({name: value for name, value in given.items() if value is not None})
 
 
 def open_target(target: Target, options: SinkOptions) -> Any:
@@ -152,6 +165,7 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
         )
     if key is not None and not can_be_key(schema.field(key).type):
         raise SchemaMismatch(f"key={key!r}: a column of type {schema.field(key).type} is no key")
+    binding.check(by_options(QueueSettings(), options), schema, key)
     return Target(
         storage=options.address.storage,
         queue=options.queue,

@@ -29,7 +29,7 @@ from queue_core.rows import EMPTY, Rows
 from queue_core.storage import Storage
 from queue_core.verbs.admit import admit
 from queue_core.verbs.choose import Wanted, waiting
-from queue_core.verbs.incoming import Incoming, Rowed, remove
+from queue_core.verbs.incoming import Incoming, Restaged, Rowed, remove
 from queue_core.verbs.judgement import Judgement, Rule, judge
 from queue_core.verbs.load import claim, is_new_batch, load
 from queue_core.verbs.overwriting import Rewriting, Rewritten, plan, put_in_place, rewrite
@@ -91,13 +91,12 @@ class SmartLoad:
         def attempt(waiter: int | None) -> list[int] | None:
             return self._attempt(batch, waiter, when_full.overflow)
 
-        try:
-            with catalog.read() as connection:
-                self._prepared = self._prepare(connection)
-            ids = admit(catalog, uri, queue, self._prepared.staged, attempt, when_full)
-        except BaseException:
+        with catalog.read() as connection:
+            self._prepared = self._prepare(connection)
+        # When this fails nobody may know whether it was committed: what is written stays.
+        ids = admit(catalog, uri, queue, self._prepared.staged, attempt, when_full)
+        if ids is None:
             self._discard()
-            raise
         faults.point("load.committed")
         return ids
 
@@ -299,3 +298,26 @@ def load_rows(load: SmartLoad, rows: Rowed, when_full: WhenFull) -> pa.Array:
         ]
         ids[prepared.judgement.kept] = np.concatenate(every)[rows.order]
     return pa.array(ids, mask=ids < 0)
+
+
+def load_staged(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    rule: Rule,
+    staged: Sequence[Staged],
+    when_full: WhenFull,
+    batch: Batch | None = None,
+) -> bool:
+    """
+    Load what the tasks of a sink have staged, each run of which has a shard.
+
+    A *batch* that was loaded before is not loaded again; tells whether it was now.
+    """
+    schemas = {}
+    if any(segment.schema_version != queue.schema_version for segment in staged):
+        with catalog.read() as connection:
+            older = queues.schemas_of(connection, queue.id)
+        schemas = {(queue.name, version): data for version, data in older.items()}
+    incoming = Restaged(queue, storage, staged, schemas)
+    return SmartLoad(catalog, storage, queue, rule, incoming).run(when_full, batch) is not None
