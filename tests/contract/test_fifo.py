@@ -1,4 +1,4 @@
-"""The FIFO queue's examples: bursts of commands, tiles through a pipeline, a document in packets."""
+"""The FIFO queue's examples: bursts of commands, a pipeline of tiles, a document in packets."""
 
 import random
 import time
