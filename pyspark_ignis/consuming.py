@@ -18,15 +18,11 @@ from ignis_source.queues import open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handling.contract import Contract, Ignorable
+from queue_core.handling.contract import DEFAULT_METADATA, Contract, Ignorable
 from queue_core.handling.payloads import Payload
 from queue_core.names import nearest
 from queue_core.schema import METADATA
 from queue_core.store import Store
-
-#: The metadata columns that handlers are given unless they ask for others. The times are left out,
-#: since a Python handler pays for each value, and few look at them.
-DEFAULT_METADATA = ("_message_id", "_queue", "_attempt")
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: What the sink has to know as the source does.

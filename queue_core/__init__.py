@@ -8,20 +8,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from queue_core.consumers.pool import ConsumerPool
+    from queue_core.consumers.pressure import Pressure
     from queue_core.errors import IgnisError
+    from queue_core.handling.handlers import batch_handler
     from queue_core.queue import Firing, Queue
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
 
 _HOMES = {
+    "ConsumerPool": "queue_core.consumers.pool",
     "Firing": "queue_core.queue",
     "IgnisError": "queue_core.errors",
+    "Pressure": "queue_core.consumers.pressure",
     "Queue": "queue_core.queue",
     "QueueSettings": "queue_core.settings",
     "Store": "queue_core.store",
+    "batch_handler": "queue_core.handling.handlers",
 }
 
-__all__ = ["Firing", "IgnisError", "Queue", "QueueSettings", "Store"]
+__all__ = [
+    "ConsumerPool",
+    "Firing",
+    "IgnisError",
+    "Pressure",
+    "Queue",
+    "QueueSettings",
+    "Store",
+    "batch_handler",
+]
 
 
 def __getattr__(name: str) -> object:

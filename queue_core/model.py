@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import pyarrow as pa
 
+from queue_core.errors import BadOption
+from queue_core.names import nearest
 from queue_core.rows import Rows
 from queue_core.settings import QueueSettings
 
@@ -23,6 +25,14 @@ class Magazine(IntEnum):
 
     MAIN = 0
     SIDELINE = 1
+
+
+def magazine_of(name: str) -> Magazine:
+    """``main`` or ``sideline``; raises `BadOption`."""
+    names = {magazine.name.lower(): magazine for magazine in Magazine}
+    if name not in names:
+        raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
+    return names[name]
 
 
 class State(IntEnum):

@@ -38,9 +38,9 @@ from queue_core.model import Consumer
 SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 
 #: How often those say that they live who are registered here: seconds.
-BEAT_SECONDS = 0.4
+BEAT_SECONDS = 0.6
 #: After so many seconds without a word nobody waits for a consumer any more.
-GONE_SECONDS = 1.2
+GONE_SECONDS = 1.4
 #: After so many, it is forgotten.
 _FORGOTTEN_SECONDS = 60.0
 
@@ -69,12 +69,12 @@ def register(
     theirs = dialect.one_of(connection, interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
-    wanted = True if claim == EXCLUSIVE else interests.c.claim == EXCLUSIVE
+    in_the_way = [] if claim == EXCLUSIVE else [interests.c.claim == EXCLUSIVE]
     taken = connection.execute(
         select(queues.c.name, consumer_rows.c.name.label("by"), interests.c.claim)
         .select_from(interests.join(consumer_rows, consumer_rows.c.id == interests.c.consumer_id))
         .join(queues, queues.c.id == interests.c.queue_id)
-        .where(theirs, interests.c.consumer_id != consumer.id, _beats(GONE_SECONDS), wanted)
+        .where(theirs, interests.c.consumer_id != consumer.id, _beats(GONE_SECONDS), *in_the_way)
     ).first()
     if taken is not None:
         raise _taken(taken.name, taken.by, taken.claim == EXCLUSIVE)
@@ -139,9 +139,19 @@ def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]
     return tuple(queue_id for queue_id in queue_ids if queue_id not in blocked)
 
 
+def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
+    """
+    Whether others go first in a queue, or alone, and then for how many seconds at least.
+
+    That is until they are thought to be gone, unless they say again that they live.
+    """
+    row = connection.execute(_blocked(connection, consumer, [queue_id])).first()
+    return None if row is None else max(row.until - row.now, 0) / 1e6
+
+
 def _blocked(
     connection: Connection, consumer: Consumer, queue_ids: Collection[int]
-) -> Select[tuple[int, str | None]]:
+) -> Select[tuple[int, str | None, int, int]]:
     """Of each queue from which a consumer may not fire, who has it to itself, if anybody has."""
     mine, other = interests.alias("mine"), interests.alias("other")
     higher = _rank(other) > _rank(mine)
@@ -159,6 +169,8 @@ def _blocked(
         select(
             other.c.queue_id,
             func.max(case((alone, consumer_rows.c.name), else_=None)).label("taken_by"),
+            (func.max(consumer_rows.c.heartbeat_at) + int(GONE_SECONDS * 1e6)).label("until"),
+            dialect.now().label("now"),
         )
         .select_from(other)
         .join(consumer_rows, consumer_rows.c.id == other.c.consumer_id)

@@ -139,8 +139,8 @@ def _slices(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
 
 def _consumers(connection: Connection, names: Mapping[int, str]) -> Iterable[Mapping[str, Any]]:
     wanted: dict[int, list[Any]] = defaultdict(list)
-    for row in connection.execute(select(interests).order_by(interests.c.queue_id)):
-        wanted[row.consumer_id].append(row)
+    for interest in connection.execute(select(interests).order_by(interests.c.queue_id)):
+        wanted[interest.consumer_id].append(interest)
     rows = connection.execute(
         select(
             consumers,

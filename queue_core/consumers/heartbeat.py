@@ -1,8 +1,11 @@
-"""Keeps a running query's messages from being swept, however long its batch takes."""
+"""Keeps the messages of a consumer at work from being swept, however long that takes."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+
+from sqlalchemy import Connection
 
 from queue_core.catalog import Catalog, consumers
 from queue_core.errors import Conflict, IgnisError
@@ -10,15 +13,26 @@ from queue_core.model import Consumer
 
 
 class Heartbeat:
-    """A thread of the reader's own process that says, again and again, that the consumer lives."""
+    """
+    A thread of the consumer's own process that says, again and again, that it lives.
 
-    def __init__(self, catalog: Catalog, consumer: Consumer, interval: float) -> None:
+    *say* is how: unless given, by its heartbeat alone.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        consumer: Consumer,
+        interval: float,
+        say: Callable[[Connection, Consumer], None] = consumers.heartbeat,
+    ) -> None:
         self._catalog = catalog
         self._consumer = consumer
         self._interval = interval
+        self._say = say
         self._ended = threading.Event()
         self._fenced: Conflict | None = None
-        # Spark ends the process without a word; a daemon thread ends with it.
+        # Spark, for one, ends the process without a word; a daemon thread ends with it.
         self._thread = threading.Thread(target=self._run, name="ignis-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -37,7 +51,7 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._ended.wait(self._interval):
             try:
-                self._catalog.write(lambda c: consumers.heartbeat(c, self._consumer))
+                self._catalog.write(lambda c: self._say(c, self._consumer))
             except Conflict as error:
                 self._fenced = error
                 return

@@ -96,6 +96,10 @@ class QueueConsumerManager:
         """Whether there may be work: False when somebody has looked since the last arrival."""
         return self._exhausted != self._arrival
 
+    def has_looked(self, consumer: QueueConsumer) -> bool:
+        """Whether there is nothing for this consumer, as far as anybody knows."""
+        return consumer.looked_at == self._arrival or (consumer.acquires and not self.has_work)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{count} {name}" for name, count in self.lists.sizes().items())
         return f"<QueueConsumerManager of {self.queue!r}: {sizes}>"
@@ -133,9 +137,9 @@ class QueueConsumerManager:
 
     def _found_nothing(self, consumer: QueueConsumer, seen: int, *, sure: bool) -> None:
         """It is told no more until something else arrives; nor is anybody where it is *sure*."""
+        consumer.looked_at = seen
         if not consumer.acquires:
             return
-        consumer.looked_at = seen
         if sure:
             self._exhausted = seen
         self.lists.set_notified(consumer, False)

@@ -12,6 +12,10 @@ from queue_core.handling.payload_types import reader_of
 from queue_core.handling.payloads import Payload
 from queue_core.model import QueueInfo
 
+#: The metadata columns that handlers are given unless they ask for others. The times are left out,
+#: since a Python handler pays for each value, and few look at them.
+DEFAULT_METADATA = ("_message_id", "_queue", "_attempt")
+
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
 

@@ -77,13 +77,16 @@ class Judging(ABC):
             self.done += 1
             return True
 
-    def abandon(self) -> None:
-        """Make no further call: what is not decided goes back to its place."""
+    def abandon(self) -> bool:
+        """Make no further call: what is not decided goes back; False when all is decided."""
         with self._lock:
+            if self.done == self._calls:
+                return False
             self._turn += 1
             while self.done < self._calls:
                 self._note(self.done, self._left())
                 self.done += 1
+            return True
 
     @property
     @abstractmethod

@@ -1,0 +1,143 @@
+"""How a pool takes from one queue: for all its workers at once, in one transaction.
+
+`Acquiring` fires and settles; `Browsing` sees every message once and takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from queue_core.catalog import consumers, interests
+from queue_core.consumers.combining import Combiner
+from queue_core.model import Consumer, Magazine
+from queue_core.outcomes import Settlement
+from queue_core.reading import read_table
+from queue_core.verbs.browse import browse_next, browsed
+from queue_core.verbs.choose import Wanted
+
+if TYPE_CHECKING:
+    from queue_core.queue import Queue
+
+
+class Taking(Protocol):
+    """Where the messages of one queue come from, and what becomes of them."""
+
+    def take(self, limit: int) -> pa.RecordBatch | None:
+        """At most so many messages; None when there are none."""
+
+    def settle(self, settlement: pa.RecordBatch) -> None:
+        """What has become of messages that were taken: rows of `SETTLEMENT`."""
+
+    def held_back(self) -> float | None:
+        """After how many seconds it may be that nobody goes first any more; None: nobody does."""
+
+
+class Acquiring:
+    """Messages are fired, and settled."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        columns: Sequence[str],
+        *,
+        magazine: str,
+        selector: str | None,
+        order_by: str | None,
+    ) -> None:
+        self._queue = queue
+        self._consumer = consumer
+        self._columns = list(columns)
+        self._magazine = magazine
+        self._selector = selector
+        self._order_by = order_by
+        self._fire = Combiner(self._fire_for)
+        self._settle = Combiner(self._settle_all)
+
+    def take(self, limit: int) -> pa.RecordBatch | None:
+        """Fire."""
+        return self._fire(limit)
+
+    def settle(self, settlement: pa.RecordBatch) -> None:
+        """Settle."""
+        self._settle(settlement)
+
+    def held_back(self) -> float | None:
+        """By whoever goes first, unless it says again that it lives."""
+        with self._queue.store.catalog.read() as connection:
+            return interests.held_back(connection, self._consumer, self._queue.info.id)
+
+    def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+        firing = self._queue.fire(
+            sum(limits),
+            magazine=self._magazine,
+            selector=self._selector,
+            order_by=self._order_by,
+            consumer=self._consumer,
+        )
+        return _split(firing.messages.select(self._columns), limits)
+
+    def _settle_all(self, settlements: list[pa.RecordBatch]) -> Sequence[None]:
+        merged = Settlement.of(pa.Table.from_batches(settlements))
+        self._queue.settle(merged, self._consumer)
+        return [None] * len(settlements)
+
+
+class Browsing:
+    """Messages are looked at, each once, whether they wait or are in flight."""
+
+    def __init__(
+        self, queue: Queue, consumer: Consumer, columns: Sequence[str], magazine: Magazine
+    ) -> None:
+        self._queue = queue
+        self._consumer = consumer
+        self._columns = list(columns)
+        self._magazine = magazine
+        self._look = Combiner(self._look_for)
+
+    def take(self, limit: int) -> pa.RecordBatch | None:
+        """Look at what was not looked at."""
+        return self._look(limit)
+
+    def settle(self, settlement: pa.RecordBatch) -> None:
+        """Nothing is settled that was not taken."""
+
+    def held_back(self) -> float | None:
+        """Nobody stands in the way of who takes nothing."""
+        return None
+
+    def _look_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+        catalog, info = self._queue.store.catalog, self._queue.info
+        wanted = Wanted(queue_ids=(info.id,), magazine=self._magazine, max_messages=sum(limits))
+        while (ticket := browse_next(catalog, self._consumer, wanted)) is not None:
+            messages = self._read(ticket.number)
+            # All that it shows may be gone by now.
+            if messages.num_rows:
+                return _split(messages.select(self._columns), limits)
+        return [None] * len(limits)
+
+    def _read(self, number: int) -> pa.Table:
+        catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
+        who = self._consumer
+        found = browsed(
+            catalog, uri, [self._queue.info], self._magazine, who.id, number - 1, number
+        )
+        messages = read_table(found)
+        # The last ticket says where to go on.
+        catalog.write(lambda connection: consumers.close_tickets(connection, who, number - 1))
+        return messages
+
+
+def _split(messages: pa.Table, limits: Sequence[int]) -> list[pa.RecordBatch | None]:
+    """Messages for each of those who have asked, evenly."""
+    left, start = messages.num_rows, 0
+    parts: list[pa.RecordBatch | None] = []
+    for place, limit in enumerate(limits):
+        count = min(limit, -(-left // (len(limits) - place)))
+        part = messages.slice(start, count).combine_chunks()
+        parts.append(part.to_batches()[0] if count else None)
+        start, left = start + count, left - count
+    return parts
