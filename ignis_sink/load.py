@@ -105,7 +105,7 @@ def publish(
     from queue_core.verbs import load
     from queue_core.verbs.judgement import Rule
     from queue_core.verbs.room import WhenFull
-    from queue_core.verbs.smart_load import load_staged
+    from queue_core.verbs.smart import load_staged
 
     catalog, storage = queue.store.catalog, queue.store.storage
     when_full = WhenFull(overflow=options.on_full, timeout=options.timeout)

@@ -30,6 +30,7 @@ from queue_core.model import (
 from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
 from queue_core.reasons import REJECTED
+from queue_core.roles import described
 from queue_core.schema import Loadable, conform
 from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
 from queue_core.staging import Stager
@@ -51,7 +52,7 @@ from queue_core.verbs.rules import fireable
 from queue_core.verbs.selection import Selection
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
-from queue_core.verbs.smart_load import SmartLoad, load_rows
+from queue_core.verbs.smart import SmartLoad, load_rows
 from queue_core.verbs.sweep import DEAD_AFTER_SECONDS, sweep
 from queue_core.verbs.wait import fire_or_wait
 
@@ -466,7 +467,8 @@ class Queue:
             schema_version=self.info.schema_version,
             shards=self.info.shards,
             key=self.info.key,
-            attributes=self.info.settings.attributes,
+            attributes=described(self.info.settings, self.schema),
+            categories=self.info.settings.categories,
             compression=self.info.settings.compression,
             keep_order=True,
         )

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.model import QueueInfo, Slice, Staged
+from queue_core.roles import described
 from queue_core.rows import Rows
 from queue_core.schema import COMPACTED, METADATA
 from queue_core.staging import Stager
@@ -94,7 +95,7 @@ def repack(
             bytes=staged.bytes * len(rows) // staged.rows,
             loaded_at=min(piece.loaded_at for piece in group.pieces),
             moved_at=max(piece.moved_at for piece in group.pieces),
-            stats=stats_of(those, queue.settings.attributes),
+            stats=stats_of(those, described(queue.settings, queue.schema)),
         )
         ids = those.column("_message_id").to_numpy()
         repacked.append(Repacked(group=group, piece=piece, ids=ids, rows=rows))

@@ -16,6 +16,7 @@ from queue_core.keys import shards_of
 from queue_core.model import ROW_BITS, Part, Piece, QueueInfo, Reading, Source, Staged
 from queue_core.policies.arena import Flags, Numbers, Overwritten
 from queue_core.reading import read_table
+from queue_core.roles import described
 from queue_core.rows import Rows
 from queue_core.schema import serialize
 from queue_core.staging import Stager
@@ -111,8 +112,13 @@ class Restaged:
     @property
     def shards(self) -> Numbers:
         """As the runs say."""
-        runs = [run for segment in self._staged for run in segment.runs]
-        return np.repeat(np.array([run.shard or 0 for run in runs], np.int64), [*map(len, runs)])
+        found, first = np.zeros(len(self), np.int64), 0
+        for segment in self._staged:
+            for run in segment.runs:
+                its = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
+                found[first : first + segment.rows][its] = run.shard or 0
+            first += segment.rows
+        return found
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Read back."""
@@ -157,7 +163,8 @@ class Restaged:
             schema_version=queue.schema_version,
             shards=queue.shards,
             key=queue.key,
-            attributes=queue.settings.attributes,
+            attributes=described(queue.settings, queue.schema),
+            categories=queue.settings.categories,
             compression=queue.settings.compression,
         )
         try:

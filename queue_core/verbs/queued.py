@@ -21,8 +21,8 @@ from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Reading, Slice, State
 from queue_core.plan import Taken
 from queue_core.policies.arena import Evaluation, Flags, Numbers
+from queue_core.roles import expiring
 from queue_core.rows import Rows
-from queue_core.verbs.eligibility import expiring
 from queue_core.verbs.rules import expired
 
 
@@ -82,7 +82,7 @@ def look(
         *map(not_, expired(queue)),
     )
     taken = [(piece, piece.rows) for piece in found]
-    if evaluation.asks_last_only and expiring(queue) is None:
+    if evaluation.asks_last_only and expiring(queue.settings, queue.schema) is None:
         taken = _last_of_each(found)
     return Sight(
         taken=tuple(taken),
@@ -112,7 +112,7 @@ def load_pointers(
 
 def read(sight: Sight, queue: QueueInfo, columns: Sequence[str]) -> Queued:
     """The messages that were seen, with some of their columns. Raises `DamagedSegment`."""
-    expires = expiring(queue)
+    expires = expiring(queue.settings, queue.schema)
     wanted = dict.fromkeys([*columns, *([expires] if expires else [])])
     piece = np.repeat(np.arange(len(sight.taken)), [len(rows) for _, rows in sight.taken])
     parts = [rows.numbers().astype(np.int64) for _, rows in sight.taken]

@@ -37,7 +37,7 @@ from queue_core.verbs.queued import Queued, load_pointers, look, read
 from queue_core.verbs.room import WhenFull
 
 #: How often a load is decided without keeping others out.
-_TRIES = 4
+TRIES = 4
 
 #: A streaming query's id, and the number of its batch.
 Batch = tuple[str, int]
@@ -114,7 +114,7 @@ class SmartLoad:
             faults.point("load.before_commit")
             return ids
 
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             try:
                 return self._catalog.write(partial(work, alone=False))
             except _Stale:
@@ -174,7 +174,7 @@ class SmartLoad:
         self._take_turns(connection)
         queues.hold(connection, queue, alone=bool(self._rule.dedup))
         load_pointers(connection, queue.id, self._shards, lock=True)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             self._discard()
             self._prepared = self._prepare(connection)
             try:

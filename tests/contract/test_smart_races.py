@@ -1,0 +1,143 @@
+"""Smart loads, and what others do between the decision and the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from queue_core import Queue, Store
+from queue_core.errors import QueueDeactivated, QueueFull
+from queue_core.verbs import smart
+from tests.factories import make_queue
+
+SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
+
+Act = Callable[[], object]
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Act, times: int = 1) -> list[int]:
+    """Do something after each of the first decisions; how often it was decided, at last."""
+    judge, decisions = smart.judge, [0]
+
+    def then_act(*args: Any) -> Any:
+        judgement = judge(*args)
+        decisions[0] += 1
+        if decisions[0] <= times:
+            monkeypatch.setattr(smart, "judge", judge)
+            act()
+            monkeypatch.setattr(smart, "judge", then_act)
+        return judgement
+
+    monkeypatch.setattr(smart, "judge", then_act)
+    return decisions
+
+
+def queue_of(store: Store, policy: str | None, **settings: Any) -> Queue:
+    return make_queue(store, schema=SCHEMA, key="key", policy=policy, **settings)
+
+
+def put(queue: Queue, key: str, kind: str = "on", n: int = 1) -> list[int | None]:
+    return queue.load([{"key": key, "kind": kind, "n": n}]).to_pylist()
+
+
+def there(queue: Queue) -> list[tuple[str, str, int]]:
+    rows = queue.browse().select(SCHEMA.names).to_pylist()
+    return [(row["key"], row["kind"], row["n"]) for row in rows]
+
+
+def test_what_is_loaded_meanwhile_is_met(store, monkeypatch):
+    queue = queue_of(store, "latest")
+    put(queue, "a", n=1)
+    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=2))
+    put(queue, "a", n=3)
+    assert there(queue) == [("a", "on", 3)]
+    assert decisions == [2]
+
+
+def test_what_is_fired_meanwhile_takes_nothing_over(store, monkeypatch):
+    queue = queue_of(store, "merge(sum(n))")
+    put(queue, "a", n=1)
+    meanwhile(monkeypatch, queue.fire)
+    (name,) = put(queue, "a", n=2)
+    assert name is not None
+    assert there(queue) == [("a", "on", 1), ("a", "on", 2)]
+
+
+def test_a_neighbour_can_be_fired_meanwhile(store, monkeypatch):
+    queue = queue_of(store, "merge(sum(n))")
+    ids = queue.load([{"key": key, "n": 1} for key in "abc"]).to_pylist()
+    fired = []
+    meanwhile(monkeypatch, lambda: fired.append(queue.fire(selector="key = 'b'")))
+    assert queue.load([{"key": key, "n": 2} for key in "ac"]).null_count == 2
+    assert queue.browse().column("n").to_pylist() == [3, 1, 3]
+    assert queue.browse().column("_message_id").to_pylist() == ids
+    assert queue.sideline(fired[0]) == 1
+    assert queue.fire().ids.to_pylist() == [ids[0], ids[2]]
+
+
+def test_what_is_compacted_meanwhile_is_looked_for_again(store, monkeypatch):
+    queue = queue_of(store, "merge(sum(n))")
+    ids = [put(queue, f"key-{number}")[0] for number in range(70)]
+    decisions = meanwhile(monkeypatch, queue.compact)
+    put(queue, "key-3", n=5)
+    assert decisions == [2]
+    assert queue.browse().column("_message_id").to_pylist() == ids
+    assert queue.browse().column("n").to_pylist() == [1, 1, 1, 6, *([1] * 66)]
+
+
+def test_what_comes_back_meanwhile_counts_as_having_come_later(store, monkeypatch):
+    queue = queue_of(store, "latest")
+    put(queue, "a", n=1)
+    firing = queue.fire()
+    meanwhile(monkeypatch, lambda: queue.reload(firing))
+    put(queue, "a", n=2)
+    assert there(queue) == [("a", "on", 1), ("a", "on", 2)]
+
+
+def test_what_is_settled_meanwhile_is_not_confirmed(store, monkeypatch):
+    queue = queue_of(store, "confirm(kind = 'ack')")
+    put(queue, "a")
+    firing = queue.get_and_keep()
+    meanwhile(monkeypatch, lambda: queue.delete(firing))
+    (name,) = put(queue, "a", "ack")
+    assert name is not None
+    assert there(queue) == [("a", "ack", 1)]
+
+
+def test_a_load_that_is_always_late_keeps_others_out_at_last(store, monkeypatch):
+    queue = queue_of(store, "merge(sum(n))")
+    put(queue, "a", n=1)
+    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=smart.TRIES + 1)
+    put(queue, "a", n=100)
+    assert decisions == [smart.TRIES + 2]
+    assert there(queue) == [("a", "on", 101 + 10 * (smart.TRIES + 1))]
+
+
+def test_a_key_that_is_added_meanwhile_is_known(store, monkeypatch):
+    queue = queue_of(store, None, dedup=("n",))
+    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=1))
+    assert put(queue, "b", n=1) == [None]
+    assert decisions == [2]
+    assert there(queue) == [("a", "on", 1)]
+
+
+def test_a_queue_that_was_given_up_takes_nothing_over(store):
+    queue = queue_of(store, "merge(sum(n))")
+    put(queue, "a")
+    store.deactivate(queue.name)
+    with pytest.raises(QueueDeactivated):
+        put(queue, "a")
+    assert there(queue) == [("a", "on", 1)]
+
+
+def test_a_full_queue_has_room_for_what_takes_a_place_that_is_freed(store):
+    queue = queue_of(store, "latest", max_size=2, overflow="fail")
+    put(queue, "a")
+    put(queue, "b")
+    put(queue, "a", n=2)
+    with pytest.raises(QueueFull):
+        put(queue, "c")
+    assert there(queue) == [("b", "on", 1), ("a", "on", 2)]
