@@ -24,19 +24,27 @@ from rich.table import Table
 from queue_core import Store
 
 MESSAGE = {"order_id": 1, "customer": "customer-42", "amount": 17.5}
+#: Bounds that are looked at and never reached.
+BOUNDS = {"max_size": 1 << 30}
 SCHEMA = pa.schema([("order_id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())])
 
 
-def measure(work: Callable[[], object], times: int) -> list[float]:
-    """Seconds that each call took, ascending, after a tenth as many to warm up."""
-    for _ in range(times // 10):
-        work()
-    seconds = []
+def measure(times: int, *works: Callable[[], object]) -> list[list[float]]:
+    """
+    Seconds that each call took, ascending, after a tenth as many to warm up.
+
+    Several works take turns, so that whatever else the machine does falls on all alike.
+    """
+    for work in works:
+        for _ in range(times // 10):
+            work()
+    seconds: list[list[float]] = [[] for _ in works]
     for _ in range(times):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
-    return sorted(seconds)
+        for work, taken in zip(works, seconds, strict=True):
+            begin = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - begin)
+    return [sorted(taken) for taken in seconds]
 
 
 def sync_only(folder: Path, times: int) -> list[float]:
@@ -49,7 +57,7 @@ def sync_only(folder: Path, times: int) -> list[float]:
         os.fdatasync(handle)
 
     try:
-        return measure(sync, times)
+        return measure(times, sync)[0]
     finally:
         os.close(handle)
 
@@ -68,9 +76,16 @@ def main() -> int:
         else:
             store = Store.open(folder / "store")
         with store:
-            queue = store.create_queue("loads", SCHEMA, exist_ok=True)
+            free, bounded = (
+                store.create_queue(name, SCHEMA, exist_ok=True, **bounds)
+                for name, bounds in (("loads", {}), ("bounded", BOUNDS))
+            )
+            loads = measure(
+                given.loads, lambda: free.load([MESSAGE]), lambda: bounded.load([MESSAGE])
+            )
             rows = {
-                "load of one message": measure(lambda: queue.load([MESSAGE]), given.loads),
+                "load of one message": loads[0],
+                "the same, bounded": loads[1],
                 "sync of 4 kB": sync_only(folder, given.loads // 5),
             }
     table = Table(title="durable, one at a time, one process")
