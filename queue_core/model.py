@@ -94,7 +94,7 @@ class Run:
 
     def narrowed(self, rows: Rows) -> Run:
         """With only those of its rows that are among some."""
-        left = rows.between(self.start, self.stop)
+        left = rows.between(self.start, self.stop) if self.rows is None else self.rows & rows
         return replace(self, start=left.start, stop=left.stop, rows=left)
 
 

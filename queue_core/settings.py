@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from typing import Any
@@ -60,6 +60,9 @@ class QueueSettings:
     compression: str | None = None
     #: Columns of which statistics are kept per slice, so that selectors can skip slices.
     attributes: tuple[str, ...] = field(default=())
+    #: Columns of few values, each combination of which is a slice of its own, so that no segment is
+    #: opened to find those of one. Source: Herzner, categorisable attributes.
+    categories: tuple[str, ...] = field(default=())
     #: Messages that main holds at most, waiting or in flight; 0: a load waits until it is fired;
     #: none: no bound. Source: Herzner, FIFO queue.
     max_size: int | None = None
@@ -161,14 +164,6 @@ class QueueSettings:
                 given[name] = _names(name, given[name])
         return replace(self, **given)
 
-    def check_attributes(self, columns: Sequence[str]) -> None:
-        """Raise `BadOption` unless all attributes are among the queue's *columns*."""
-        for name in self.attributes:
-            if name not in columns:
-                raise BadOption(
-                    f"attributes: {name!r} is no column of the queue{nearest(name, columns)}"
-                )
-
     @classmethod
     def from_json(cls, text: str) -> QueueSettings:
         """Read what `to_json` wrote; settings of a later version are left out."""
@@ -192,7 +187,7 @@ _OPTIONAL_WHOLE = (
     ("max_bytes", 1),
 )
 _OPTIONAL_COLUMNS = ("expires_at", "hold_until", "priority", "group")
-_LISTS = ("attributes", "dedup")
+_LISTS = ("attributes", "categories", "dedup")
 
 
 def check_shards(shards: int) -> int:

@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core import faults
+from queue_core.categories import kinds
 from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
+from queue_core.rows import Rows
 from queue_core.segment import SegmentWriter, inline
 from queue_core.sharding import Sharder
 from queue_core.stats import stats_of
@@ -44,6 +46,7 @@ class Stager:
         shards: int,
         key: str | None,
         attributes: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
         compression: str | None = None,
         keep_order: bool = False,
     ) -> None:
@@ -53,6 +56,7 @@ class Stager:
         self._keep_order = keep_order
         self._version = schema_version
         self._attributes = attributes
+        self._categories = categories
         self._compression = compression
         self._waiting = Sharder(queue, schema, key, shards)
         self._staged: list[Staged] = []
@@ -132,13 +136,23 @@ class Stager:
     def _runs(
         self, sorted_run: list[tuple[int | None, pa.Table]], first_row: int
     ) -> tuple[Run, ...]:
-        runs = []
+        runs: list[Run] = []
         for shard, rows in sorted_run:
-            stop = first_row + rows.num_rows
-            stats = stats_of(rows, self._attributes)
-            runs.append(Run(shard=shard, start=first_row, stop=stop, stats=stats))
-            first_row = stop
+            runs.extend(self._runs_of(shard, rows, first_row))
+            first_row += rows.num_rows
         return tuple(runs)
+
+    def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
+        """One run, or one for each category, whose rows lie between those of the others."""
+        parts = kinds(rows, self._categories) if self._categories and rows.num_rows > 1 else ()
+        if len(parts) <= 1:
+            stats = stats_of(rows, self._attributes)
+            yield Run(shard=shard, start=first_row, stop=first_row + rows.num_rows, stats=stats)
+            return
+        for numbers in parts:
+            its = Rows.of_numbers(numbers + first_row)
+            stats = stats_of(rows.take(numbers), self._attributes)
+            yield Run(shard=shard, start=its.start, stop=its.stop, stats=stats, rows=its)
 
 
 class _OpenSegment:

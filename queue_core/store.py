@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core import faults
+from queue_core import faults, roles
 from queue_core.address import Address
 from queue_core.buffers import DEFAULT_BUFFERS
 from queue_core.catalog import Catalog, consumers, queues, views
@@ -84,7 +84,8 @@ class Store(AbstractContextManager["Store"]):
         """
         A new queue with the columns of *schema*; *settings* are those of `QueueSettings`.
 
-        *key* names the column whose hash picks the shard: messages of one key stay in order. With
+        *key* names the column whose hash picks the shard: messages of one key stay in order. It is
+        the one of the setting ``group``, unless given. With
         *exist_ok*, one that is there already and has the same shape will do. Raises `BadName`,
         `BadOption`, `SchemaMismatch`, `QueueExists`.
         """
@@ -92,8 +93,10 @@ class Store(AbstractContextManager["Store"]):
         check_shards(shards)
         columns = canonical(schema)
         checked = QueueSettings.of(settings)
+        # Messages of one group are in one shard.
+        key = checked.group if key is None else key
         _check_key(columns, key)
-        checked.check_attributes(columns.names)
+        roles.check(checked, columns, key)
         binding.check(checked, columns, key)
 
         def work(connection: Any) -> QueueInfo:

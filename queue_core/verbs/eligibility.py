@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from queue_core.model import Magazine, QueueInfo
-from queue_core.schema import AGE, EXPIRES_AT, HOLD_UNTIL, NOW
+from queue_core.roles import expiring, holding
+from queue_core.schema import AGE, NOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +44,17 @@ def of_moving(queue: QueueInfo) -> Eligibility:
 
 def of_expiry(queue: QueueInfo) -> Eligibility:
     """What is expired by its own column."""
-    expires = expiring(queue)
-    return Eligibility(condition=_reached(expires) if expires else None)
-
-
-def expiring(queue: QueueInfo) -> str | None:
-    """The column that says until when a message is wanted, if there is one."""
-    return queue.settings.expires_at or _if_there(EXPIRES_AT, queue.schema)
-
-
-def holding(queue: QueueInfo) -> str | None:
-    """The column that says from when on a message may be fired, if there is one."""
-    return queue.settings.hold_until or _if_there(HOLD_UNTIL, queue.schema)
+    column = expiring(queue.settings, queue.schema)
+    return Eligibility(condition=_reached(column) if column else None)
 
 
 def _not_expired(queue: QueueInfo) -> str | None:
-    column = expiring(queue)
+    column = expiring(queue.settings, queue.schema)
     return f"NOT ({_reached(column)})" if column else None
 
 
 def _not_held(queue: QueueInfo) -> str | None:
-    column = holding(queue)
+    column = holding(queue.settings, queue.schema)
     return f"NOT (({_quoted(column)} > {NOW}) IS TRUE)" if column else None
 
 
@@ -80,10 +69,6 @@ def _order(queue: QueueInfo) -> str | None:
 
 def _reached(column: str) -> str:
     return f"({_quoted(column)} <= {NOW}) IS TRUE"
-
-
-def _if_there(name: str, schema: pa.Schema) -> str | None:
-    return name if name in schema.names else None
 
 
 def _quoted(name: str) -> str:

@@ -117,14 +117,16 @@ def load(
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     for shard in sorted(runs):
         count = sum(len(run) for run, _ in runs[shard])
-        span = sum(run.stop - run.start for run, _ in runs[shard])
+        offsets, span = _offsets(runs[shard])
         place = (queue.id, Magazine.MAIN, shard)
-        position = slices.allocate(connection, place, span, count, new=True)
-        new = []
-        for run, values in runs[shard]:
-            new.append(values | {"position": position})
-            position += run.stop - run.start
-        slices.add(connection, new)
+        tail = slices.allocate(connection, place, span, count, new=True)
+        slices.add(
+            connection,
+            [
+                values | {"position": tail + offset}
+                for (_, values), offset in zip(runs[shard], offsets, strict=True)
+            ],
+        )
     if excess is not None:
         drop_oldest(connection, queue, excess)
     if waiter is not None and not queue.settings.is_rendezvous:
@@ -177,6 +179,20 @@ def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id:
         ).returning(publications.c.batch_id)
     )
     return recorded.first() is not None
+
+
+def _offsets(runs: Sequence[tuple[Run, dict[str, Any]]]) -> tuple[list[int], int]:
+    """Where runs of one shard stand, from its tail on, and how many places they take."""
+    offsets: list[int] = []
+    segment, begin, end, base, span = None, 0, 0, 0, 0
+    for run, values in runs:
+        if values["segment_id"] != segment or run.start >= end:
+            segment, begin, end, base = values["segment_id"], run.start, 0, span
+        # Rows of categories lie between each other, and their places do as well.
+        offsets.append(base + run.start - begin)
+        end = max(end, run.stop)
+        span = base + end - begin
+    return offsets, span
 
 
 def _new_slice(

@@ -1,0 +1,74 @@
+"""Which columns of a queue mean something to it, by its settings and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from queue_core.errors import BadOption
+from queue_core.names import nearest
+from queue_core.schema import EXPIRES_AT, HOLD_UNTIL
+from queue_core.settings import QueueSettings
+
+
+def expiring(settings: QueueSettings, schema: pa.Schema) -> str | None:
+    """The column that says until when a message is wanted, if there is one."""
+    return settings.expires_at or (EXPIRES_AT if EXPIRES_AT in schema.names else None)
+
+
+def holding(settings: QueueSettings, schema: pa.Schema) -> str | None:
+    """The column that says from when on a message may be fired, if there is one."""
+    return settings.hold_until or (HOLD_UNTIL if HOLD_UNTIL in schema.names else None)
+
+
+def described(settings: QueueSettings, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of which statistics are kept: those that firings ask about."""
+    asked = (expiring(settings, schema), holding(settings, schema), settings.priority)
+    named = (*settings.attributes, *settings.categories, settings.group, *asked)
+    return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
+def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
+    """Raise `BadOption` unless the columns that settings name can be what they are to be."""
+    for setting, names in (
+        ("attributes", settings.attributes),
+        ("categories", settings.categories),
+    ):
+        for name in getattr(settings, setting):
+            _field(setting, name, schema)
+    for setting, (fits, what) in _NEEDS.items():
+        name = getattr(settings, setting)
+        if name is not None and not fits(_field(setting, name, schema).type):
+            raise BadOption(
+                f"{setting}={name!r}: the column is {schema.field(name).type}; use {what}"
+            )
+    if settings.group is not None and settings.group != key:
+        _field("group", settings.group, schema)
+        raise BadOption(
+            f"group={settings.group!r}: the messages of a group must be in one shard, and the key "
+            f"of the queue, which picks it, is {key!r}; use that, or create the queue with "
+            f"key={settings.group!r}"
+        )
+    if settings.priority_aging is not None and settings.priority is None:
+        raise BadOption("priority_aging: nothing grows with age unless there is a priority; set it")
+
+
+def _field(setting: str, name: str, schema: pa.Schema) -> pa.Field:
+    if name not in schema.names:
+        raise BadOption(
+            f"{setting}: {name!r} is no column of the queue{nearest(name, schema.names)}"
+        )
+    return schema.field(name)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+_NEEDS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "expires_at": (pt.is_timestamp, "a column of timestamps"),
+    "hold_until": (pt.is_timestamp, "a column of timestamps"),
+    "priority": (_is_number, "a column of numbers"),
+}
