@@ -24,8 +24,8 @@ from rich.table import Table
 from queue_core import Store
 
 MESSAGE = {"order_id": 1, "customer": "customer-42", "amount": 17.5}
-#: Bounds that are looked at and never reached.
-BOUNDS = {"max_size": 1 << 30}
+#: A bound that is looked at and never reached.
+MAX_SIZE = 1 << 30
 SCHEMA = pa.schema([("order_id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())])
 
 
@@ -76,10 +76,8 @@ def main() -> int:
         else:
             store = Store.open(folder / "store")
         with store:
-            free, bounded = (
-                store.create_queue(name, SCHEMA, exist_ok=True, **bounds)
-                for name, bounds in (("loads", {}), ("bounded", BOUNDS))
-            )
+            free = store.create_queue("loads", SCHEMA, exist_ok=True)
+            bounded = store.create_queue("bounded", SCHEMA, exist_ok=True, max_size=MAX_SIZE)
             loads = measure(
                 given.loads, lambda: free.load([MESSAGE]), lambda: bounded.load([MESSAGE])
             )
