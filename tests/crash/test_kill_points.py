@@ -13,11 +13,12 @@ from queue_core.model import Magazine, State
 from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
 from tests.crash.endings import ENDINGS
+from tests.crash.smart import SMART
 from tests.crash.workloads import WORKLOADS, Workload
 
 pytestmark = pytest.mark.crash
 
-ALL = WORKLOADS | ENDINGS
+ALL = WORKLOADS | ENDINGS | SMART
 #: What runs beside the life of messages, and may be killed at any time.
 TASKS = ("shovel.", "sweep.", "settle.", "compact.", "vacuum.", "expire.", "abandon.")
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(("source.", "sink."))}
