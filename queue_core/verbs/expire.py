@@ -1,10 +1,11 @@
 """Expire: what nobody has finished in time is gone.
 
-Changes: slices that wait, and whose messages were loaded too long ago, are removed. Guard: it takes
-turns with those who fire; what is in flight is left alone, and expires when it comes back. A slice
-of a compacted segment has messages of several ages: which of them are too old is read from the
-segment beforehand, and the others are a slice of their own. Crash before a commit: that batch
-waits still, and no firing gives it any more.
+Changes: slices that wait, and whose messages were loaded too long ago, are removed; so is what says
+itself that it is not wanted any more (`overdue`). Guard: it takes turns with those who fire; what
+is in flight is left alone, and expires when it comes back. A slice of a compacted segment has
+messages of several ages: which of them are too old is read from the segment beforehand, and the
+others are a slice of their own. Crash before a commit: that batch waits still, and no firing gives
+it any more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from queue_core.plan import Taken
 from queue_core.reading import read_table
 from queue_core.rows import EMPTY, Rows
 from queue_core.verbs.choose import Wanted, anything, choose
+from queue_core.verbs.overdue import remove_overdue
 from queue_core.verbs.rules import expired
 
 
@@ -53,7 +55,7 @@ class _Ages:
 def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
     """Remove the waiting messages that are too old; return how many. Raises `DamagedSegment`."""
     rules = expired(queue)
-    gone = 0
+    gone = remove_overdue(catalog, storage_uri, queue)
     for magazine in Magazine if rules else ():
         wanted = Wanted(queue_ids=(queue.id,), magazine=magazine, rules=rules)
         with catalog.read() as connection:

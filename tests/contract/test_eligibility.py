@@ -1,0 +1,327 @@
+"""What the settings of a queue, and the columns of its messages, let a firing take, and when."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import update
+
+from queue_core import Queue, Store
+from queue_core.catalog.tables import segments, slices
+from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.schema import TIMESTAMP
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from queue_core.verbs.selection import Selection
+from tests.factories import make_queue, numbers_of
+
+SCHEMA = pa.schema(
+    [
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("who", pa.string()),
+        pa.field("priority", pa.int32()),
+        pa.field("_expires_at", TIMESTAMP),
+        pa.field("_hold_until", TIMESTAMP),
+    ]
+)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return make_queue(store, schema=SCHEMA)
+
+
+def now(queue: Queue) -> datetime:
+    """The catalog's time."""
+    return datetime.fromtimestamp(queue.store.catalog.now() / 1e6, UTC)
+
+
+def load(queue: Queue, *numbers: int, **columns: object) -> None:
+    """Messages with these numbers and the same values otherwise."""
+    queue.load([{"number": number, "who": "a"} | columns for number in numbers])
+
+
+def fired(queue: Queue, count: int | None = None, **wanted: object) -> list[int]:
+    return numbers_of(queue.fire(count, **wanted).messages)  # type: ignore[arg-type]
+
+
+def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> None:
+    load(queue, 1, _expires_at=now(queue) - HOUR)
+    load(queue, 2, _expires_at=now(queue) + HOUR)
+    load(queue, 3)
+    assert fired(queue) == [2, 3]
+    assert queue.expire() == 1
+    (expired, waiting) = (queue.metadata().column(n).to_pylist()[0] for n in ("expired", "waiting"))
+    assert (expired, waiting) == (1, 0)
+
+
+def test_what_expires_while_it_waits_is_not_given_any_more(queue: Queue) -> None:
+    load(queue, 1, 2, _expires_at=now(queue) + timedelta(milliseconds=300))
+    assert fired(queue, 1) == [1]
+    deadline = time.monotonic() + 10
+    while queue.peek(1).num_rows and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert fired(queue) == []
+
+
+def test_what_expires_within_one_load_leaves_the_others(queue: Queue) -> None:
+    gone, kept = now(queue) - HOUR, now(queue) + HOUR
+    until = [gone if n % 3 else kept if n % 2 else None for n in range(60)]
+    queue.load([{"number": n, "_expires_at": at} for n, at in enumerate(until)])
+    assert queue.expire() == 40
+    assert fired(queue) == list(range(0, 60, 3))
+
+
+def test_what_is_expired_in_flight_or_in_the_sideline_goes_too(queue: Queue) -> None:
+    load(queue, 1, 2, _expires_at=now(queue) + timedelta(seconds=2))
+    queue.sideline(queue.fire(1))
+    held = queue.fire(1)
+    deadline = time.monotonic() + 10
+    while queue.peek(1, magazine="sideline").num_rows and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert queue.shovel() == 0
+    assert queue.expire() == 1
+    queue.reload(held)
+    assert fired(queue) == []
+    assert queue.expire() == 1
+
+
+def test_a_held_message_waits_for_its_time_and_others_pass_it(queue: Queue) -> None:
+    load(queue, 1, _hold_until=now(queue) + HOUR)
+    load(queue, 2, _hold_until=now(queue) - HOUR)
+    load(queue, 3)
+    assert fired(queue) == [2, 3]
+    assert fired(queue) == []
+
+
+def test_a_waiting_firing_gets_a_held_message_within_a_second_of_its_time(queue: Queue) -> None:
+    due = now(queue) + timedelta(milliseconds=700)
+    load(queue, 1, _hold_until=due)
+    assert fired(queue) == []
+    firing = queue.fire(timeout=30.0)
+    assert numbers_of(firing.messages) == [1]
+    assert timedelta(0) <= firing.messages["_fired_at"][0].as_py() - due < timedelta(seconds=1)
+
+
+def test_the_greatest_priority_is_first_then_the_oldest(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=3, key="who", priority="priority")
+    for number, (who, priority) in enumerate(zip("abcabc", (1, 5, None, 5, -1, 1), strict=True)):
+        load(queue, number, who=who, priority=priority)
+    assert set(fired(queue, 2)) == {1, 3}
+    assert set(numbers_of(queue.peek(2))) == {0, 5}
+    assert fired(queue, 1) == [0]
+    assert fired(queue) == [5, 4, 2]
+
+
+def test_a_consumers_order_goes_before_the_priority(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, priority="priority")
+    load(queue, 1, who="b", priority=9)
+    load(queue, 2, who="a", priority=1)
+    load(queue, 3, who="a", priority=2)
+    assert fired(queue, order_by="who") == [3, 2, 1]
+
+
+def test_waiting_counts_as_priority_so_that_nothing_is_forgotten(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, priority="priority", priority_aging=10.0)
+    load(queue, 1, priority=1)
+    load(queue, 2, priority=None)
+    _made_older(store, 60.0)
+    load(queue, 3, priority=6)
+    load(queue, 4, priority=8)
+    assert fired(queue) == [4, 1, 2, 3]
+
+
+def test_an_age_can_be_asked_about_and_ordered_by(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA)
+    load(queue, 1, priority=9)
+    _made_older(store, 120.0)
+    load(queue, 2, priority=10)
+    assert numbers_of(queue.peek(selector="_age > 60")) == [1]
+    assert fired(queue, 1, order_by="priority + _age / 60 DESC") == [1]
+    assert "_age" not in queue.peek().column_names
+
+
+def test_one_message_of_a_group_is_in_flight_and_groups_do_not_wait_for_each_other(
+    store: Store,
+) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=2, group="who")
+    assert queue.info.key == "who"
+    for number, who in enumerate("aabbac"):
+        load(queue, number, who=who)
+    first = queue.fire()
+    assert sorted(numbers_of(first.messages)) == [0, 2, 5]
+    assert fired(queue) == []
+    ids = dict(zip(numbers_of(first.messages), first.ids.to_pylist(), strict=True))
+    queue.delete([ids[0]])
+    assert fired(queue) == [1]
+    queue.sideline([ids[2]])
+    assert fired(queue) == [3]
+    assert fired(queue) == []
+
+
+def test_what_is_given_back_is_the_head_of_its_group_again(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who")
+    load(queue, 1, 2, 3)
+    held = queue.fire(2)
+    assert numbers_of(held.messages) == [1]
+    queue.reload(held)
+    assert fired(queue) == [1]
+
+
+def test_a_sweep_frees_a_group(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who", sweep_after=0.05)
+    load(queue, 1, 2)
+    assert fired(queue) == [1]
+    time.sleep(0.1)
+    assert queue.sweep() == 1
+    assert fired(queue) == [2]
+
+
+def test_a_head_that_is_not_asked_for_holds_its_group_back(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who")
+    load(queue, 1, who="a", priority=0)
+    load(queue, 2, who="a", priority=7)
+    load(queue, 3, who="b", priority=7)
+    assert fired(queue, selector="priority = 7") == [3]
+    assert fired(queue, selector="priority = 7") == []
+
+
+def test_held_and_expired_messages_are_no_heads(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who")
+    load(queue, 1, _hold_until=now(queue) + HOUR)
+    load(queue, 2, _expires_at=now(queue) - HOUR)
+    load(queue, 3)
+    assert fired(queue) == [3]
+
+
+def test_heads_come_by_priority_and_groups_stay_in_order(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=4, group="who", priority="priority")
+    for number, (who, priority) in enumerate(zip("abcab", (1, 2, 3, 9, 9), strict=True)):
+        load(queue, number, who=who, priority=priority)
+    assert fired(queue, 2) == [2, 1]
+    assert fired(queue) == [0]
+
+
+def test_the_sideline_knows_no_groups(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, group="who")
+    load(queue, 1, 2)
+    for _ in range(2):
+        queue.sideline(queue.fire())
+    assert fired(queue, magazine="sideline") == [1, 2]
+
+
+def test_a_fallback_takes_the_oldest_when_nothing_matches(queue: Queue) -> None:
+    load(queue, 1, 2, 3)
+    assert fired(queue, 1, selector="number = 3", fallback=True) == [3]
+    assert fired(queue, 1, selector="number = 3", fallback=True) == [1]
+    assert fired(queue, 1, selector="number = 3") == []
+
+
+@pytest.mark.spoiled
+def test_categories_are_found_without_opening_a_segment(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, categories=["who"])
+    queue.load([{"number": n, "who": "xyz"[n % 3]} for n in range(30)])
+    with store.catalog.engine.begin() as connection:
+        # What is opened is found to be altered.
+        connection.exec_driver_sql("UPDATE segments SET data = chunks")
+    assert store.view("slices").column("messages").to_pylist() == [10, 10, 10]
+    wanted = Wanted(
+        queue_ids=(queue.info.id,),
+        max_messages=4,
+        selection=Selection.parse([queue.info], store.storage.uri, "who = 'y'"),
+    )
+    ticket = fire(store.catalog, store.consumer(), wanted)
+    assert ticket is not None
+    assert ticket.messages == 4
+
+
+def test_categories_leave_the_order_of_messages_alone(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=2, key="number", categories=["who", "priority"])
+    rows = [{"number": n, "who": "xyz"[n % 3], "priority": n % 2 or None} for n in range(120)]
+    ids = queue.load(rows[:60]).to_pylist() + queue.load(rows[60:]).to_pylist()
+    plain = make_queue(store, "plain", schema=SCHEMA, shards=2, key="number")
+    plain.load(rows[:60])
+    plain.load(rows[60:])
+    while len(firing := queue.fire(17)):
+        assert numbers_of(firing.messages) == numbers_of(plain.fire(17).messages)
+        assert [ids[n] for n in numbers_of(firing.messages)] == firing.ids.to_pylist()
+    assert len(plain.fire()) == 0
+
+
+def test_too_many_categories_are_left_together(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, categories=["number"])
+    load(queue, *range(100))
+    assert store.view("slices").num_rows == 1
+    assert fired(queue, selector="number = 77") == [77]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"expires_at": "number"}, "timestamps"),
+        ({"hold_until": "who"}, "timestamps"),
+        ({"priority": "who"}, "numbers"),
+        ({"priority": "prioriti"}, "priority"),
+        ({"priority_aging": 5.0}, "priority"),
+        ({"group": "who", "key": "number"}, "key"),
+        ({"categories": ["nobody"]}, "nobody"),
+        ({"attributes": ["nobody"]}, "nobody"),
+    ],
+)
+def test_a_column_that_cannot_be_what_it_is_to_be_is_refused(
+    store: Store, settings: dict[str, object], fault: str
+) -> None:
+    with pytest.raises(BadOption, match=fault):
+        make_queue(store, schema=SCHEMA, **settings)
+    assert store.queues() == []
+
+
+def test_a_column_of_these_names_is_a_timestamp(store: Store) -> None:
+    with pytest.raises(SchemaMismatch, match="_hold_until"):
+        make_queue(store, schema=pa.schema([("_hold_until", pa.int64())]))
+
+
+def test_settings_that_come_later_hold_for_older_messages_too(queue: Queue) -> None:
+    load(queue, 1, priority=1)
+    load(queue, 2, priority=2)
+    queue.change_settings(priority="priority")
+    assert fired(queue, 1) == [2]
+    with pytest.raises(BadOption, match="key"):
+        queue.change_settings(group="who")
+
+
+def test_many_take_from_groups_one_after_the_other(store: Store) -> None:
+    queue = make_queue(store, schema=SCHEMA, shards=4, group="who")
+    queue.load([{"number": n, "who": f"g{n % 7}"} for n in range(140)])
+    done: list[int] = []
+    lock = threading.Lock()
+
+    def consume(name: str) -> None:
+        who = store.consumer(name)
+        while len(done) < 140:
+            firing = queue.fire(3, consumer=who, timeout=0.2)
+            with lock:
+                done.extend(numbers_of(firing.messages))
+            if len(firing):
+                queue.delete(firing)
+
+    threads = [threading.Thread(target=consume, args=(f"c{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == list(range(140))
+    for group in range(7):
+        assert [n for n in done if n % 7 == group] == list(range(group, 140, 7))
+
+
+def _made_older(store: Store, seconds: float) -> None:
+    """As if what is loaded now had been so many seconds ago."""
+    ago = int(seconds * 1e6)
+    with store.catalog.engine.begin() as connection:
+        connection.execute(update(segments).values(loaded_at=segments.c.loaded_at - ago))
+        both = {name: slices.c[name] - ago for name in ("loaded_at", "moved_at")}
+        connection.execute(update(slices).values(both))
