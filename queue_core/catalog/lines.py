@@ -15,7 +15,7 @@ from queue_core.catalog.tables import lines, queues
 #: The two lines of a queue.
 LOAD, FIRE = "load", "fire"
 #: Seconds for which a waiter counts as alive after it has said so.
-ALIVE_SECONDS = 10.0
+ALIVE_SECONDS = 5.0
 #: In place of a waiter's number: whoever is behind all of them.
 LAST = (1 << 63) - 1
 
