@@ -7,6 +7,7 @@ no slice names, for vacuum; a streaming query stages its batch again and waits a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
@@ -16,16 +17,17 @@ from queue_core import faults
 from queue_core.catalog import Catalog, lines, rooms
 from queue_core.errors import QueueFull
 from queue_core.model import QueueInfo, Staged
-from queue_core.verbs.choose import Wanted, anything
 from queue_core.verbs.expire import expire
 from queue_core.verbs.line import Line
 from queue_core.verbs.room import NoRoom, WhenFull, amount, fits, fits_ever
-from queue_core.verbs.rules import expired
 
 Result = TypeVar("Result")
 
 #: One try to load, given the number under which it waits: raises `NoRoom`.
 Attempt = Callable[[int | None], Result]
+
+#: Seconds between two looks of the first in line for what is too old to have a right to its room.
+EXPIRE_SECONDS = 5.0
 
 
 def admit(
@@ -56,14 +58,17 @@ def admit(
 
     def look(connection: Connection) -> tuple[Hashable, bool]:
         room = rooms.look(connection, queue)
-        ready = fits(room, load) or not fits_ever(room, load) or _outdated(connection, queue)
-        return room.there, ready
+        is_due = time.monotonic() > looked_at + EXPIRE_SECONDS
+        return room.there, is_due or fits(room, load) or not fits_ever(room, load)
 
     load = amount(staged)
+    looked_at = time.monotonic()
     with Line(catalog, queue, lines.LOAD, when_full.timeout) as line:
         faults.point("load.waiting")
         while line.wait(look):
-            expire(catalog, storage_uri, queue)
+            if time.monotonic() > looked_at + EXPIRE_SECONDS:
+                expire(catalog, storage_uri, queue)
+                looked_at = time.monotonic()
             try:
                 result = attempt(line.waiter)
                 line.left = True
@@ -73,9 +78,3 @@ def admit(
                 if not error.ever:
                     break
     raise QueueFull(str(told))
-
-
-def _outdated(connection: Connection, queue: QueueInfo) -> bool:
-    """Whether something is too old to have a right to its room, and nobody has removed it yet."""
-    rules = expired(queue)
-    return bool(rules) and anything(connection, Wanted(queue_ids=(queue.id,), rules=rules))

@@ -4,11 +4,13 @@ import threading
 import time
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import event
 
 from queue_core.catalog.tables import lines
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
+from queue_core.verbs import admit
 from queue_core.verbs import line as waiting
 from tests.books import audit
 from tests.dump import dump
@@ -193,6 +195,18 @@ def test_a_load_is_woken_by_whatever_makes_room(store, how):
     assert 1 in numbers_of(queue.browse())
 
 
+def test_a_load_that_waits_sees_to_it_that_what_is_overdue_makes_room(store, monkeypatch):
+    monkeypatch.setattr(admit, "EXPIRE_SECONDS", 0.1)
+    schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", tz="UTC"))])
+    queue = make_queue(store, schema=schema, max_size=1)
+    soon = store.catalog.now() + 400_000
+    queue.load(pa.table([[0], pa.array([soon], schema.field(1).type)], schema=schema))
+
+    queue.load([{"number": 1}], timeout=PATIENCE)
+
+    assert numbers_of(queue.fire().messages) == [1]
+
+
 def test_time_out_is_told_and_leaves_the_line(store):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
@@ -287,55 +301,6 @@ def test_a_queue_that_is_given_up_keeps_nobody_waiting(store):
     for caller in callers:
         with pytest.raises(QueueDeactivated):
             caller.done()
-
-
-# --- firings --------------------------------------------------------------------------------------
-
-
-def test_firings_are_served_in_the_order_in_which_they_came(store):
-    queue = make_queue(store)
-    callers = []
-    for number in range(4):
-        callers.append(Caller(lambda: queue.fire(1, timeout=PATIENCE)))
-        waits(store, number + 1, "fire")
-
-    for number in range(4):
-        queue.load(orders(1, number))
-
-    assert [numbers_of(caller.done().messages) for caller in callers] == [[0], [1], [2], [3]]
-    assert standing(store, "fire") == []
-
-
-def test_one_load_serves_all_who_wait(store):
-    queue = make_queue(store)
-    callers = [Caller(lambda: queue.fire(1, timeout=PATIENCE)) for _ in range(3)]
-    waits(store, 3, "fire")
-
-    queue.load(orders(3))
-
-    assert Counter(len(caller.done()) for caller in callers) == {1: 3}
-
-
-def test_a_firing_does_not_pass_those_who_wait(store):
-    queue = make_queue(store)
-    stands_for_ever(store, queue, "fire", alive=3600)
-    queue.load(orders(2))
-
-    assert not queue.fire()
-    assert numbers_of(queue.fire(selector="number = 1").messages) == [1]
-    assert not queue.fire(timeout=0.05)
-
-
-def test_who_asks_for_certain_messages_keeps_nobody_waiting(store):
-    queue = make_queue(store)
-    picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, selector="number = 7"))
-    plain = Caller(lambda: queue.fire(1, timeout=PATIENCE))
-    waits(store, 1, "fire")
-
-    queue.load(orders(1, 3))
-    assert numbers_of(plain.done().messages) == [3]
-    queue.load(orders(1, 7))
-    assert numbers_of(picky.done().messages) == [7]
 
 
 # --- what it costs --------------------------------------------------------------------------------

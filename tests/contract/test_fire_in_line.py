@@ -1,0 +1,52 @@
+"""Firings that find nothing wait in line, and are served in the order in which they came."""
+
+from collections import Counter
+
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
+
+
+def test_firings_are_served_in_the_order_in_which_they_came(store):
+    queue = make_queue(store)
+    callers = []
+    for number in range(4):
+        callers.append(Caller(lambda: queue.fire(1, timeout=PATIENCE)))
+        waits(store, number + 1, "fire")
+
+    for number in range(4):
+        queue.load(orders(1, number))
+
+    assert [numbers_of(caller.done().messages) for caller in callers] == [[0], [1], [2], [3]]
+    assert standing(store, "fire") == []
+
+
+def test_one_load_serves_all_who_wait(store):
+    queue = make_queue(store)
+    callers = [Caller(lambda: queue.fire(1, timeout=PATIENCE)) for _ in range(3)]
+    waits(store, 3, "fire")
+
+    queue.load(orders(3))
+
+    assert Counter(len(caller.done()) for caller in callers) == {1: 3}
+
+
+def test_a_firing_does_not_pass_those_who_wait(store):
+    queue = make_queue(store)
+    stands_for_ever(store, queue, "fire", alive=3600)
+    queue.load(orders(2))
+
+    assert not queue.fire()
+    assert numbers_of(queue.fire(selector="number = 1").messages) == [1]
+    assert not queue.fire(timeout=0.05)
+
+
+def test_who_asks_for_certain_messages_keeps_nobody_waiting(store):
+    queue = make_queue(store)
+    picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, selector="number = 7"))
+    plain = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+    waits(store, 1, "fire")
+
+    queue.load(orders(1, 3))
+    assert numbers_of(plain.done().messages) == [3]
+    queue.load(orders(1, 7))
+    assert numbers_of(picky.done().messages) == [7]
