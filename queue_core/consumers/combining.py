@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 Ask = TypeVar("Ask")
@@ -27,10 +28,17 @@ class _Asked(Generic[Ask, Answer]):
 
 
 class Combiner(Generic[Ask, Answer]):
-    """Calls *work* with what was asked; it gives as many answers, or raises for all of them."""
+    """
+    Calls *work* with what was asked; it gives as many answers, or raises for all of them.
 
-    def __init__(self, work: Callable[[list[Ask]], Sequence[Answer]]) -> None:
+    *alone* is held meanwhile: combiners that share it do not stand in each other's way.
+    """
+
+    def __init__(
+        self, work: Callable[[list[Ask]], Sequence[Answer]], alone: AbstractContextManager[object]
+    ) -> None:
         self._work = work
+        self._alone = alone
         self._lock = threading.Lock()
         self._waiting: list[_Asked[Ask, Answer]] = []
         self._led = False
@@ -51,15 +59,16 @@ class Combiner(Generic[Ask, Answer]):
         return mine.answer  # type: ignore[return-value]
 
     def _lead(self) -> None:
-        with self._lock:
-            asked, self._waiting = self._waiting, []
-        try:
-            answers = self._work([each.ask for each in asked])
-            for each, answer in zip(asked, answers, strict=True):
-                each.answer = answer
-        except BaseException as error:  # noqa: BLE001 - each of those who have asked raises it
-            for each in asked:
-                each.error = error
+        with self._alone:
+            with self._lock:
+                asked, self._waiting = self._waiting, []
+            try:
+                answers = self._work([each.ask for each in asked])
+                for each, answer in zip(asked, answers, strict=True):
+                    each.answer = answer
+            except BaseException as error:  # noqa: BLE001 - each of those who have asked raises it
+                for each in asked:
+                    each.error = error
         with self._lock:
             following = self._waiting[0] if self._waiting else None
             self._led = following is not None

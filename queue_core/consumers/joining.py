@@ -54,6 +54,13 @@ class Order:
         return min(queue.info.settings.concurrency for queue in self.queues)
 
     @property
+    def may_fire_ahead(self) -> bool:
+        """Whether to fire messages that no worker has asked for: where nothing may come first."""
+        chooses = self.selector is not None or self.order_by is not None
+        yields = self.priority is not None or self.single_active
+        return not (chooses or yields or self.max_in_flight)
+
+    @property
     def read(self) -> list[str]:
         """The columns that are read: those for the handler, and the message's id."""
         own = self.queues[0].schema.names

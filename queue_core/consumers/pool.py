@@ -18,7 +18,7 @@ from queue_core.consumers.presence import Presence
 from queue_core.consumers.pressure import Pressure
 from queue_core.consumers.taking import Acquiring, Browsing, Taking
 from queue_core.consumers.worker import Duty, Worker
-from queue_core.errors import IgnisError
+from queue_core.errors import IgnisError, Unavailable
 from queue_core.handling.contract import Contract, Ignorable
 from queue_core.handling.handlers import BatchHandler, Handling, RowHandler
 from queue_core.model import magazine_of
@@ -235,6 +235,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 continue
             worker.abandon()
         self._ended.set()
+        self._give_back()
         for info in self._infos:
             close_desk(self._store.catalog, info)
         self._presence.end()
@@ -271,6 +272,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             magazine=order.magazine,
             selector=order.selector,
             order_by=order.order_by,
+            ahead=order.may_fire_ahead,
         )
 
     def _is_interested(self) -> bool:
@@ -278,6 +280,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         pressed = self._pressure is not None and self._pressure.applied
         held = self._paused or pressed or not self._workers
         return not held and self._credit.missing_for() < interests.BEAT_SECONDS
+
+    def _give_back(self) -> None:
+        """What was fired ahead, and nobody will handle now, goes back to its place."""
+        if self._duty is not None:
+            for taking in self._duty.sources.values():
+                taking.give_back()
 
     def _is_idle(self) -> bool:
         assert self._duty is not None, "a pool is started before it is idle"
@@ -315,6 +323,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             try:
                 if presence is not None:
                     presence.check()
+                if not self._is_interested():
+                    self._give_back()
+            except Unavailable:
+                continue
             except IgnisError as error:
                 self._fail(error)
             for worker in list(self._workers):

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from queue_core.catalog import consumers, interests
+from queue_core.consumers.ahead import Ahead
 from queue_core.consumers.combining import Combiner
+from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine
 from queue_core.outcomes import Settlement
 from queue_core.reading import read_table
@@ -31,6 +34,9 @@ class Taking(Protocol):
     def settle(self, settlement: pa.RecordBatch) -> None:
         """What has become of messages that were taken: rows of `SETTLEMENT`."""
 
+    def give_back(self) -> None:
+        """Nobody asks any more: what was taken ahead goes back."""
+
     def held_back(self) -> float | None:
         """After how many seconds it may be that nobody goes first any more; None: nobody does."""
 
@@ -47,6 +53,7 @@ class Acquiring:
         magazine: str,
         selector: str | None,
         order_by: str | None,
+        ahead: bool,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
@@ -54,16 +61,27 @@ class Acquiring:
         self._magazine = magazine
         self._selector = selector
         self._order_by = order_by
-        self._fire = Combiner(self._fire_for)
-        self._settle = Combiner(self._settle_all)
+        self._ahead = Ahead() if ahead else Ahead(1)
+        # SQLite has one writer at a time, and lets others look for their turn ever again.
+        alone = threading.Lock()
+        self._fire = Combiner(self._fire_for, alone)
+        self._settle = Combiner(self._settle_all, alone)
 
     def take(self, limit: int) -> pa.RecordBatch | None:
-        """Fire."""
-        return self._fire(limit)
+        """Fire, unless that was done already."""
+        there = self._ahead.next(limit)
+        return self._fire(limit) if there is None else there
 
     def settle(self, settlement: pa.RecordBatch) -> None:
         """Settle."""
         self._settle(settlement)
+
+    def give_back(self) -> None:
+        """Reload what nobody has asked for."""
+        left = self._ahead.clear()
+        if left:
+            ids = pa.chunked_array([batch.column("_message_id") for batch in left])
+            self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
 
     def held_back(self) -> float | None:
         """By whoever goes first, unless it says again that it lives."""
@@ -72,13 +90,15 @@ class Acquiring:
 
     def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
         firing = self._queue.fire(
-            sum(limits),
+            self._ahead.how_many(sum(limits)),
             magazine=self._magazine,
             selector=self._selector,
             order_by=self._order_by,
             consumer=self._consumer,
         )
-        return _split(firing.messages.select(self._columns), limits)
+        parts, left = _split(firing.messages.select(self._columns), limits)
+        self._ahead.put(left)
+        return parts
 
     def _settle_all(self, settlements: list[pa.RecordBatch]) -> Sequence[None]:
         merged = Settlement.of(pa.Table.from_batches(settlements))
@@ -96,7 +116,7 @@ class Browsing:
         self._consumer = consumer
         self._columns = list(columns)
         self._magazine = magazine
-        self._look = Combiner(self._look_for)
+        self._look = Combiner(self._look_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Look at what was not looked at."""
@@ -104,6 +124,9 @@ class Browsing:
 
     def settle(self, settlement: pa.RecordBatch) -> None:
         """Nothing is settled that was not taken."""
+
+    def give_back(self) -> None:
+        """Nothing is taken ahead."""
 
     def held_back(self) -> float | None:
         """Nobody stands in the way of who takes nothing."""
@@ -116,7 +139,7 @@ class Browsing:
             messages = self._read(ticket.number)
             # All that it shows may be gone by now.
             if messages.num_rows:
-                return _split(messages.select(self._columns), limits)
+                return _split(messages.select(self._columns), limits)[0]
         return [None] * len(limits)
 
     def _read(self, number: int) -> pa.Table:
@@ -131,13 +154,18 @@ class Browsing:
         return messages
 
 
-def _split(messages: pa.Table, limits: Sequence[int]) -> list[pa.RecordBatch | None]:
-    """Messages for each of those who have asked, evenly."""
+def _split(
+    messages: pa.Table, limits: Sequence[int]
+) -> tuple[list[pa.RecordBatch | None], pa.RecordBatch | None]:
+    """Messages for each of those who have asked, evenly, and what is left."""
     left, start = messages.num_rows, 0
     parts: list[pa.RecordBatch | None] = []
     for place, limit in enumerate(limits):
         count = min(limit, -(-left // (len(limits) - place)))
-        part = messages.slice(start, count).combine_chunks()
-        parts.append(part.to_batches()[0] if count else None)
+        parts.append(_part(messages, start, count))
         start, left = start + count, left - count
-    return parts
+    return parts, _part(messages, start, left)
+
+
+def _part(messages: pa.Table, start: int, count: int) -> pa.RecordBatch | None:
+    return messages.slice(start, count).combine_chunks().to_batches()[0] if count else None

@@ -1,7 +1,6 @@
 """`ConsumerPool`: what becomes of messages, who works, and how it ends."""
 
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -9,52 +8,16 @@ import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool, Pressure, batch_handler
-from queue_core.catalog import interests
 from queue_core.consumers import trace
 from queue_core.consumers.trace import Step
-from queue_core.errors import BadOption, BadSelector, ConsumerFenced, QueueTaken, SchemaMismatch
+from queue_core.errors import BadOption, BadSelector, SchemaMismatch
+from tests.contract.pools import PATIENCE, Box, eventually
 from tests.factories import make_queue, numbers_of, orders
-
-PATIENCE = 30.0
 
 
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=2)
-
-
-class Box:
-    """A handler that keeps what it was given, and can be made to wait."""
-
-    def __init__(self, verdict=lambda message: True):
-        self.messages = []
-        self.threads = Counter()
-        self.verdict = verdict
-        self.open = threading.Event()
-        self.open.set()
-        self.entered = threading.Semaphore(0)
-
-    def __call__(self, message):
-        self.entered.release()
-        assert self.open.wait(PATIENCE)
-        self.messages.append(message)
-        self.threads[threading.current_thread().name] += 1
-        return self.verdict(message)
-
-    @property
-    def numbers(self):
-        return sorted(message["number"] for message in self.messages)
-
-    def wait(self):
-        """Until a call has begun."""
-        assert self.entered.acquire(timeout=PATIENCE)
-
-
-def eventually(what):
-    end = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def failures(queue):
@@ -306,6 +269,21 @@ def test_no_more_is_in_flight_than_the_credit(store, queue):
     assert box.numbers == list(range(30))
 
 
+def test_what_was_fired_ahead_goes_back_when_nobody_will_handle_it(store, queue):
+    queue.load(orders(3000))
+    box = Box()
+    with ConsumerPool(store, "orders", box, concurrency=2, batch=10, handler_timeout=0.2) as pool:
+        # The handler is quick, so that more and more is fired at once.
+        eventually(lambda: len(box.messages) > 500)
+        pool.pause()
+        eventually(lambda: queue.metadata()["in_flight"].to_pylist() == [0] * 4)
+        assert 0 < queue.browse().num_rows < 3000
+        pool.resume()
+        assert pool.drain(PATIENCE)
+
+    assert box.numbers == list(range(3000))
+
+
 # Browsers.
 
 
@@ -324,137 +302,6 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     assert len(queue.fire()) == 150
 
 
-# Priorities and claims, as other processes see them; here, other stores.
-
-
-@pytest.fixture
-def other(store, address):
-    with type(store)(address) as opened:
-        yield opened
-
-
-def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
-    high, low = Box(), Box()
-    with ConsumerPool(other, "orders", low, priority=1, concurrency=2) as lower:
-        with ConsumerPool(store, "orders", high, priority=5, concurrency=2) as higher:
-            queue.load(orders(20))
-            eventually(lambda: len(high.messages) == 20)
-            assert higher.drain(PATIENCE)
-        queue.load(orders(20, 20))
-        eventually(lambda: len(low.messages) == 20)
-        assert lower.drain(PATIENCE)
-
-    assert high.numbers == list(range(20))
-
-
-def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, other, queue):
-    high, low = Box(), Box()
-    high.open.clear()
-    with (
-        ConsumerPool(other, "orders", low, priority=1, concurrency=1),
-        ConsumerPool(store, "orders", high, priority=5, max_in_flight=2, concurrency=1),
-    ):
-        queue.load(orders(10))
-        high.wait()
-        eventually(lambda: len(low.messages) == 8)
-        high.open.set()
-        eventually(lambda: len(high.messages) == 2)
-
-
-def test_an_exclusive_pool_keeps_others_out(store, other, queue):
-    late = ConsumerPool(other, "orders", Box())
-    with (
-        ConsumerPool(store, "orders", Box(), exclusive=True),
-        pytest.raises(QueueTaken, match="has it to itself"),
-    ):
-        late.start()
-    with ConsumerPool(other, "orders", Box()):
-        pass
-
-
-def test_a_spare_takes_over_from_the_single_active_one(store, other, queue):
-    first, second = Box(), Box()
-    with ConsumerPool(other, "orders", second, single_active=True) as spare:
-        with ConsumerPool(store, "orders", first, single_active=True, priority=1):
-            pass
-        queue.load(orders(5))
-        eventually(lambda: len(second.messages) == 5)
-        assert spare.drain(PATIENCE)
-
-
-def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
-    first, second = Box(), Box()
-    with (
-        ConsumerPool(store, "orders", first, single_active=True) as active,
-        ConsumerPool(other, "orders", second, single_active=True),
-    ):
-        queue.load(orders(50))
-        assert active.drain(PATIENCE)
-        eventually(lambda: len(first.messages) == 50)
-    assert second.messages == []
-
-
-# The end.
-
-
-def test_stop_finishes_what_is_in_hand(store, queue):
-    queue.load(orders(10))
-    box = Box()
-    box.open.clear()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=4).start()
-    box.wait()
-    stopping = threading.Thread(target=pool.stop)
-    stopping.start()
-    eventually(lambda: pool.concurrency == 0)
-    box.open.set()
-    stopping.join(PATIENCE)
-
-    assert box.numbers == [0, 1, 2, 3] or len(box.numbers) == 4
-    assert pool.counts == {"deleted": 4}
-    assert queue.browse().num_rows == 6
-    assert len(queue.fire()) == 6
-
-
-def test_stop_gives_back_what_is_not_handled_in_time(store, queue):
-    queue.load(orders(10))
-    box = Box()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
-    pool.stop()
-    queue.load(orders(10, 10))
-    box = Box(lambda message: (box.open.clear(), True)[1])
-    box.messages.clear()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
-    box.wait()
-    box.wait()
-    pool.stop(timeout=0.1)
-    box.open.set()
-
-    assert pool.counts["deleted"] == 1
-    assert pool.counts["reloaded"] == 9
-    again = queue.fire()
-    assert len(again) == queue.browse().num_rows
-    assert set(again.messages["_attempt"].to_pylist()) == {0}
-
-
-def test_whoever_takes_the_name_ends_the_pool(store, other, queue):
-    pool = ConsumerPool(store, "orders", Box(), name="till", handler_timeout=0.2).start()
-    other.consumer("till")
-    eventually(lambda: pool.error is not None)
-
-    with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
-        pool.stop()
-
-
-def test_a_pool_that_stops_leaves_no_trace_in_who_is_interested(store, queue):
-    with ConsumerPool(store, "orders", Box(), name="till", priority=3):
-        (told,) = store.view("consumers").to_pylist()
-        assert (told["priority"], told["interested"], told["claim"]) == (3, "orders", "shared")
-    (told,) = store.view("consumers").to_pylist()
-    assert told["interested"] is None
-    with store.catalog.read() as connection:
-        assert connection.execute(interests.interests.select()).all() == []
-
-
 # The twelve steps.
 
 
@@ -468,15 +315,15 @@ def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
             eventually(lambda: Step.DELIVERED in traced.steps)
         assert pool.drain(PATIENCE)
 
-    # The catalog may have had others look before, who found nothing.
-    arrived = max(at for at, step in enumerate(traced.steps) if step is Step.ARRIVED)
-    delivered = traced.steps.index(Step.DELIVERED)
-    begun = max(at for at in range(delivered) if traced.steps[at] is Step.ARRIVED)
-    assert arrived >= begun
-    assert traced.steps[begun : delivered + 1] == list(Step)
-    threads = [taken.thread for taken in traced.taken[begun : delivered + 1]]
-    assert threads[:6] == ["ignis-desk-orders"] * 6
-    assert threads[6:] == ["worker 1"] * 6
+    # Others may have been told meanwhile of whatever else the catalog had to say.
+    way, steps = [], traced.steps[: traced.steps.index(Step.DELIVERED) + 1]
+    for step in reversed(Step):
+        assert step in steps, f"{step!r} is missing in\n{traced}"
+        while steps[-1] is not step:
+            steps.pop()
+        way.insert(0, traced.taken[len(steps) - 1])
+    assert [taken.step for taken in way] == list(Step)
+    assert [taken.thread for taken in way] == ["ignis-desk-orders"] * 6 + ["worker 1"] * 6
     assert "12. worker 1 of orders: delivered" in str(traced)
 
 

@@ -1,0 +1,150 @@
+"""Pools side by side: who goes first, who goes alone, who takes over, and how each of them ends.
+
+Other processes are other stores here; `tests/processes/test_hand_over.py` kills real ones.
+"""
+
+import threading
+
+import pytest
+
+from queue_core import ConsumerPool
+from queue_core.catalog import interests
+from queue_core.errors import ConsumerFenced, QueueTaken
+from tests.contract.pools import PATIENCE, Box, eventually
+from tests.factories import make_queue, orders
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, shards=2)
+
+
+# Priorities and claims, as other processes see them; here, other stores.
+
+
+@pytest.fixture
+def other(store, address):
+    with type(store)(address) as opened:
+        yield opened
+
+
+def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
+    high, low = Box(), Box()
+    with ConsumerPool(other, "orders", low, priority=1, concurrency=2) as lower:
+        with ConsumerPool(store, "orders", high, priority=5, concurrency=2) as higher:
+            queue.load(orders(20))
+            eventually(lambda: len(high.messages) == 20)
+            assert higher.drain(PATIENCE)
+        queue.load(orders(20, 20))
+        eventually(lambda: len(low.messages) == 20)
+        assert lower.drain(PATIENCE)
+
+    assert high.numbers == list(range(20))
+
+
+def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, other, queue):
+    high, low = Box(), Box()
+    high.open.clear()
+    with (
+        ConsumerPool(other, "orders", low, priority=1, concurrency=1),
+        ConsumerPool(store, "orders", high, priority=5, max_in_flight=2, concurrency=1),
+    ):
+        queue.load(orders(10))
+        high.wait()
+        eventually(lambda: len(low.messages) == 8)
+        high.open.set()
+        eventually(lambda: len(high.messages) == 2)
+
+
+def test_an_exclusive_pool_keeps_others_out(store, other, queue):
+    late = ConsumerPool(other, "orders", Box())
+    with (
+        ConsumerPool(store, "orders", Box(), exclusive=True),
+        pytest.raises(QueueTaken, match="has it to itself"),
+    ):
+        late.start()
+    with ConsumerPool(other, "orders", Box()):
+        pass
+
+
+def test_a_spare_takes_over_from_the_single_active_one(store, other, queue):
+    first, second = Box(), Box()
+    with ConsumerPool(other, "orders", second, single_active=True) as spare:
+        with ConsumerPool(store, "orders", first, single_active=True, priority=1):
+            pass
+        queue.load(orders(5))
+        eventually(lambda: len(second.messages) == 5)
+        assert spare.drain(PATIENCE)
+
+
+def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
+    first, second = Box(), Box()
+    with (
+        ConsumerPool(store, "orders", first, single_active=True) as active,
+        ConsumerPool(other, "orders", second, single_active=True),
+    ):
+        queue.load(orders(50))
+        assert active.drain(PATIENCE)
+        eventually(lambda: len(first.messages) == 50)
+    assert second.messages == []
+
+
+# The end.
+
+
+def test_stop_finishes_what_is_in_hand(store, queue):
+    queue.load(orders(10))
+    box = Box()
+    box.open.clear()
+    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=4).start()
+    box.wait()
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    eventually(lambda: pool.concurrency == 0)
+    box.open.set()
+    stopping.join(PATIENCE)
+
+    assert box.numbers == [0, 1, 2, 3] or len(box.numbers) == 4
+    assert pool.counts == {"deleted": 4}
+    assert queue.browse().num_rows == 6
+    assert len(queue.fire()) == 6
+
+
+def test_stop_gives_back_what_is_not_handled_in_time(store, queue):
+    queue.load(orders(10))
+    box = Box()
+    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
+    pool.stop()
+    queue.load(orders(10, 10))
+    box = Box(lambda message: (box.open.clear(), True)[1])
+    box.messages.clear()
+    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
+    box.wait()
+    box.wait()
+    pool.stop(timeout=0.1)
+    box.open.set()
+
+    assert pool.counts["deleted"] == 1
+    assert pool.counts["reloaded"] == 9
+    again = queue.fire()
+    assert len(again) == queue.browse().num_rows
+    assert set(again.messages["_attempt"].to_pylist()) == {0}
+
+
+def test_whoever_takes_the_name_ends_the_pool(store, other, queue):
+    pool = ConsumerPool(store, "orders", Box(), name="till", handler_timeout=0.2).start()
+    other.consumer("till")
+    eventually(lambda: pool.error is not None)
+
+    with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
+        pool.stop()
+
+
+def test_a_pool_that_stops_leaves_no_trace_in_who_is_interested(store, queue):
+    with ConsumerPool(store, "orders", Box(), name="till", priority=3):
+        (told,) = store.view("consumers").to_pylist()
+        assert (told["priority"], told["interested"], told["claim"]) == (3, "orders", "shared")
+    (told,) = store.view("consumers").to_pylist()
+    assert told["interested"] is None
+    with store.catalog.read() as connection:
+        assert connection.execute(interests.interests.select()).all() == []
