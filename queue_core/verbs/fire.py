@@ -52,7 +52,10 @@ def fire(
         picked = pick(catalog, wanted)
         if picked is not None and not len(picked.ids):
             return None
-        ticket = catalog.write(partial(_take, consumer, wanted, picked, seen, waiter))
+        take = partial(_take, consumer, wanted, picked, seen, waiter)
+        # Nothing may mean that others fire from every shard: they may leave something. Who waits
+        # for them holds no turns yet, which would come out of order.
+        ticket = catalog.write(partial(take, "skip")) or catalog.write(partial(take, "wait"))
         faults.point("fire.committed")
         if ticket is not None or picked is None:
             return ticket
@@ -65,12 +68,11 @@ def _take(
     picked: Picked | None,
     seen: bool,
     waiter: int | None,
+    lock: str,
     connection: Connection,
 ) -> Ticket | None:
     consumers.check(connection, consumer)
-    taken = choose(connection, wanted, "skip", picked)
-    # Nothing may mean that others fire from every shard: they may leave something.
-    taken = taken or choose(connection, wanted, "wait", picked)
+    taken = choose(connection, wanted, lock, picked)
     if not taken:
         return None
     number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
