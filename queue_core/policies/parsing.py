@@ -35,10 +35,10 @@ def parse(text: str, schema: pa.Schema, key: str) -> Policy:
     try:
         source = Source.of("policy", text)
         name, arguments = _call(source)
-        maker = _MAKERS.get(name.text.lower())
+        maker = MAKERS.get(name.text.lower())
         if maker is None:
-            hint = nearest(name.text.lower(), _MAKERS)
-            message = f"{name.text!r} is unknown{hint}; use {', '.join(_MAKERS)}"
+            hint = nearest(name.text.lower(), MAKERS)
+            message = f"{name.text!r} is unknown{hint}; use {', '.join(MAKERS)}"
             raise source.fault(message, name.start, name.end)
         order, rest = _order(arguments)
         try:
@@ -97,7 +97,8 @@ def _confirm(
     return Confirm(_condition(arguments[0], schema))
 
 
-_MAKERS: dict[str, _Maker] = {
+#: The policies by their names.
+MAKERS: dict[str, _Maker] = {
     "latest": _latest,
     "drop_duplicates": _drop_duplicates,
     "merge": _merge,

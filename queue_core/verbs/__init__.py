@@ -3,6 +3,7 @@
 | verb        | slices                                                                      |
 |-------------|-----------------------------------------------------------------------------|
 | load        | new ones at the tail of main                                                |
+| smart       | as load; queued ones are deleted, or name new segments in place             |
 | fire        | the next loaded ones become a ticket's                                      |
 | acknowledge | what a ticket still holds is deleted                                        |
 | settle      | fired ones are deleted, moved to the sideline, or loaded again in place      |
@@ -12,6 +13,7 @@
 | expire      | those loaded too long ago are removed                                       |
 | deactivate  | none: the queue takes and gives no more                                     |
 | drop        | all of the queue are removed                                                |
+| reset       | those that were kept are loaded again in place                              |
 | recover     | those fired and never seen are loaded again in place                        |
 | quarantine  | those of unreadable segments are set apart                                  |
 | held, peek  | none: they are looked at                                                    |
