@@ -16,6 +16,7 @@ from unittest import mock
 import pyarrow as pa
 
 from queue_core import Queue, Store, staging
+from queue_core.catalog import lines
 from queue_core.catalog.format import FORMAT
 from queue_core.leader.lease import LeaseLeader
 from queue_core.tasks.side import SideTasks
@@ -97,6 +98,10 @@ def fill(store: Store) -> None:
     small.compact()
     small.fire(2)
     small.sweep(older_than=0)
+
+    ring = make_queue(store, "ring", max_size=3, overflow="ring", **FOR_EVER)
+    ring.load(orders(5))
+    store.catalog.write(lambda connection: lines.join(connection, ring.info.id, lines.FIRE))
 
     brief = make_queue(store, "brief", message_expiry=1e-6)
     brief.load(orders(3))
