@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from queue_core.address import Address
 from queue_core.errors import BadOption
@@ -67,12 +68,42 @@ OPTIONS: tuple[Option, ...] = (
         "For how long a message is known. Without it, what the queue's setting says.",
         seconds,
     ),
+    Option("ttl", "For how long messages of a queue that is created are wanted.", seconds),
+    Option(
+        "expiresAt",
+        "Column of a queue that is created that says until when a message is wanted. Without it, "
+        "`_expires_at`, if there is one.",
+    ),
+    Option(
+        "holdUntil",
+        "Column of a queue that is created that says from when on a message may be fired. Without "
+        "it, `_hold_until`, if there is one.",
+    ),
+    Option(
+        "priority",
+        "Column of a queue that is created of which the greatest value is fired first. Without it, "
+        "the oldest message is.",
+    ),
+    Option(
+        "groupBy",
+        "Column of a queue that is created of whose messages with one value at most one is in "
+        "flight, in order of loading. It is the queue's key.",
+    ),
     Option(
         "consumer",
         "In `settle`, the consumer of the source: only what it still holds is touched.",
         check_consumer,
     ),
 )
+
+#: Options that are settings of the queue.
+SETTINGS = {
+    "ttl": "message_expiry",
+    "expiresAt": "expires_at",
+    "holdUntil": "hold_until",
+    "priority": "priority",
+    "groupBy": "group",
+}
 
 # What Spark hands over besides: its own options, which are not ours to check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
@@ -94,6 +125,8 @@ class SinkOptions:
     policy: str | None = None
     dedup: tuple[str, ...] | None = None
     dedup_window: float | None = None
+    #: What a queue that is created is set to; one that is there must be so already.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def queue(self) -> str:
@@ -125,4 +158,9 @@ class SinkOptions:
             dedup_window=values["dedupWindow"],
             on_full=values["onFull"],
             timeout=values["timeout"],
+            settings={
+                setting: values[option]
+                for option, setting in SETTINGS.items()
+                if values[option] is not None
+            },
         )

@@ -11,13 +11,15 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ignis_sink.options import SinkOptions
+from ignis_sink.options import SETTINGS, SinkOptions
+from queue_core import roles
 from queue_core.address import Address
 from queue_core.errors import BadOption, Conflict, NoSuchQueue, NoSuchStore, SchemaMismatch
 from queue_core.keys import can_be_key
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.policies import binding
+from queue_core.roles import described
 from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
 from queue_core.settings import QueueSettings
 from queue_core.staging import Stager
@@ -35,6 +37,7 @@ class Target:
     shards: int
     key: str | None
     attributes: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     compression: str | None = None
 
     def stager(self) -> Stager:
@@ -47,6 +50,7 @@ class Target:
             shards=self.shards,
             key=self.key,
             attributes=self.attributes,
+            categories=self.categories,
             compression=self.compression,
         )
 
@@ -67,6 +71,7 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         raise BadOption(
             f"key={options.key!r}: queue {info.name!r} has the key {info.key!r}, and keeps it"
         )
+    _check_settings(info, options)
     schema = info.schema
     added = [field for field in _nullable(incoming) if field.name not in schema.names]
     if options.merge_schema and added:
@@ -80,7 +85,8 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
         schema_version=info.schema_version + (not schema.equals(info.schema)),
         shards=info.shards,
         key=info.key,
-        attributes=info.settings.attributes,
+        attributes=described(info.settings, schema),
+        categories=info.settings.categories,
         compression=info.settings.compression,
     )
 
@@ -108,8 +114,14 @@ def open_target(target: Target, options: SinkOptions) -> Any:
             # It is new, or its folder was removed since it was opened.
             _open_store(options.address, create=True).close()
         queue = known_store(options.address).create_queue(
-            target.queue, target.schema, shards=target.shards, key=target.key, exist_ok=True
+            target.queue,
+            target.schema,
+            shards=target.shards,
+            key=target.key,
+            exist_ok=True,
+            **options.settings,
         )
+    _check_settings(queue.info, options)
     _refuse_rendezvous(queue.info)
     if options.merge_schema and not set(target.schema.names) <= set(queue.schema.names):
         queue.add_columns(target.schema)
@@ -138,6 +150,16 @@ def _refuse_rendezvous(info: QueueInfo) -> None:
         )
 
 
+def _check_settings(info: QueueInfo, options: SinkOptions) -> None:
+    for option, setting in SETTINGS.items():
+        wanted, there = options.settings.get(setting), getattr(info.settings, setting)
+        if wanted is not None and wanted != there:
+            raise BadOption(
+                f"{option}={wanted!r}: queue {info.name!r} is set otherwise: its {setting} is "
+                f"{there!r}; leave the option out, or change the queue's setting"
+            )
+
+
 def _check_shape(queue: Any, target: Target) -> None:
     """What was staged is read with the schema of its version, and found by its key's shard."""
     info = queue.info
@@ -157,7 +179,8 @@ def _check_shape(queue: Any, target: Target) -> None:
 
 def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
     schema = canonical(_nullable(incoming))
-    key = options.key
+    settings = QueueSettings.of(options.settings)
+    key = settings.group if options.key is None else options.key
     if key is not None and key not in schema.names:
         raise SchemaMismatch(
             f"key={key!r} is no column of the DataFrame{nearest(key, schema.names)}; "
@@ -165,7 +188,8 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
         )
     if key is not None and not can_be_key(schema.field(key).type):
         raise SchemaMismatch(f"key={key!r}: a column of type {schema.field(key).type} is no key")
-    binding.check(by_options(QueueSettings(), options), schema, key)
+    roles.check(settings, schema, key)
+    binding.check(by_options(settings, options), schema, key)
     return Target(
         storage=options.address.storage,
         queue=options.queue,
@@ -173,6 +197,7 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
         schema_version=1,
         shards=options.shards,
         key=key,
+        attributes=described(settings, schema),
     )
 
 

@@ -72,6 +72,13 @@ OPTIONS: tuple[Option, ...] = (
         "Which messages a micro-batch takes first: `priority DESC, size`. The rows of a shard stay "
         "in load order within the batch.",
     ),
+    Option(
+        "fallback",
+        "What is read when nothing meets the selector: `any` of the messages, the oldest first, or "
+        "`none`.",
+        one_of("any", "none"),
+        "none",
+    ),
     Option("maxMessagesPerTrigger", "Messages of one micro-batch at most.", whole(1)),
     Option("maxBytesPerTrigger", "Bytes of one micro-batch at most: `64m`.", size),
     Option("includeMetadata", "Whether the metadata columns are read.", boolean, True),
@@ -142,6 +149,7 @@ class SourceOptions:
     magazine: Magazine
     selector: str | None
     order_by: str | None
+    fallback: bool
     max_messages: int | None
     max_bytes: int | None
     include_metadata: bool
@@ -174,6 +182,7 @@ class SourceOptions:
             magazine=Magazine[values["magazine"].upper()],
             selector=values["selector"],
             order_by=values["orderBy"],
+            fallback=values["fallback"] == "any",
             max_messages=values["maxMessagesPerTrigger"],
             max_bytes=values["maxBytesPerTrigger"],
             include_metadata=values["includeMetadata"],

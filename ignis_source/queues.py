@@ -64,9 +64,9 @@ def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
     return infos
 
 
-def opened_again(store: Store, infos: Sequence[QueueInfo]) -> list[QueueInfo]:
+def with_columns_of(before: Sequence[QueueInfo], now: Sequence[QueueInfo]) -> list[QueueInfo]:
     """The queues as they are now, but with the columns that they had: a query keeps its own."""
-    there = ((info, store.queue(info.name).info) for info in infos)
     return [
-        replace(now, schema=was.schema, schema_version=was.schema_version) for was, now in there
+        replace(info, schema=was.schema, schema_version=was.schema_version)
+        for was, info in zip(before, now, strict=True)
     ]

@@ -8,20 +8,24 @@ and the heartbeat say what is abandoned.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
-from ignis_source.queues import Queues, open_queues, opened_again
+from ignis_source.queues import Queues, open_queues, with_columns_of
 from ignis_source.side import Side
 from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.wake import Watch
 from queue_core.consumers.heartbeat import Heartbeat
-from queue_core.model import Consumer, Reading, Ticket
+from queue_core.model import Consumer, QueueInfo, Reading, Ticket
+from queue_core.roles import holding
 from queue_core.store import Store
 from queue_core.verbs import browse
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.choose import Horizon, Wanted, horizon, waiting
+from queue_core.verbs.eligibility import of_firing
 from queue_core.verbs.fire import fire
 from queue_core.verbs.held import held
 from queue_core.verbs.quarantine import quarantine
@@ -32,6 +36,8 @@ from queue_core.verbs.selection import Selection
 LOOK_SECONDS = 0.2
 #: Seconds after which an idle query looks again, even if nobody has said that anything changed.
 BLIND_SECONDS = 5.0
+#: The same, where messages may be held: they come of themselves.
+HELD_SECONDS = 0.5
 #: Seconds between two looks for what dead consumers and damaged segments have left.
 TIDY_SECONDS = 60.0
 
@@ -42,15 +48,11 @@ class Session:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.store = Store(options.address, create=False)
-        self._queues = Queues(
-            lambda known: (
-                opened_again(self.store, known) or open_queues(self.store, options.queues)
-            ),
-            options.refresh_interval,
-        )
-        self._selection = Selection.parse(
-            self._queues.infos, self.store.storage.uri, options.selector, options.order_by
-        )
+        #: As they are now, where `_queues` keeps the columns that the query began with.
+        self._current: list[QueueInfo] = []
+        self._queues = Queues(self._opened, options.refresh_interval)
+        # What is wrong with what is asked for is told at once.
+        self._selection()
         self._watch = Watch(self.store.catalog)
         self._consumer: Consumer | None = None
         self._heartbeat: Heartbeat | None = None
@@ -170,7 +172,7 @@ class Session:
         if self._horizon is not None:
             return self._fire(consumer, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
-        look = self._due() or self._watch.wait(self._options.idle_wait)
+        look = self._due() or self._watch.wait(min(self._options.idle_wait, self._patience))
         while look:
             # Others may be busy in the same store: look for ourselves only so often.
             time.sleep(max(0.0, self._empty_at + LOOK_SECONDS - time.monotonic()))
@@ -188,7 +190,7 @@ class Session:
     def _due(self) -> bool:
         """Whether to look at once: a look found something, is long ago, or things changed."""
         changed = self._watch.changed()
-        return changed or time.monotonic() - self._empty_at > BLIND_SECONDS
+        return changed or time.monotonic() - self._empty_at > self._patience
 
     def _fire(
         self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
@@ -216,9 +218,33 @@ class Session:
             max_messages=max_messages,
             max_bytes=max_bytes,
             horizon=self._horizon,
-            selection=self._selection,
+            selection=self._selection(),
             rules=fireable(queues, self._options.magazine),
         )
+
+    def _opened(self, known: Sequence[QueueInfo]) -> list[QueueInfo]:
+        if not known:
+            self._current = open_queues(self.store, self._options.queues)
+            return self._current
+        self._current = [self.store.queue(info.name).info for info in known]
+        return with_columns_of(known, self._current)
+
+    def _selection(self) -> Selection | None:
+        """What is asked for, and what the settings of the queues say."""
+        return Selection.parse(
+            self._current,
+            self.store.storage.uri,
+            self._options.selector,
+            self._options.order_by,
+            fallback=self._options.fallback,
+            eligibility=partial(of_firing, magazine=self._options.magazine),
+        )
+
+    @property
+    def _patience(self) -> float:
+        """Seconds after which to look again, though nobody has said that anything changed."""
+        held = any(holding(info.settings, info.schema) for info in self._current)
+        return HELD_SECONDS if held else BLIND_SECONDS
 
     def _tidy(self) -> None:
         """

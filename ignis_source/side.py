@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ignis_source.options import SourceOptions
 from queue_core.leader import Leader, candidate
 from queue_core.model import QueueInfo
 from queue_core.store import Store
 from queue_core.tasks.side import RETRY_SECONDS, SideTasks, Timing
-from queue_core.verbs.selection import Selection
 from queue_core.verbs.shovel import Shovelful
 
 #: Seconds between two looks for what is due.
@@ -38,12 +38,8 @@ def runner(store: Store, options: SourceOptions, queues: Known) -> tuple[SideTas
 
     def shovelful(queue: QueueInfo) -> Shovelful:
         selector = options.selector if options.reports else None
-        usual = Shovelful.of(queue)
-        return Shovelful(
-            limit=options.limit or usual.limit,
-            rate=options.rate or usual.rate,
-            selection=Selection.parse([queue], store.storage.uri, selector, None),
-        )
+        usual = Shovelful.of(queue, store.storage.uri, selector)
+        return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
 
     for queue in queues():
         # A selector that one of them does not understand is told at once.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +31,15 @@ from queue_core.model import (
 from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
 from queue_core.reasons import REJECTED
-from queue_core.roles import described
-from queue_core.schema import Loadable, conform
+from queue_core.roles import described, expiring, holding, stamped
+from queue_core.schema import EXPIRES_AT, HOLD_UNTIL, TIMESTAMP, Loadable, conform
 from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
 from queue_core.staging import Stager
 from queue_core.tasks.compaction import compact
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.deactivate import deactivate
-from queue_core.verbs.eligibility import Eligibility, of_firing, of_moving
+from queue_core.verbs.eligibility import of_firing
 from queue_core.verbs.expire import expire
 from queue_core.verbs.held import reading
 from queue_core.verbs.incoming import Rowed
@@ -126,6 +127,8 @@ class Queue:
         timeout: float | None = None,
         *,
         policy: Policy | str | None = None,
+        ttl: float | None = None,
+        hold: float | None = None,
     ) -> pa.Array:
         """
         Publish messages; durable once this returns.
@@ -135,17 +138,21 @@ class Queue:
         bounded queue that has no room and blocks keeps its callers waiting in the order in which
         they came, each for *timeout* seconds at most; without it, until there is room. *policy*
         says what the messages do to queued ones of their key, and these to them, instead of the
-        queue's own; the id of a message that is left out is null. Raises `SchemaMismatch`,
+        queue's own; the id of a message that is left out is null. Those that do not say themselves
+        until when they are wanted are so for *ttl* seconds, and what does not say from when it may
+        be fired waits for *hold* seconds. Raises `SchemaMismatch`,
         `BadOption`, `QueueFull`, `StorageUnavailable`, `CatalogUnavailable`.
         """
         if timeout is not None:
             check_seconds("timeout", timeout)
         if isinstance(rows, Buffer):
             with rows.loading(self.name) as filled:
-                return self.load(filled, timeout, policy=policy)
+                return self.load(filled, timeout, policy=policy, ttl=ttl, hold=hold)
         table = conform(rows, self.schema, self.name)
         if table.num_rows == 0:
             return pa.array([], pa.int64())
+        if ttl is not None or hold is not None:
+            table = self._timed(table, ttl, hold)
         when_full = WhenFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
         rule = Rule.of(self.info, policy)
@@ -311,10 +318,10 @@ class Queue:
         Raises `BadOption`, `BadSelector`.
         """
         settings = self.info.settings
-        shovelful = Shovelful(
+        shovelful = replace(
+            Shovelful.of(self.info, self._store.storage.uri, selector),
             limit=_positive("limit", limit) or settings.shovel_limit,
             rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
-            selection=self._selection(selector, None, of_moving),
             force=force,
         )
         with self._setting_apart():
@@ -395,6 +402,22 @@ class Queue:
         self.info = self._store.queue(self.name).info
         return self
 
+    def _timed(self, table: pa.Table, ttl: float | None, hold: float | None) -> pa.Table:
+        """Messages with their times, for which the queue gets a column where it has none."""
+        now, settings = self._store.catalog.now(), self.info.settings
+        for name, seconds, column, usual in (
+            ("ttl", ttl, expiring(settings, self.schema), EXPIRES_AT),
+            ("hold", hold, holding(settings, self.schema), HOLD_UNTIL),
+        ):
+            if seconds is None:
+                continue
+            at = now + int(check_seconds(name, seconds) * 1e6)
+            if column is None:
+                self.add_columns(pa.schema([pa.field(usual, TIMESTAMP)]))
+                table = conform(table, self.schema, self.name)
+            table = stamped(table, column or usual, at)
+        return table
+
     def _wanted(
         self,
         max_messages: int | None,
@@ -404,31 +427,20 @@ class Queue:
         order_by: str | None,
         fallback: bool = False,
     ) -> Wanted:
-        of = partial(of_firing, magazine=magazine_of(magazine))
         return Wanted(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
             max_messages=_positive("max_messages", max_messages),
             max_bytes=_positive("max_bytes", max_bytes),
-            selection=self._selection(selector, order_by, of, fallback=fallback),
+            selection=Selection.parse(
+                [self.info],
+                self._store.storage.uri,
+                selector,
+                order_by,
+                fallback=fallback,
+                eligibility=partial(of_firing, magazine=magazine_of(magazine)),
+            ),
             rules=fireable([self.info], magazine_of(magazine)),
-        )
-
-    def _selection(
-        self,
-        selector: str | None,
-        order_by: str | None,
-        eligibility: Callable[[QueueInfo], Eligibility],
-        *,
-        fallback: bool = False,
-    ) -> Selection | None:
-        return Selection.parse(
-            [self.info],
-            self._store.storage.uri,
-            selector,
-            order_by,
-            fallback=fallback,
-            eligibility=eligibility,
         )
 
     def _parts(self, table: pa.Table) -> Iterable[pa.Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from queue_core.errors import BadOption
@@ -30,12 +31,16 @@ def described(settings: QueueSettings, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
+def stamped(rows: pa.Table, column: str, at: int) -> pa.Table:
+    """Rows with a time, in microseconds, where a column of times says nothing."""
+    where, field = rows.schema.get_field_index(column), rows.schema.field(column)
+    filled = pc.fill_null(rows.column(column), pa.scalar(at, field.type))
+    return rows.set_column(where, field, filled)
+
+
 def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
     """Raise `BadOption` unless the columns that settings name can be what they are to be."""
-    for setting, names in (
-        ("attributes", settings.attributes),
-        ("categories", settings.categories),
-    ):
+    for setting in ("attributes", "categories"):
         for name in getattr(settings, setting):
             _field(setting, name, schema)
     for setting, (fits, what) in _NEEDS.items():

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queue_core.catalog import schedule
@@ -85,16 +86,17 @@ class SideTasks:
         *,
         tasks: Collection[str] = TASKS,
         timings: Mapping[str, Timing] | None = None,
-        shovelful: Callable[[QueueInfo], Shovelful] = Shovelful.of,
+        shovelful: Callable[[QueueInfo], Shovelful] | None = None,
     ) -> None:
         for task in (*tasks, *(timings or {})):
             check_task(task)
+        self._shovelful = shovelful or partial(Shovelful.of, storage_uri=store.storage.uri)
         self._store = store
         self._leader = leader
         self._tasks = [task for task in TASKS if task in tasks]
         self._given = dict(timings or {})
         self._work: dict[str, Callable[[QueueInfo], int]] = {
-            "shovel": lambda queue: shovel(store.catalog, queue, shovelful(queue)),
+            "shovel": lambda queue: shovel(store.catalog, queue, self._shovelful(queue)),
             "sweep": self._sweep,
             "expire": self._expire,
             "compact": lambda queue: compact(store.catalog, store.storage, queue),
@@ -137,7 +139,7 @@ class SideTasks:
             raise NotLeading(f"task={task!r} is the leader's, which is another instance, or none")
         with setting_apart(self._store.catalog, self._store.storage):
             if task == "shovel" and shovelful is not None:
-                return shovel(self._store.catalog, queue, shovelful)
+                return shovel(self._store.catalog, queue, shovelful or self._shovelful(queue))
             return self._work[task](queue)
 
     def _jobs(

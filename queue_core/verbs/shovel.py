@@ -25,6 +25,7 @@ from queue_core.catalog.slices import Changes
 from queue_core.model import Magazine, QueueInfo
 from queue_core.rows import EMPTY
 from queue_core.verbs.choose import Picked, Wanted, anything, choose, horizon
+from queue_core.verbs.eligibility import of_moving
 from queue_core.verbs.pick import pick
 from queue_core.verbs.room import narrowed, within
 from queue_core.verbs.rules import retriable
@@ -45,15 +46,19 @@ class Shovelful:
     force: bool = False
 
     @staticmethod
-    def of(queue: QueueInfo) -> Shovelful:
-        """As the settings of a queue say."""
-        return Shovelful(limit=queue.settings.shovel_limit, rate=queue.settings.shovel_rate)
+    def of(queue: QueueInfo, storage_uri: str, selector: str | None = None) -> Shovelful:
+        """As the settings of a queue say: nothing that is expired. Raises `BadSelector`."""
+        return Shovelful(
+            limit=queue.settings.shovel_limit,
+            rate=queue.settings.shovel_rate,
+            selection=Selection.parse([queue], storage_uri, selector, eligibility=of_moving),
+        )
 
 
 def shovel(
     catalog: Catalog,
     queue: QueueInfo,
-    shovelful: Shovelful | None = None,
+    what: Shovelful,
     pause: Callable[[float], object] = time.sleep,
 ) -> int:
     """
@@ -62,7 +67,6 @@ def shovel(
     Where neither a limit nor a rate asks for one count of all, and the catalog lets writers work
     side by side, the shards are dealt to threads, as many as `shovel_concurrency`.
     """
-    what = shovelful or Shovelful.of(queue)
     wanted = Wanted(
         queue_ids=(queue.id,),
         magazine=Magazine.SIDELINE,

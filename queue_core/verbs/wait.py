@@ -17,7 +17,10 @@ from queue_core.catalog.wake import Watch
 from queue_core.model import Consumer, Magazine, QueueInfo, Ticket
 from queue_core.verbs.choose import Wanted, anything
 from queue_core.verbs.fire import fire
-from queue_core.verbs.line import BLIND_SECONDS, Line
+from queue_core.verbs.line import Line
+
+#: Seconds after which a firing that stands in no line looks again: what is held comes of itself.
+LOOK_SECONDS = 0.5
 
 
 def fire_or_wait(
@@ -65,5 +68,5 @@ def _beside(catalog: Catalog, consumer: Consumer, wanted: Wanted, end: float) ->
             ticket = fire(catalog, consumer, wanted)
             if ticket is not None:
                 return ticket
-            watch.wait(min(left, BLIND_SECONDS))
+            watch.wait(min(left, LOOK_SECONDS))
     return fire(catalog, consumer, wanted)

@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,13 +40,13 @@ def now(queue: Queue) -> datetime:
     return datetime.fromtimestamp(queue.store.catalog.now() / 1e6, UTC)
 
 
-def load(queue: Queue, *numbers: int, **columns: object) -> None:
+def load(queue: Queue, *numbers: int, **columns: Any) -> None:
     """Messages with these numbers and the same values otherwise."""
     queue.load([{"number": number, "who": "a"} | columns for number in numbers])
 
 
-def fired(queue: Queue, count: int | None = None, **wanted: object) -> list[int]:
-    return numbers_of(queue.fire(count, **wanted).messages)  # type: ignore[arg-type]
+def fired(queue: Queue, count: int | None = None, **wanted: Any) -> list[int]:
+    return numbers_of(queue.fire(count, **wanted).messages)
 
 
 def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> None:
@@ -258,6 +259,21 @@ def test_too_many_categories_are_left_together(store: Store) -> None:
     assert fired(queue, selector="number = 77") == [77]
 
 
+def test_a_load_says_for_how_long_and_from_when(store: Store) -> None:
+    queue = make_queue(store, schema=pa.schema([pa.field("number", pa.int64())]))
+    queue.load([{"number": 1}])
+    queue.load([{"number": 2}], ttl=0.0)
+    queue.load([{"number": 3}], hold=3600.0)
+    queue.load([{"number": 4}], ttl=3600.0, hold=0.0)
+    assert queue.schema.names == ["number", "_expires_at", "_hold_until"]
+    assert fired(queue) == [1, 4]
+    queue.load([{"number": 5, "_expires_at": now(queue) + HOUR}, {"number": 6}], ttl=0.0)
+    assert fired(queue) == [5]
+    with pytest.raises(BadOption, match="ttl"):
+        queue.load([{"number": 7}], ttl=-1.0)
+    assert queue.expire() == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
@@ -272,7 +288,7 @@ def test_too_many_categories_are_left_together(store: Store) -> None:
     ],
 )
 def test_a_column_that_cannot_be_what_it_is_to_be_is_refused(
-    store: Store, settings: dict[str, object], fault: str
+    store: Store, settings: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(BadOption, match=fault):
         make_queue(store, schema=SCHEMA, **settings)

@@ -22,6 +22,7 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         magazine=Magazine.MAIN,
         selector=None,
         order_by=None,
+        fallback=False,
         max_messages=None,
         max_bytes=None,
         include_metadata=True,
