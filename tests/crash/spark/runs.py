@@ -16,11 +16,14 @@ from tests.crash.spark.lives import Life, wait_for
 from tests.crash.spark.scene import Scene
 from tests.crash.spark.verdict import Counts, at_the_end, count
 
+#: Where a load stands that finds no room, which there is always in a queue without bounds.
+WITHOUT_ROOM = ("load.waiting", "load.offered", "load.before_withdrawal", "load.withdrawn")
 #: Every point that a copying driver passes, in whichever of its processes.
 POINTS = tuple(
     name
     for name in faults.POINTS
     if name.split(".")[0] in ("source", "sink", "load", "fire", "acknowledge")
+    and name not in WITHOUT_ROOM
 )
 #: What is done to the checkpoint after a death.
 LOSSES: dict[str, Callable[[Path], str]] = {

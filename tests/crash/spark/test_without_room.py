@@ -1,0 +1,43 @@
+"""A driver is killed while its commit waits for room: the batch comes once, when there is some."""
+
+import pytest
+
+from tests.crash.spark.driver import Job
+from tests.crash.spark.lives import Life
+from tests.crash.spark.scene import Scene
+from tests.waiting import standing, until
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+BATCH = 1_000
+MESSAGES = 2 * BATCH
+
+
+def drain(queue):
+    """Take all that is there; which messages it was."""
+    firing = queue.fire()
+    queue.delete(firing)
+    return firing.messages.column("number").to_pylist()
+
+
+@pytest.mark.timeout(600)
+def test_a_blocked_commit_whose_driver_dies_is_exactly_once(tmp_path):
+    scene = Scene(tmp_path / "scene", MESSAGES)
+    with scene.store() as store:
+        out = store.queue("out")
+        out.change_settings(max_size=BATCH)
+        job = Job.of(scene, limit=BATCH)
+
+        with Life(Job(**vars(job) | {"fault": "load.waiting=session"}), scene.said) as life:
+            assert life.wait() == -9, life.last_words()
+        assert out.browse().num_rows == BATCH
+
+        with Life(job, scene.said) as life:
+            dead = set(standing(store))
+            # Not before it waits, for the batch that the other one had waited with.
+            until(lambda: bool(set(standing(store)) - dead))
+            seen = drain(out)
+            assert life.wait() == 0, life.last_words()
+        seen += drain(out)
+
+    assert sorted(seen) == list(range(MESSAGES))
