@@ -59,6 +59,7 @@ from queue_core.verbs.wait import fire_or_wait
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
     from queue_core.store import Store
 
 #: Bytes from which a load without a key is spread over the shards, in so large parts.
@@ -126,7 +127,7 @@ class Queue:
         rows: Loadable | Buffer,
         timeout: float | None = None,
         *,
-        policy: Policy | str | None = None,
+        policy: Policy | Check | str | None = None,
         ttl: float | None = None,
         hold: float | None = None,
     ) -> pa.Array:

@@ -60,7 +60,7 @@ class Take:
         # One thread, for sums of fractions that are the same each time.
         folded = table.group_by("group", use_threads=False).aggregate([("value", self.function)])
         if self.function == "sum" and pa.types.is_integer(kind):
-            self._check_sum(column, groups, count)
+            self._check_sum(column, groups)
         return self._fitting(_one(folded.column(f"value_{self.function}")), column.type)
 
     def _fitting(self, values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -71,10 +71,13 @@ class Take:
                 f"column {self.column!r}: what {self.function} gives is not {kind}: {error}"
             ) from error
 
-    def _check_sum(self, column: pa.ChunkedArray, groups: Numbers, count: int) -> None:
-        values = column.cast(pa.float64()).fill_null(0.0).to_numpy()
-        about = np.bincount(groups, weights=values, minlength=count)
-        if np.abs(about).max(initial=0.0) >= 2.0**63:
+    def _check_sum(self, column: pa.ChunkedArray, groups: Numbers) -> None:
+        """Arrow lets sums of integers run over; those of their halves do not."""
+        values = column.cast(pa.int64()).fill_null(0).to_numpy()
+        halves = pa.table({"group": groups, "high": values >> 32, "low": values & 0xFFFFFFFF})
+        sums = halves.group_by("group").aggregate([("high", "sum"), ("low", "sum")])
+        high = sums.column("high_sum").to_numpy() + (sums.column("low_sum").to_numpy() >> 32)
+        if ((high < -(2**31)) | (high >= 2**31)).any():
             raise SchemaMismatch(f"column {self.column!r}: what sum gives is more than an int64")
 
 

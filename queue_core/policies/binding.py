@@ -15,6 +15,7 @@ from queue_core.settings import QueueSettings
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
 
 
 def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
@@ -25,7 +26,7 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
 
 
 def bind(
-    policy: Policy | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
+    policy: Policy | Check | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
 ) -> Evaluation | None:
     """
     Make a policy, as a value or as text, ready for a queue; None stays None.

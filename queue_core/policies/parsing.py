@@ -25,8 +25,9 @@ from queue_core.policies.builtin import (
     Policy,
 )
 from queue_core.policies.decisions import NEWEST, ORDERS
-from queue_core.selector import Selector
+from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
+from queue_core.selector.nodes import Unfit
 from queue_core.selector.syntax import Source
 
 
@@ -156,11 +157,13 @@ def _column(source: Source, tokens: Sequence[Token], schema: pa.Schema) -> str:
 
 def _condition(source: Source, schema: pa.Schema) -> str:
     """The text of a condition; understood here as well, for the place of a fault."""
-    understand(source.tree(), source, schema)
+    root, _ = understand(source.tree(), source, schema)
     start, end = source.span()
-    text = source.text[start : end + 1]
-    Selector.parse(text, schema)
-    return text
+    try:
+        truth(root)
+    except Unfit as error:
+        raise source.fault(str(error), start, end) from error
+    return source.text[start : end + 1]
 
 
 def _count(source: Source, arguments: Sequence[Source], wanted: int) -> None:

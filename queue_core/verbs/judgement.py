@@ -24,6 +24,7 @@ from queue_core.verbs.queued import Queued
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
+    from queue_core.policies.checks import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Rule:
     window: float
 
     @staticmethod
-    def of(queue: QueueInfo, policy: Policy | str | None = None) -> Rule | None:
+    def of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> Rule | None:
         """
         The rule of a queue, with another policy where one is given; None when there is none.
 

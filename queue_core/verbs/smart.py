@@ -21,30 +21,25 @@ from sqlalchemy import Connection
 
 from queue_core import faults
 from queue_core.catalog import Catalog, dedup, dialect, queues, segments
-from queue_core.catalog.slices import Changes, fetch
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices import Changes
 from queue_core.errors import Conflict
-from queue_core.model import Magazine, QueueInfo, Slice, Staged, State
-from queue_core.rows import EMPTY, Rows
+from queue_core.model import Magazine, QueueInfo, Staged
 from queue_core.storage import Storage
 from queue_core.verbs.admit import admit
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.incoming import Incoming, Restaged, Rowed, remove
 from queue_core.verbs.judgement import Judgement, Rule, judge
 from queue_core.verbs.load import claim, is_new_batch, load
-from queue_core.verbs.overwriting import Rewriting, Rewritten, plan, put_in_place, rewrite
+from queue_core.verbs.overwriting import Rewriting, Rewritten, plan, rewrite
 from queue_core.verbs.queued import Queued, load_pointers, look, read
 from queue_core.verbs.room import WhenFull
+from queue_core.verbs.witness import Stale, carry_out, witnesses
 
 #: How often a load is decided without keeping others out.
 TRIES = 4
 
 #: A streaming query's id, and the number of its batch.
 Batch = tuple[str, int]
-
-
-class _Stale(Exception):
-    """What was decided does not hold any more; ends its transaction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +112,7 @@ class SmartLoad:
         for _ in range(TRIES):
             try:
                 return self._catalog.write(partial(work, alone=False))
-            except _Stale:
+            except Stale:
                 self._discard()
                 with self._catalog.read() as connection:
                     self._prepared = self._prepare(connection)
@@ -179,7 +174,7 @@ class SmartLoad:
             self._prepared = self._prepare(connection)
             try:
                 return self._carry_out(connection, waiter, overflow)
-            except _Stale:
+            except Stale:
                 # What is in flight may be settled all the same.
                 continue
         raise Conflict(
@@ -190,15 +185,20 @@ class SmartLoad:
     def _carry_out(
         self, connection: Connection, waiter: int | None, overflow: str | None
     ) -> list[int]:
-        """What was decided; raises `_Stale` before anything is changed."""
+        """What was decided; raises `Stale` before anything is changed."""
         queue, prepared = self._queue, self.prepared
         judgement = prepared.judgement
-        there = self._witnesses(connection, prepared)
+        verdict, there = judgement.verdict, []
+        if prepared.queued is not None and len(verdict.witnesses):
+            self._take_turns(connection)
+            there = witnesses(connection, queue, prepared.queued, verdict)
         queues.hold(connection, queue, alone=bool(self._rule.dedup))
         self._check(connection, prepared)
         claim(connection, self._storage, [one.staged for one in prepared.written])
         changes = Changes()
-        self._touch(connection, prepared, there, changes)
+        if prepared.queued is not None:
+            written = prepared.written
+            carry_out(connection, queue, prepared.queued, verdict, written, there, changes)
         for shard, count in judgement.ignored.items():
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
@@ -218,71 +218,9 @@ class SmartLoad:
         if queued is not None:
             pointers = load_pointers(connection, queue.id, self._shards, lock=True)
             if pointers != queued.pointers:
-                raise _Stale
+                raise Stale
         if self._rule.dedup and dedup.last_row(connection, queue.id) != prepared.known:
-            raise _Stale
-
-    def _witnesses(self, connection: Connection, prepared: Prepared) -> list[Slice]:
-        """The slices of what it was decided by, locked; raises `_Stale` if it is not there."""
-        queued = prepared.queued
-        if queued is None or not len(prepared.judgement.verdict.witnesses):
-            return []
-        witnesses, retrieved = prepared.judgement.verdict.witnesses, queued.retrieved
-        rests_on = {
-            State.LOADED: queued.rows_of(witnesses[~retrieved[witnesses]]),
-            State.FIRED: queued.rows_of(witnesses[retrieved[witnesses]]),
-        }
-        self._take_turns(connection)
-        there = fetch(
-            connection,
-            slices.c.queue_id == self._queue.id,
-            slices.c.magazine == int(Magazine.MAIN),
-            slices.c.state.in_([int(state) for state in rests_on]),
-            dialect.one_of(
-                connection,
-                slices.c.segment_id,
-                {segment for rows in rests_on.values() for segment in rows},
-            ),
-            lock="wait",
-        )
-        for state, rows in rests_on.items():
-            _check_there([piece for piece in there if _state(piece) is state], rows)
-        return there
-
-    def _touch(
-        self,
-        connection: Connection,
-        prepared: Prepared,
-        there: Sequence[Slice],
-        changes: Changes,
-    ) -> None:
-        """Delete and overwrite queued messages."""
-        if prepared.queued is None:
-            return
-        waits = [piece for piece in there if _state(piece) is State.LOADED]
-        moved = put_in_place(connection, self._queue, prepared.written, waits, changes)
-        deleted = prepared.queued.rows_of(prepared.judgement.verdict.deleted)
-        for piece in there:
-            gone = piece.rows & deleted.get(piece.segment_id, EMPTY)
-            rest = piece.rows - (gone | moved.get(piece.id, EMPTY))
-            if len(rest) < len(piece.rows):
-                changes.keep(piece, rest if rest else EMPTY)
-            if gone:
-                changes.count(piece, replaced=len(gone))
-                if _state(piece) is State.LOADED:
-                    changes.fire(piece, gone)
-
-
-def _state(piece: Slice) -> State:
-    return State.LOADED if piece.ticket is None else State.FIRED
-
-
-def _check_there(pieces: Sequence[Slice], rows: dict[int, Rows]) -> None:
-    """Raise `_Stale` unless slices name all of some rows."""
-    for segment, wanted in rows.items():
-        named = sum(len(piece.rows & wanted) for piece in pieces if piece.segment_id == segment)
-        if named < len(wanted):
-            raise _Stale
+            raise Stale
 
 
 def load_rows(load: SmartLoad, rows: Rowed, when_full: WhenFull) -> pa.Array:
