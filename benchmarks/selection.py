@@ -10,7 +10,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa

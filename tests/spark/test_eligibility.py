@@ -1,0 +1,63 @@
+"""Which message next, through Spark: selectors, priorities, holds, groups, and who sets them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame
+
+from tests.spark.rig import Rig
+
+ROWS = """
+SELECT number, who, priority,
+       timestamp_seconds(hold) AS hold, timestamp_seconds(until) AS until
+FROM VALUES
+    (0, 'a', 1, 0, 9999999999),
+    (1, 'a', 9, 0, 9999999999),
+    (2, 'b', 5, 0, 9999999999),
+    (3, 'b', 7, 9999999999, 9999999999),
+    (4, 'c', 8, 0, 1000),
+    (5, 'd', 3, NULL, NULL)
+AS rows(number, who, priority, hold, until)
+"""
+
+
+def _written(rig: Rig, **options: str) -> DataFrame:
+    rows = rig.spark.sql(ROWS).coalesce(1)
+    rig.write(rows, "jobs", shards="2", **options)
+    return rows
+
+
+def test_the_sink_sets_what_the_source_goes_by(rig: Rig) -> None:
+    _written(rig, priority="priority", groupBy="who", holdUntil="hold", expiresAt="until", ttl="1h")
+    settings = rig.store.queue("jobs").info.settings
+    assert (settings.priority, settings.group) == ("priority", "who")
+    assert (settings.hold_until, settings.expires_at) == ("hold", "until")
+    assert settings.message_expiry == 3600.0
+    assert rig.store.queue("jobs").info.key == "who"
+    # One of a group at a time; what is held or expired is passed over.
+    batches = rig.numbers(rig.source("jobs", maxMessagesPerTrigger=2))
+    assert [sorted(batch) for batch in batches] == [[2, 5], [0], [1]]
+    assert rig.store.queue("jobs").expire() == 1
+    assert rig.store.queue("jobs").browse()["number"].to_pylist() == [3]
+
+
+def test_priorities_and_selectors_go_together(rig: Rig) -> None:
+    _written(rig, priority="priority")
+    stream = rig.source("jobs", selector="number < 4", maxMessagesPerTrigger=1)
+    assert rig.numbers(stream) == [[1], [3], [2], [0]]
+
+
+def test_a_fallback_reads_the_oldest_when_nothing_matches(rig: Rig) -> None:
+    _written(rig, key="who")
+    stream = rig.source("jobs", selector="who = 'd'", fallback="any", maxMessagesPerTrigger=1)
+    batches = rig.numbers(stream)
+    assert batches[0] == [5]
+    assert sorted(number for batch in batches for number in batch) == list(range(6))
+
+
+def test_a_queue_that_is_set_otherwise_is_not_written_to(rig: Rig) -> None:
+    _written(rig, priority="priority")
+    with pytest.raises(Exception, match="priority") as failed:
+        _written(rig, priority="number")
+    assert "set otherwise" in str(failed.value)
+    assert rig.store.queue("jobs").browse().num_rows == 6
