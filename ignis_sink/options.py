@@ -9,7 +9,7 @@ from typing import Any
 from queue_core.address import Address
 from queue_core.errors import BadOption
 from queue_core.names import check_consumer, check_queue
-from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, whole, words
+from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, size, whole, words
 from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS
 
 OPTIONS: tuple[Option, ...] = (
@@ -32,6 +32,8 @@ OPTIONS: tuple[Option, ...] = (
         "task's rows go to one shard, in turn. An existing queue keeps its own.",
     ),
     Option("shards", "Shards of a queue that is created.", whole(1, MAX_SHARDS), DEFAULT_SHARDS),
+    Option("maxSize", "Messages that a queue that is created holds at most.", whole(1)),
+    Option("maxBytes", "Bytes that a queue that is created holds at most.", size),
     Option(
         "onFull",
         "What a bounded queue without room does to a batch: `block`: the commit waits; `fail`; "
@@ -98,6 +100,8 @@ OPTIONS: tuple[Option, ...] = (
 
 #: Options that are settings of the queue.
 SETTINGS = {
+    "maxSize": "max_size",
+    "maxBytes": "max_bytes",
     "ttl": "message_expiry",
     "expiresAt": "expires_at",
     "holdUntil": "hold_until",

@@ -102,6 +102,13 @@ def test_a_batch_that_can_never_fit_says_so_at_once(rig):
         finish(rig.sink(rig.source(), "copy"))
 
 
+def test_a_queue_that_is_created_can_be_bounded(rig):
+    rig.orders(20)
+    finish(rig.sink(rig.source(), "copy", maxSize="20", maxBytes="1m"))
+    settings = rig.store.queue("copy").info.settings
+    assert (settings.max_size, settings.max_bytes) == (20, 1 << 20)
+
+
 def test_a_rendezvous_is_no_sink(rig):
     rig.orders(1)
     bounded(rig, 0)
