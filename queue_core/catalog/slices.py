@@ -2,8 +2,8 @@
 
 A verb decides what becomes of which rows and tells a `Changes`; `Changes.apply` writes it with a
 fixed number of statements, whatever the number of messages. All verbs lock in the same order, so
-that they cannot deadlock: leases, files, consumers, tickets, turns, slices, queues, load pointers,
-counters.
+that they cannot deadlock: leases, room, files, consumers, tickets, turns, slices, queues,
+interests, load pointers, counters.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 |-------------|-----------------------------------------------------------------------------|
 | load        | new ones at the tail of main                                                |
 | smart       | as load; queued ones are deleted, or name new segments in place             |
+| ring        | the oldest loaded ones of main are removed for new ones                     |
+| rendezvous  | as load; those that nobody fires are removed again                          |
 | fire        | the next loaded ones become a ticket's                                      |
 | acknowledge | what a ticket still holds is deleted                                        |
 | settle      | fired ones are deleted, moved to the sideline, or loaded again in place      |
