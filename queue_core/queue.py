@@ -428,20 +428,23 @@ class Queue:
         order_by: str | None,
         fallback: bool = False,
     ) -> Wanted:
+        # Others may have changed what may be fired, and in which order, just now.
+        with self._store.catalog.read() as connection:
+            queue = queues.as_it_is(connection, self.info)
         return Wanted(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
             max_messages=_positive("max_messages", max_messages),
             max_bytes=_positive("max_bytes", max_bytes),
             selection=Selection.parse(
-                [self.info],
+                [queue],
                 self._store.storage.uri,
                 selector,
                 order_by,
                 fallback=fallback,
                 eligibility=partial(of_firing, magazine=magazine_of(magazine)),
             ),
-            rules=fireable([self.info], magazine_of(magazine)),
+            rules=fireable([queue], magazine_of(magazine)),
         )
 
     def _parts(self, table: pa.Table) -> Iterable[pa.Table]:

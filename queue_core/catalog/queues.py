@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from queue_core import roles
 from queue_core.catalog import dialect
@@ -20,6 +21,9 @@ from queue_core.policies import binding
 from queue_core.schema import deserialize, evolve, serialize
 from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 
+# Built once: each firing asks.
+_SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
+
 
 def find(connection: Connection, name: str) -> QueueInfo:
     """The queue of that name; raises `NoSuchQueue`, with the nearest name there is."""
@@ -29,6 +33,19 @@ def find(connection: Connection, name: str) -> QueueInfo:
         there = f"it has {', '.join(sorted(known))}" if known else "it has none"
         raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
     return _info(row)
+
+
+def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """A queue with the columns and the settings that it has by now; itself if it has no others."""
+    row = connection.execute(_SHAPE, {"queue": queue.id}).first()
+    if row is None or (row.schema_version, row.settings) == _shape(queue):
+        return queue
+    return find(connection, queue.name)
+
+
+@lru_cache(maxsize=256)
+def _shape(queue: QueueInfo) -> tuple[int, str]:
+    return queue.schema_version, queue.settings.to_json()
 
 
 def find_all(connection: Connection) -> list[QueueInfo]:

@@ -309,6 +309,17 @@ def test_settings_that_come_later_hold_for_older_messages_too(queue: Queue) -> N
         queue.change_settings(group="who")
 
 
+def test_what_others_change_holds_at_once(store: Store) -> None:
+    queue = make_queue(store, schema=pa.schema([("number", pa.int64()), ("who", pa.string())]))
+    same = store.queue(queue.name)
+    same.load([{"number": 1, "who": "a"}], ttl=0.0)
+    same.load([{"number": 2, "who": "a"}, {"number": 3, "who": "b"}])
+    same.change_settings(priority="number")
+    firing = queue.fire()
+    assert numbers_of(firing.messages) == [3, 2]
+    assert firing.messages.schema.names[:2] == ["number", "who"]
+
+
 def test_many_take_from_groups_one_after_the_other(store: Store) -> None:
     queue = make_queue(store, schema=SCHEMA, shards=4, group="who")
     queue.load([{"number": n, "who": f"g{n % 7}"} for n in range(140)])
