@@ -31,7 +31,7 @@ class Taking(Protocol):
     def take(self, limit: int) -> pa.RecordBatch | None:
         """At most so many messages; None when there are none."""
 
-    def settle(self, settlement: pa.RecordBatch) -> None:
+    def settle(self, settlement: pa.Table) -> None:
         """What has become of messages that were taken: rows of `SETTLEMENT`."""
 
     def give_back(self) -> None:
@@ -72,7 +72,7 @@ class Acquiring:
         there = self._ahead.next(limit)
         return self._fire(limit) if there is None else there
 
-    def settle(self, settlement: pa.RecordBatch) -> None:
+    def settle(self, settlement: pa.Table) -> None:
         """Settle."""
         self._settle(settlement)
 
@@ -100,8 +100,8 @@ class Acquiring:
         self._ahead.put(left)
         return parts
 
-    def _settle_all(self, settlements: list[pa.RecordBatch]) -> Sequence[None]:
-        merged = Settlement.of(pa.Table.from_batches(settlements))
+    def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
+        merged = Settlement.of(pa.concat_tables(settlements))
         self._queue.settle(merged, self._consumer)
         return [None] * len(settlements)
 
@@ -122,7 +122,7 @@ class Browsing:
         """Look at what was not looked at."""
         return self._look(limit)
 
-    def settle(self, settlement: pa.RecordBatch) -> None:
+    def settle(self, settlement: pa.Table) -> None:
         """Nothing is settled that was not taken."""
 
     def give_back(self) -> None:

@@ -1,10 +1,10 @@
 """`Worker`: a thread of a pool, which handles one batch at a time.
 
 The thread is woken when one of its consumers is told of work, and visits those who are: each pulls
-a batch, which is handled and settled, and then it is the next one's turn, until nobody is given
-anything. A call of the handler that takes too long is given up: another thread takes the worker's
-place and goes on with the rest of the batch. Python code that goes on for ever is interrupted; what
-blocks ends when it returns, and its thread with it.
+a batch, which is handled, and then it is the next one's turn, until nobody is given anything. A
+call of the handler that takes too long is given up: another thread takes the worker's place and
+goes on with the rest of the batch. Python code that goes on for ever is interrupted; what blocks
+ends when it returns, and its thread with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from queue_core.consumers.pressure import Pressure
 from queue_core.consumers.stations import Station
 from queue_core.consumers.taking import Taking
 from queue_core.consumers.trace import Step, say
-from queue_core.consumers.work import RETRY_SECONDS, Work
+from queue_core.consumers.work import RETRY_SECONDS, Handled, Work
 from queue_core.errors import Damaged, Unavailable
 from queue_core.handling.deadline import TimedOut
 from queue_core.handling.handlers import Handling
@@ -56,8 +56,9 @@ class Worker:
     def __init__(self, duty: Duty, name: str) -> None:
         self.name = name
         self.ending = threading.Event()
-        #: The batch in hand.
+        #: The batch in hand, and those before that are not settled.
         self.work: Work | None = None
+        self._handled = Handled(self._settled, at_once=duty.credit.limit is not None)
         self._duty = duty
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -123,7 +124,8 @@ class Worker:
         work = self.work
         if work is not None and work.judging.abandon():
             self._thread = None
-            self._duty.count(work.settle(self.ending))
+            self._handled.add(work)
+            self._handled.settle(self.ending)
 
     def give_up_after(self, seconds: float) -> None:
         """Give up the call that is being made if it has been for so long, by looking again."""
@@ -143,7 +145,9 @@ class Worker:
 
     def _run(self) -> None:
         try:
+            # What a thread has left that was given up.
             self._finish()
+            self._handled.settle(self.ending)
             while not self.ending.is_set():
                 self._wake.wait()
                 self._wake.clear()
@@ -152,6 +156,7 @@ class Worker:
                     for target in session.visit():
                         for consumer in target.visit():
                             self._serve(consumer)
+                self._handled.settle(self.ending)
         except (Superseded, TimedOut):
             # Another thread goes on.
             return
@@ -187,11 +192,16 @@ class Worker:
         self._finish()
 
     def _finish(self) -> None:
-        work = self.work
-        if work is not None:
-            self._duty.count(work.do(self.ending))
+        if self.work is not None:
+            self.work.do()
+            self._handled.add(self.work)
             self.work = None
-            self._duty.credit.give_back(work.batch.num_rows)
+            if self._handled.is_due:
+                self._handled.settle(self.ending)
+
+    def _settled(self, outcomes: Counter[str]) -> None:
+        self._duty.count(outcomes)
+        self._duty.credit.give_back(outcomes.total())
 
 
 def _interrupt(thread: threading.Thread | None) -> None:

@@ -1,0 +1,124 @@
+"""What it costs to register, notify and remove consumers, by how many there are; and who gets what.
+
+    python benchmarks/consumers.py [--rounds 2000]
+
+The queue is a list in memory, so that only the manager is measured. The first table should be flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.manager import QueueConsumerManager
+
+SIZES = (10, 100, 1000)
+#: Messages that are shared by ten equal consumers.
+SHARED = 100_000
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=2000)
+    rounds = arguments.parse_args().rounds
+    table = Table(title="microseconds each, by the number of consumers")
+    table.add_column("consumers", justify="right")
+    for column in ("register", "notify and deliver", "uninterested and back", "remove"):
+        table.add_column(column, justify="right")
+    for size in SIZES:
+        table.add_row(f"{size:,}", *(f"{each:.1f}" for each in costs(size, rounds)))
+    console = Console()
+    console.print(table)
+    shares, wakeups = shared(10)
+    console.print(
+        f"{SHARED:,} messages, 10 consumers: shares from {min(shares.values()):,} to "
+        f"{max(shares.values()):,}; {wakeups / SHARED:.3f} wake-ups per message"
+    )
+    return 0
+
+
+def costs(size: int, rounds: int) -> list[float]:
+    """Microseconds of each operation on a manager with so many consumers."""
+    manager = QueueConsumerManager("q")
+    messages: deque[int] = deque()
+    told: deque[QueueConsumer] = deque()
+    consumers = [consumer(str(n), messages, told) for n in range(size)]
+    registered = timed(consumers, lambda each: each.join(manager))
+    told.clear()
+    # Whoever was told when it came finds nothing.
+    for each in consumers:
+        manager.deliver_single_message(each)
+
+    def arrive(number: int) -> None:
+        messages.append(number)
+        manager.notify_arrival()
+        while told:
+            each = told.popleft()
+            while manager.deliver_single_message(each):
+                pass
+
+    def turn(number: int) -> None:
+        consumers[number % size].hold(Hold.CREDIT)
+        consumers[number % size].release(Hold.CREDIT)
+
+    notified = timed(range(rounds), arrive)
+    turned = timed(range(rounds), turn)
+    return [registered, notified, turned, timed(consumers, lambda each: each.leave())]
+
+
+def shared(count: int) -> tuple[Counter[str], int]:
+    """Who gets how many of a steady stream, when each pulls ten in its turn; and all wake-ups."""
+    manager = QueueConsumerManager("q")
+    messages: deque[int] = deque()
+    told: deque[QueueConsumer] = deque()
+    for n in range(count):
+        consumer(str(n), messages, told).join(manager)
+    got: Counter[str] = Counter()
+    for start in range(0, SHARED, 50):
+        messages.extend(range(start, start + 50))
+        manager.notify_arrival()
+        for _ in range(6):
+            pull(told, got)
+    while told:
+        pull(told, got)
+    return got, manager.wakeups
+
+
+def pull(told: deque[QueueConsumer], got: Counter[str]) -> None:
+    """Whoever was told first pulls once, and again later if it was given something."""
+    if told:
+        each = told.popleft()
+        work = each.pull(10)
+        if work:
+            got[each.name] += len(work)
+            told.append(each)
+
+
+def consumer(name: str, messages: deque[int], told: deque[QueueConsumer]) -> QueueConsumer:
+    """A consumer of messages in memory, which says to *told* that it was told."""
+
+    def take(limit: int) -> list[int] | None:
+        return [messages.popleft() for _ in range(min(limit, len(messages)))] or None
+
+    return QueueConsumer(name, take, told.append)
+
+
+def timed(over: Any, work: Callable[[Any], object]) -> float:
+    """Microseconds of one call, on average."""
+    began = time.perf_counter()
+    for each in over:
+        work(each)
+    return (time.perf_counter() - began) * 1e6 / len(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

