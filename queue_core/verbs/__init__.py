@@ -13,10 +13,11 @@
 | sweep       | those fired too long ago go to the tail of the sideline                     |
 | abandon     | those handed out too often go to the tail of the sideline, for good            |
 | expire      | those loaded too long ago are removed                                       |
+| overdue     | rows whose own time is over are removed                                     |
 | deactivate  | none: the queue takes and gives no more                                     |
 | drop        | all of the queue are removed                                                |
 | reset       | those that were kept are loaded again in place                              |
 | recover     | those fired and never seen are loaded again in place                        |
 | quarantine  | those of unreadable segments are set apart                                  |
-| held, peek  | none: they are looked at                                                    |
+| held, pick  | none: they are looked at; so it is with peek                                |
 """

@@ -108,7 +108,7 @@ class _Pick:
         going, wanted, counts = list(walks), 0, 0
         while going and (limit is None or counts < limit):
             if limit is not None:
-                wanted += -(-(limit - counts) // len(going))
+                wanted += max((limit - counts) // len(going), 1)
             for walk in going:
                 walk.find(None if limit is None else wanted)
                 counts = sum(min(w.count, wanted) for w in walks)

@@ -1,13 +1,17 @@
 """Firing by a selector, by an order, or by both."""
 
 import threading
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from queue_core import Store
-from queue_core.errors import BadSelector
+from queue_core.errors import BadSelector, DamagedSegment
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.pick import pick
+from queue_core.verbs.selection import Selection
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -93,6 +97,56 @@ def test_statistics_keep_slices_closed_that_cannot_match(store: Store) -> None:
         # If the first slice were opened, its checksum would be found wrong.
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
     assert numbers_of(queue.fire(selector="number >= 1005").messages) == list(range(1005, 1010))
+
+
+def _gone(store: Store, condition: str) -> None:
+    """The files of some segments are not there any more: whoever opens one finds it missing."""
+    with store.catalog.engine.begin() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE segments SET data = NULL, location = 'gone-' || id WHERE {condition}"
+        )
+
+
+@pytest.mark.spoiled
+def test_a_small_limit_reads_no_more_of_a_backlog_than_it_needs(store: Store) -> None:
+    queue = make_queue(store)
+    for first in range(0, 80_000, 20_000):
+        queue.load(orders(20_000, first))
+    _gone(store, "id > 1")
+    assert numbers_of(queue.fire(3, selector="number % 1000 = 7").messages) == [7, 1007, 2007]
+    with pytest.raises(DamagedSegment, match="gone"):
+        queue.fire(3, selector="number = 30000")
+
+
+def test_what_is_selected_comes_evenly_from_all_shards(store: Store) -> None:
+    queue = make_queue(store, shards=4, key="customer")
+    queue.load(orders(400, customers=40))
+    firing = queue.fire(10, selector="number >= 0")
+    assert sorted(Counter(firing.messages["_shard"].to_pylist()).values()) == [2, 2, 3, 3]
+
+
+@pytest.mark.spoiled
+def test_an_order_reads_only_what_may_come_first(store: Store) -> None:
+    queue = make_queue(store, shards=2, key="customer", attributes=["number"])
+    for first in range(0, 300, 100):
+        queue.load(orders(100, first))
+    _gone(store, "id < 3")
+    assert numbers_of(queue.fire(3, order_by="number DESC").messages) == [299, 298, 297]
+
+
+@pytest.mark.spoiled
+def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
+    queue = make_queue(store, attributes=["number"])
+    ids = queue.load(orders(10)).to_pylist()
+    queue.load(orders(10, first=10))
+    _gone(store, "id > 0")
+    wanted = Wanted(
+        queue_ids=(queue.info.id,),
+        selection=Selection.parse([queue.info], store.storage.uri, "number < 10 AND _attempt = 0"),
+    )
+    picked = pick(store.catalog, wanted)
+    assert picked is not None
+    assert picked.ids.numbers().tolist() == ids
 
 
 def test_peeking_takes_a_selector_too(store: Store) -> None:

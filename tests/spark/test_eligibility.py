@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from pyspark.sql import DataFrame
+from datetime import timedelta
 
-from tests.spark.rig import Rig
+import pytest
+from pyspark.sql import DataFrame, Row
+
+from tests.factories import make_queue, orders
+from tests.spark.rig import Rig, wait_until
 
 ROWS = """
 SELECT number, who, priority,
@@ -53,6 +56,20 @@ def test_a_fallback_reads_the_oldest_when_nothing_matches(rig: Rig) -> None:
     batches = rig.numbers(stream)
     assert batches[0] == [5]
     assert sorted(number for batch in batches for number in batch) == list(range(6))
+
+
+def test_a_running_query_gets_what_was_held_once_its_time_has_come(rig: Rig) -> None:
+    queue = make_queue(rig.store)
+    queue.load(orders(1), hold=0.0)
+    seen: list[Row] = []
+    query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
+    wait_until(lambda: len(seen) == 1, query)
+    queue.load(orders(1, first=1), hold=1.0)
+    wait_until(lambda: len(seen) == 2, query)
+    query.stop()
+    late = seen[1]["_fired_at"] - seen[1]["_hold_until"]
+    # A second, and what a busy machine takes for a micro-batch.
+    assert timedelta(0) <= late < timedelta(seconds=10)
 
 
 def test_a_queue_that_is_set_otherwise_is_not_written_to(rig: Rig) -> None:
