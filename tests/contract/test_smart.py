@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from sqlalchemy import update
 
 from queue_core import Store
@@ -114,3 +116,25 @@ def test_what_was_kept_and_is_too_old_does_not_come_again(store: Store) -> None:
     assert line.reset() == 1
     assert len(line.get_and_keep()) == 0
     assert line.expire() == 1
+
+
+@pytest.mark.parametrize("policy", ["drop_duplicates(text)", "merge_adjacent(last(text))"])
+def test_a_message_is_expired_by_its_own_column(store: Store, policy: str) -> None:
+    schema = pa.schema([*DISPLAY, ("_expires_at", pa.timestamp("us", "UTC"))])
+    display = make_queue(store, schema=schema, key="kind", policy=policy)
+    soon, late = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+    row = {"kind": "copying", "text": "10%"}
+    display.load([row | {"_expires_at": soon}])
+    assert display.load([row | {"_expires_at": late}]).null_count == 0
+    assert display.load([row | {"_expires_at": None}]).null_count == 1
+    assert len(display.fire()) == 1
+
+
+def test_a_held_message_is_met_before_its_time(store: Store) -> None:
+    schema = pa.schema([*DISPLAY, ("_hold_until", pa.timestamp("us", "UTC"))])
+    display = make_queue(store, schema=schema, key="kind", policy="merge(count(times))")
+    later = datetime(2200, 1, 1, tzinfo=UTC)
+    display.load([{"kind": "reminder", "_hold_until": later}])
+    assert display.load([{"kind": "reminder"}]).null_count == 1
+    assert len(display.fire()) == 0
+    assert display.browse().column("times").to_pylist() == [2]

@@ -322,3 +322,13 @@ def test_the_same_shards_are_always_spread_alike(count):
     sizes = {("orders", shard): 10 for shard in range(6)}
 
     assert plan.partitions(sizes, count) == plan.partitions(dict(reversed(sizes.items())), count)
+
+
+def test_slices_of_several_segments_that_interleave_are_read_stretch_by_stretch():
+    old = make_slice((0, 1, 3, 4, 6), segment_id=1)
+    new = make_slice((0, 3), segment_id=2, position=2)
+    fired = make_slice((7,), segment_id=1)
+    held = [(s, s.rows) for s in (fired, new, old)]
+    read = plan.pieces(held, sources_of([old, new]), "orders")
+    stretches = [(piece.source.segment_id, rows_of(piece)) for piece in read]
+    assert stretches == [(1, [0, 1]), (2, [0]), (1, [3, 4]), (2, [3]), (1, [6]), (1, [7])]
