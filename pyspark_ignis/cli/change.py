@@ -75,19 +75,22 @@ def load(
         transient=True,
         disable=not screen.is_terminal,
     )
-    loaded = 0
+    loaded = left_out = 0
     with call.queue(queue) as found, progress:
         task = progress.add_task("load", total=None)
         try:
             for rows in _parts(intake.batches(file, format, found.schema), part):
-                found.load(rows)
-                loaded += rows.num_rows
+                ids = found.load(rows)
+                left_out += ids.null_count
+                loaded += len(ids) - ids.null_count
                 progress.update(task, completed=loaded)
         except IgnisError:
             if loaded:
                 complain(f"{loaded:,} messages were loaded, and then:")
             raise
-    call.answer(f"{loaded:,} messages loaded into {queue}", loaded=loaded)
+    told = f"{loaded:,} messages loaded into {queue}"
+    told += f", {left_out:,} left out" if left_out else ""
+    call.answer(told, loaded=loaded, left_out=left_out)
 
 
 @app.command(name="set", rich_help_panel=_CHANGE)

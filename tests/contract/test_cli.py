@@ -157,7 +157,7 @@ def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
         with new(file, rows.schema) as writer:
             writer.write_table(rows)
 
-    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100}]
+    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100, "left_out": 0}]
     assert queue.fire().messages.select(rows.column_names).equals(rows)
 
 
@@ -176,11 +176,18 @@ def test_what_peek_says_in_json_can_be_loaded_again(ignis, store):
 
     assert ignis("load", "here", input=lines).exit_code == 0
     said = ignis("peek", "here", "--json").stdout
-    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 2}]
+    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 2, "left_out": 0}]
 
     here, there = (store.queue(name).peek().select(schema.names) for name in ("here", "there"))
     assert there.equals(here)
     assert str(there["day"][0]) == "2013-01-01"
+
+
+def test_load_says_what_a_policy_leaves_out(ignis, store):
+    make_queue(store, key="customer", policy="latest")
+    lines = "".join(json.dumps({"number": n, "customer": "a"}) + "\n" for n in range(3))
+    result = ignis("load", "orders", input=lines)
+    assert "1 messages loaded into orders, 2 left out" in result.stdout + result.stderr
 
 
 def test_load_in_parts_says_what_is_in_when_a_later_part_does_not_fit(ignis, store, tmp_path):
@@ -218,7 +225,7 @@ def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
 def test_loading_nothing_loads_nothing(ignis, store):
     make_queue(store)
 
-    assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0}]
+    assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0, "left_out": 0}]
 
 
 def test_failures_are_shelved_and_shovelled_back(ignis, store):
