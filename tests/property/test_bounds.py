@@ -1,0 +1,69 @@
+"""A bounded queue against a plain list: whatever is loaded, fired and settled, in any order."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queue_core import Store
+from queue_core.errors import QueueFull
+from tests.books import audit
+from tests.factories import make_queue, numbers_of, orders
+
+#: Where files need not wait for a disk: what is tested here is not that they survive.
+MEMORY = Path("/dev/shm")
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["load", "fire", "delete", "reload", "sideline"]), st.integers(1, 7)),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(size=st.integers(1, 8), overflow=st.sampled_from(["fail", "ring"]), steps=STEPS)
+def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) -> None:
+    folder = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=folder) as path, Store.open(path) as store:
+        queue = make_queue(store, max_size=size, overflow=overflow)
+        waiting: list[int] = []
+        flying: dict[int, int] = {}
+        number = 0
+        for verb, count in steps:
+            if verb == "load":
+                new, number = list(range(number, number + count)), number + count
+                if fits(size, overflow, len(waiting), len(flying), count):
+                    queue.load(orders(count, new[0]))
+                    waiting = (waiting + new)[-(size - len(flying)) :]
+                else:
+                    refused(queue, count, new[0])
+            elif verb == "fire":
+                firing = queue.fire(count)
+                fired = numbers_of(firing.messages)
+                assert fired == waiting[:count]
+                waiting = waiting[count:]
+                flying |= dict(zip(fired, firing.ids.to_pylist(), strict=True))
+            else:
+                some = list(flying)[:count]
+                getattr(queue, verb)([flying.pop(n) for n in some])
+                if verb == "reload":
+                    waiting = sorted(waiting + some)
+            assert sorted(numbers_of(queue.browse())) == sorted([*waiting, *flying])
+            assert len(waiting) + len(flying) <= size
+        audit(store)
+
+
+def fits(size: int, overflow: str, waiting: int, flying: int, count: int) -> bool:
+    """Whether so many more find room; in a ring, beside what is in flight."""
+    if overflow == "ring":
+        return flying + min(count, size) <= size
+    return waiting + flying + count <= size
+
+
+def refused(queue, count: int, first: int) -> None:
+    try:
+        queue.load(orders(count, first))
+    except QueueFull:
+        return
+    raise AssertionError("there was no room")
