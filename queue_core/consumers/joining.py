@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from queue_core.catalog.interests import EXCLUSIVE, SHARED, SINGLE
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.handling.contract import DEFAULT_METADATA
 from queue_core.handling.payloads import Payload
@@ -52,6 +53,13 @@ class Order:
         if self.concurrency is not None:
             return self.concurrency
         return min(queue.info.settings.concurrency for queue in self.queues)
+
+    @property
+    def claim(self) -> str:
+        """Whether it shares its queues with others."""
+        if self.exclusive:
+            return EXCLUSIVE
+        return SINGLE if self.single_active else SHARED
 
     @property
     def may_fire_ahead(self) -> bool:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from queue_core.catalog import interests
 from queue_core.consumers.consumer import Hold
 from queue_core.consumers.credit import Credit
+from queue_core.consumers.crew import Crew
 from queue_core.consumers.desk import close_desk, open_desk
 from queue_core.consumers.joining import Order, checked
 from queue_core.consumers.presence import Presence
 from queue_core.consumers.pressure import Pressure
 from queue_core.consumers.taking import Acquiring, Browsing, Taking
-from queue_core.consumers.worker import Duty, Worker
-from queue_core.errors import IgnisError, Unavailable
+from queue_core.consumers.worker import Duty
+from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handling.contract import Contract, Ignorable
 from queue_core.handling.handlers import BatchHandler, Handling, RowHandler
 from queue_core.model import magazine_of
-from queue_core.settings import MAX_CONCURRENCY
 
 if TYPE_CHECKING:
     from queue_core.store import Store
@@ -108,33 +108,25 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._name = name
         self._credit = Credit(max_in_flight, self._credit_changed)
         self._lock = threading.Lock()
-        self._workers: list[Worker] = []
         self._counts: Counter[str] = Counter()
-        self._numbers = 0
         self._paused = False
         self._ended = threading.Event()
         self._presence: Presence | None = None
         self._duty: Duty | None = None
+        self._crew: Crew | None = None
         #: What ended the pool before its time.
         self.error: BaseException | None = None
 
     def start(self) -> ConsumerPool:
         """Begin to work; `with` does it."""
         order = self._order
-        claim = (
-            interests.EXCLUSIVE
-            if order.exclusive
-            else interests.SINGLE
-            if order.single_active
-            else interests.SHARED
-        )
         self._presence = Presence(
             self._store,
             self._name,
             self._infos,
             self._is_interested,
             priority=order.priority,
-            claim=claim,
+            claim=order.claim,
         )
         self._presence.begin()
         desks = [open_desk(self._store.catalog, info) for info in self._infos]
@@ -154,14 +146,17 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             count=self._count,
             fail=self._fail,
         )
-        threading.Thread(target=self._watch, name="ignis-overdue", daemon=True).start()
-        self.increase(order.workers)
+        self._crew = Crew(self._duty)
+        self._ended = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
+        watching.start()
+        self._crew.grow(order.workers)
         return self
 
     @property
     def concurrency(self) -> int:
         """How many workers there are."""
-        return len(self._workers)
+        return 0 if self._crew is None else len(self._crew)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -171,45 +166,26 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def increase(self, by: int = 1) -> int:
         """More workers, up to 100 in all; how many there are then."""
-        assert self._duty is not None, "a pool is started before it is increased"
-        with self._lock:
-            more = max(min(by, MAX_CONCURRENCY - len(self._workers)), 0)
-            fresh = []
-            for _ in range(more):
-                self._numbers += 1
-                fresh.append(Worker(self._duty, f"worker {self._numbers}"))
-            self._workers += fresh
-        for worker in fresh:
-            if self._paused:
-                _hold([worker], Hold.FLOW, held=True)
-            worker.start()
-        return self.concurrency
+        return self._begun.grow(by)
 
     def decrease(self, by: int = 1) -> int:
         """Fewer workers, each of which ends with the batch in its hands; how many are left."""
-        with self._lock:
-            gone = self._workers[max(len(self._workers) - max(by, 0), 0) :]
-            self._workers = self._workers[: len(self._workers) - len(gone)]
-        for worker in gone:
-            worker.end()
-        return self.concurrency
+        return self._begun.shrink(by)
 
     def pause(self) -> None:
         """Fire nothing more, until `resume`; what is in hand is finished."""
         self._paused = True
-        _hold(self._workers, Hold.FLOW, held=True)
+        self._begun.hold(Hold.FLOW, held=True)
 
     def resume(self) -> None:
         """Go on."""
         self._paused = False
-        _hold(self._workers, Hold.FLOW, held=False)
+        self._begun.hold(Hold.FLOW, held=False)
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to do; False when that takes longer. Raises what failed."""
-        assert self._duty is not None, "a pool is started before it is drained"
         end = None if timeout is None else time.monotonic() + timeout
-        for desk in self._duty.sources:
-            desk.manager.notify_arrival()
+        self._begun.look()
         while not self._is_idle():
             if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
                 self._raise()
@@ -226,14 +202,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         if self._presence is None:
             return
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.end()
-        end = time.monotonic() + timeout
-        for worker in workers:
-            while not worker.join(end - time.monotonic()) and time.monotonic() < end:
-                continue
-            worker.abandon()
+        self._begun.dismiss(timeout)
         self._ended.set()
         self._give_back()
         for info in self._infos:
@@ -278,7 +247,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def _is_interested(self) -> bool:
         """Whether it would take messages, or was short of credit only for a moment."""
         pressed = self._pressure is not None and self._pressure.applied
-        held = self._paused or pressed or not self._workers
+        held = self._paused or pressed or not self.concurrency
         return not held and self._credit.missing_for() < interests.BEAT_SECONDS
 
     def _give_back(self) -> None:
@@ -288,16 +257,16 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 taking.give_back()
 
     def _is_idle(self) -> bool:
-        assert self._duty is not None, "a pool is started before it is idle"
-        workers = list(self._workers)
-        for desk in self._duty.sources:
-            own = (c for worker in workers for c, at in worker.consumers.items() if at is desk)
-            if not any(desk.manager.has_looked(consumer) for consumer in own):
-                return False
-        return self._credit.used == 0
+        return self._begun.has_looked and self._credit.used == 0
 
     def _credit_changed(self, left: bool) -> None:
-        _hold(list(self._workers), Hold.CREDIT, held=not left)
+        self._begun.hold(Hold.CREDIT, held=not left)
+
+    @property
+    def _begun(self) -> Crew:
+        if self._crew is None:
+            raise BadOption("the pool has not begun: use it in a with statement, or start it")
+        return self._crew
 
     def _count(self, outcomes: Counter[str]) -> None:
         with self._lock:
@@ -307,18 +276,17 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """Nothing more can be done: all workers end."""
         if self.error is None:
             self.error = error
-        for worker in list(self._workers):
-            worker.end()
+        self._begun.end()
         self._ended.set()
 
     def _raise(self) -> None:
         if self.error is not None:
             raise self.error
 
-    def _watch(self) -> None:
+    def _watch(self, ended: threading.Event) -> None:
         """Give up calls that take too long; find out when another one has this consumer's name."""
         pause = min(self._timeout / 4, 1.0)
-        while not self._ended.wait(pause):
+        while not ended.wait(pause):
             presence = self._presence
             try:
                 if presence is not None:
@@ -329,14 +297,4 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 continue
             except IgnisError as error:
                 self._fail(error)
-            for worker in list(self._workers):
-                worker.give_up_after(self._timeout)
-
-
-def _hold(workers: Sequence[Worker], why: Hold, *, held: bool) -> None:
-    for worker in workers:
-        for consumer in worker.consumers:
-            if held:
-                consumer.hold(why)
-            else:
-                consumer.release(why)
+            self._begun.give_up_after(self._timeout)

@@ -110,6 +110,11 @@ class Worker:
         self.ending.set()
         self._wake.set()
 
+    @property
+    def is_working(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread is not None and self._thread.is_alive()
+
     def join(self, seconds: float) -> bool:
         """Wait until what is in hand is finished; False when that takes longer."""
         thread = self._thread

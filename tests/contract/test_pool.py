@@ -233,7 +233,7 @@ def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
         pool.pause()
         box.open.set()
         eventually(lambda: pool.counts == {"deleted": 2})
-        assert pool._workers[0].work is None
+        assert pool._crew._workers[0].work is None
         pool.resume()
         assert pool.drain(PATIENCE)
 

@@ -9,7 +9,7 @@ import pytest
 
 from queue_core import ConsumerPool
 from queue_core.catalog import interests
-from queue_core.errors import ConsumerFenced, QueueTaken
+from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
 from tests.contract.pools import PATIENCE, Box, eventually
 from tests.factories import make_queue, orders
 
@@ -148,3 +148,31 @@ def test_a_pool_that_stops_leaves_no_trace_in_who_is_interested(store, queue):
     assert told["interested"] is None
     with store.catalog.read() as connection:
         assert connection.execute(interests.interests.select()).all() == []
+
+
+def test_a_worker_that_was_let_go_finishes_before_the_pool_ends(store, queue):
+    queue.load(orders(4))
+    box = Box()
+    box.open.clear()
+    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=4).start()
+    box.wait()
+    assert pool.decrease() == 0
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    box.open.set()
+    stopping.join(PATIENCE)
+
+    assert pool.counts == {"deleted": 4}
+
+
+def test_a_pool_can_be_started_again(store, queue):
+    box = Box()
+    pool = ConsumerPool(store, "orders", box)
+    for first in (0, 5):
+        queue.load(orders(5, first))
+        with pool:
+            assert pool.drain(PATIENCE)
+
+    assert box.numbers == list(range(10))
+    with pytest.raises(BadOption, match="has not begun"):
+        ConsumerPool(store, "orders", box).drain()
