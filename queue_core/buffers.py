@@ -230,7 +230,8 @@ def _allocate(dtype: np.dtype[Any], count: int) -> tuple[pa.Buffer, npt.NDArray[
 def _dtype(kind: pa.DataType) -> np.dtype[Any] | None:
     """How numpy calls the values of a type; None where it has no such values."""
     if _t.is_integer(kind) or _t.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        numbers: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return numbers
     if _t.is_timestamp(kind):
         return np.dtype(f"datetime64[{kind.unit}]")
     if _t.is_duration(kind):
