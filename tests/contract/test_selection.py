@@ -128,10 +128,11 @@ def test_what_is_selected_comes_evenly_from_all_shards(store: Store) -> None:
 @pytest.mark.spoiled
 def test_an_order_reads_only_what_may_come_first(store: Store) -> None:
     queue = make_queue(store, shards=2, key="customer", attributes=["number"])
-    for first in range(0, 300, 100):
-        queue.load(orders(100, first))
+    for first in range(0, 120_000, 40_000):
+        queue.load(orders(40_000, first))
     _gone(store, "id < 3")
-    assert numbers_of(queue.fire(3, order_by="number DESC").messages) == [299, 298, 297]
+    firing = queue.fire(3, order_by="number DESC")
+    assert numbers_of(firing.messages) == [119_999, 119_998, 119_997]
 
 
 @pytest.mark.spoiled
