@@ -85,7 +85,7 @@ class DropDuplicates:
         new, queued = matched(
             arena.new.append_column("", pa.array(arena.new_keys)),
             arena.queued.append_column("", pa.array(arena.queued_keys)).take(pa.array(waiting)),
-            [*names, ""],
+            ["", *names],
         )
         alike = queued >= 0
         find = last_of if self.order == NEWEST else first_of

@@ -21,10 +21,14 @@ def matched(new: pa.Table, queued: pa.Table, names: Sequence[str]) -> tuple[Numb
     """
     ours = np.zeros(new.num_rows, np.int64)
     theirs = np.zeros(queued.num_rows, np.int64)
+    # Queued rows that agree in all columns so far; mostly few are left after the first ones.
+    alike = np.arange(queued.num_rows)
     for name in names:
         columns = _plain(new.column(name)), _plain(queued.column(name))
         for mine, other in zip(*columns, strict=True):
-            ours, theirs = _paired((ours, theirs), _encoded(mine, other))
+            left = other if len(alike) == len(theirs) else other.take(pa.array(alike))
+            ours, theirs[alike] = _paired((ours, theirs[alike]), _encoded(mine, left))
+            alike = alike[theirs[alike] >= 0]
     return ours, theirs
 
 
