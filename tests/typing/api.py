@@ -15,7 +15,7 @@ from pyspark_ignis import (
     batch_handler,
     consume,
 )
-from queue_core import Firing, IgnisError, Queue, QueueSettings, Store
+from queue_core import ConsumerPool, Firing, IgnisError, Pressure, Queue, QueueSettings, Store
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, Unavailable
 
 COLUMNS = pa.schema([("order_id", pa.int64()), ("customer", pa.string())])
@@ -155,6 +155,23 @@ def manage(spark: SparkSession) -> None:
         zookeeper="host:2181",
         tasks=("sweep",),
     )
+
+
+def handle_without_spark(store: Store) -> None:
+    pressure = Pressure()
+    with ConsumerPool(store, "orders", charge, ignorable=ValueError, pressure=pressure) as pool:
+        assert_type(pool.drain(10.0), bool)
+        assert_type(pool.increase(2), int)
+        assert_type(pool.counts, dict[str, int])
+    ConsumerPool(
+        store,
+        ["orders", "returns"],
+        approve,
+        priority=5,
+        max_in_flight=1000,
+        single_active=True,
+        name="till",
+    ).start().stop(timeout=5.0)
 
 
 def use_the_format(spark: SparkSession) -> StreamingQuery:
