@@ -35,8 +35,8 @@ from queue_core.verbs.looking import (
 if TYPE_CHECKING:
     from queue_core.selector import Selector
 
-#: Rows that are looked at in one step, from and to.
-STEP_ROWS = (1 << 14, 1 << 20)
+#: Rows that are looked at in one step, from and to: what is looked at in vain is bounded so.
+STEP_ROWS = (1 << 14, 1 << 18)
 #: So many times more are looked at than in the step before, while nothing is found.
 GROWTH = 4
 #: So many times more than what was found until then makes likely.
