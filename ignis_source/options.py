@@ -17,6 +17,8 @@ from queue_core.tasks.kinds import OF_THE_STORE, TASKS, check_task
 from queue_core.views import VIEWS
 
 ALL, NONE = "all", "none"
+#: Priorities are from minus this to this.
+LARGEST_PRIORITY = 1_000_000
 
 
 def _tasks(text: str) -> tuple[str, ...]:
@@ -81,6 +83,32 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("maxMessagesPerTrigger", "Messages of one micro-batch at most.", whole(1)),
     Option("maxBytesPerTrigger", "Bytes of one micro-batch at most: `64m`.", size),
+    Option(
+        "priority",
+        "Among the consumers of a queue, who goes first: one of a lower number is given nothing "
+        "while one of a higher is interested. Without it, a query goes before all of them, and "
+        "holds nobody back.",
+        whole(-LARGEST_PRIORITY, LARGEST_PRIORITY),
+    ),
+    Option(
+        "maxInFlight",
+        "Credit: messages that the query holds unfinished at most. When it is used up, lower "
+        "priorities may go.",
+        whole(1),
+    ),
+    Option(
+        "exclusive",
+        "Whether no other consumer may fire from the queues: `true` is refused while another one "
+        "with a priority or a claim is there, and so are others while this one is.",
+        boolean,
+        False,
+    ),
+    Option(
+        "singleActive",
+        "Whether of all queries that say so one works at a time, and the others wait to take over.",
+        boolean,
+        False,
+    ),
     Option("includeMetadata", "Whether the metadata columns are read.", boolean, True),
     Option(
         "numPartitions",
@@ -152,6 +180,10 @@ class SourceOptions:
     fallback: bool
     max_messages: int | None
     max_bytes: int | None
+    priority: int | None
+    max_in_flight: int | None
+    exclusive: bool
+    single_active: bool
     include_metadata: bool
     partitions: int | None
     idle_wait: float
@@ -174,6 +206,7 @@ class SourceOptions:
         address = Address.of(values["path"], catalog=values["catalog"], storage=values["storage"])
         names = _queues(values["queue"], values["queues"], values["view"] or values["task"])
         _check_task(values)
+        _check_claim(values)
         return SourceOptions(
             address=address,
             queues=names,
@@ -185,6 +218,10 @@ class SourceOptions:
             fallback=values["fallback"] == "any",
             max_messages=values["maxMessagesPerTrigger"],
             max_bytes=values["maxBytesPerTrigger"],
+            priority=values["priority"],
+            max_in_flight=values["maxInFlight"],
+            exclusive=values["exclusive"],
+            single_active=values["singleActive"],
             include_metadata=values["includeMetadata"],
             partitions=values["numPartitions"],
             idle_wait=values["idleWait"],
@@ -200,6 +237,19 @@ class SourceOptions:
             view=values["view"],
         )
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether other consumers have to know of the query, since it or they may go first."""
+        return self.priority is not None or self.exclusive or self.single_active
+
+
+def _check_claim(values: Mapping[str, Any]) -> None:
+    if values["exclusive"] and values["singleActive"]:
+        raise BadOption("ignis source: a query is exclusive or singleActive, not both")
+    for name in ("priority", "maxInFlight", "exclusive", "singleActive"):
+        if values["ack"] == "browse" and values[name] not in (None, False):
+            raise BadOption(f"ignis source: ack=browse takes nothing, so leave {name} out")
+
 
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     if values["task"] is not None:
@@ -211,6 +261,20 @@ def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     return () if values["ack"] == "browse" else TASKS
 
 
+#: Options that have no meaning for a task.
+_OF_MESSAGES = (
+    "view",
+    "consumer",
+    "orderBy",
+    "maxMessagesPerTrigger",
+    "maxBytesPerTrigger",
+    "priority",
+    "maxInFlight",
+    "exclusive",
+    "singleActive",
+)
+
+
 def _check_task(values: Mapping[str, Any]) -> None:
     task = values["task"]
     if task is None:
@@ -218,8 +282,8 @@ def _check_task(values: Mapping[str, Any]) -> None:
             if values[name] is not None:
                 raise BadOption(f'ignis source: {name} is of a task: give .option("task", …) too')
         return
-    for name in ("view", "consumer", "orderBy", "maxMessagesPerTrigger", "maxBytesPerTrigger"):
-        if values[name] is not None:
+    for name in _OF_MESSAGES:
+        if values[name] not in (None, False):
             raise BadOption(f"ignis source: task={task!r} reads no messages: leave {name} out")
     if task in OF_THE_STORE and (values["queue"] or values["queues"]):
         raise BadOption(f"ignis source: task={task!r} is of the store: leave the queue out")

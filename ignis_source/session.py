@@ -15,10 +15,10 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.queues import Queues, open_queues, with_columns_of
 from ignis_source.side import Side
+from ignis_source.standing import Standing
 from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.wake import Watch
-from queue_core.consumers.heartbeat import Heartbeat
 from queue_core.model import Consumer, QueueInfo, Reading, Ticket
 from queue_core.roles import holding
 from queue_core.store import Store
@@ -36,7 +36,7 @@ from queue_core.verbs.selection import Selection
 LOOK_SECONDS = 0.2
 #: Seconds after which an idle query looks again, even if nobody has said that anything changed.
 BLIND_SECONDS = 5.0
-#: The same, where messages may be held: they come of themselves.
+#: The same, where messages may be held, or others go first: their time comes without a word.
 HELD_SECONDS = 0.5
 #: Seconds between two looks for what dead consumers and damaged segments have left.
 TIDY_SECONDS = 60.0
@@ -54,8 +54,7 @@ class Session:
         # What is wrong with what is asked for is told at once.
         self._selection()
         self._watch = Watch(self.store.catalog)
-        self._consumer: Consumer | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._standing: Standing | None = None
         self._side: Side | None = None
         self._horizon: Horizon | None = None
         #: Up to which ticket this session has acknowledged, and which it has given out last.
@@ -147,18 +146,20 @@ class Session:
 
     def _as(self, name: str) -> Consumer:
         """This process as the consumer of that name; an earlier life of it is over."""
-        if self._consumer is None or self._consumer.name != name:
-            if self._heartbeat is not None:
-                self._heartbeat.stop()
-            self._consumer = self.store.consumer(name, beats=True)
-            self._heartbeat = Heartbeat(
-                self.store.catalog, self._consumer, self._options.heartbeat_interval
+        standing = self._standing
+        if standing is None or standing.consumer.name != name:
+            if standing is not None:
+                standing.stop()
+            standing = self._standing = Standing(
+                self.store.catalog,
+                self._options,
+                self.store.consumer(name, beats=True),
+                [info.id for info in self._queues.infos],
+                lambda: bool(self._queues.running),
             )
-            self._heartbeat.start()
             self._latest = self._newest = self._acknowledged = -1
-        assert self._heartbeat is not None, "a consumer has a heartbeat"
-        self._heartbeat.check()
-        return self._consumer
+        standing.check()
+        return standing.consumer
 
     def _found(self, consumer: Consumer, after: int) -> int | None:
         if self._newest == after:
@@ -196,8 +197,11 @@ class Session:
         self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
     ) -> int | None:
         self._queues.refresh_if_due()
+        credit = self._standing.credit() if self._standing else None
+        if credit is not None:
+            max_messages = credit if max_messages is None else min(max_messages, credit)
         wanted = self._wanted(max_messages, max_bytes)
-        if not wanted.queue_ids:
+        if not wanted.queue_ids or (max_messages is not None and max_messages <= 0):
             return None
         faults.point("source.before_fire")
         ticket: Ticket | None
@@ -206,6 +210,8 @@ class Session:
         else:
             ticket = fire(self.store.catalog, consumer, wanted, seen=False)
         faults.point("source.fired")
+        if ticket is not None and self._standing is not None:
+            self._standing.tell()
         return ticket.number if ticket is not None else None
 
     def _wanted(self, max_messages: int | None, max_bytes: int | None) -> Wanted:
@@ -244,7 +250,7 @@ class Session:
     def _patience(self) -> float:
         """Seconds after which to look again, though nobody has said that anything changed."""
         held = any(holding(info.settings, info.schema) for info in self._current)
-        return HELD_SECONDS if held else BLIND_SECONDS
+        return HELD_SECONDS if held or self._options.is_ranked else BLIND_SECONDS
 
     def _tidy(self) -> None:
         """

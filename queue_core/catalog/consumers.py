@@ -9,9 +9,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, func, insert, null, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import consumers, tickets
+from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.errors import ConsumerFenced
-from queue_core.model import Consumer
+from queue_core.model import Consumer, State
 
 
 def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
@@ -95,6 +95,14 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
         .order_by(tickets.c.number)
         .limit(1)
     )
+
+
+def in_flight(connection: Connection, consumer: Consumer) -> int:
+    """How many messages a consumer holds."""
+    held = select(func.sum(slices.c.count)).where(
+        slices.c.consumer_id == consumer.id, slices.c.state == int(State.FIRED)
+    )
+    return int(connection.scalar(held) or 0)
 
 
 def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> list[int]:

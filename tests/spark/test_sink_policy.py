@@ -20,9 +20,7 @@ def amounts(queue):
 
 def expected(count):
     """What ten customers have ordered in all."""
-    return sorted(
-        (f"customer-{at}", sum(n / 4 for n in range(at, count, 10))) for at in range(10)
-    )
+    return sorted((f"customer-{at}", sum(n / 4 for n in range(at, count, 10))) for at in range(10))
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, ONCE])

@@ -23,6 +23,10 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         selector=None,
         order_by=None,
         fallback=False,
+        priority=None,
+        max_in_flight=None,
+        exclusive=False,
+        single_active=False,
         max_messages=None,
         max_bytes=None,
         include_metadata=True,
@@ -152,3 +156,20 @@ def test_the_name_of_each_of_several_queues_is_checked():
 def test_every_option_says_what_it_does():
     assert all(option.about.endswith(".") for option in OPTIONS)
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"exclusive": "true", "singleActive": "true"}, "exclusive or singleActive, not both"),
+        ({"ack": "browse", "priority": "3"}, "leave priority out"),
+        ({"ack": "browse", "maxInFlight": "3"}, "leave maxInFlight out"),
+        ({"ack": "browse", "exclusive": "true"}, "leave exclusive out"),
+        ({"task": "sweep", "priority": "1"}, "leave priority out"),
+        ({"maxInFlight": "0"}, "maxInFlight"),
+        ({"priority": "high"}, "priority"),
+    ],
+)
+def test_who_goes_first_is_said_in_one_way(given, told):
+    with pytest.raises(BadOption, match=told):
+        SourceOptions.of({"path": "p", "queue": "orders"} | given)

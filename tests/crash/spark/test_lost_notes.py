@@ -25,8 +25,8 @@ def begin(store):
     yield life
     for session in begun:
         session._watch.close()
-        session._heartbeat.stop()
-        session._heartbeat._thread.join()
+        session._standing.stop()
+        session._standing._heartbeat._thread.join()
         session.store.close()
 
 
