@@ -73,9 +73,9 @@ def consume(
 
     Where the messages are JSON, *payload* names the column with the text. The handler is then given
     the object instead of the row: dicts and lists, or an instance of *payload_type*, which is a
-    dataclass (see `queue_core.handling.payload_types`) or a pydantic model. *with_metadata* gives it the
-    other columns too, as a dict and second argument. A batch handler is given lists of both. What
-    cannot be read is sidelined as ``unreadable``, and does not reach the handler.
+    dataclass (see `queue_core.handling.payload_types`) or a pydantic model. *with_metadata* gives
+    it the other columns too, as a dict and second argument. A batch handler is given lists of both.
+    What cannot be read is sidelined as ``unreadable``, and does not reach the handler.
 
     *path* is an embedded store's folder; *catalog* and *storage* name any other store. *queue* may
     be several queues of one schema. *columns* are what the handler is given, and all that is read;
