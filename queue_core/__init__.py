@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from queue_core.consumers.pool import ConsumerPool
     from queue_core.consumers.pressure import Pressure
     from queue_core.errors import IgnisError
+    from queue_core.firing import Firing
     from queue_core.handling.handlers import batch_handler
-    from queue_core.queue import Firing, Queue
+    from queue_core.queue import Queue
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
 
 _HOMES = {
     "ConsumerPool": "queue_core.consumers.pool",
-    "Firing": "queue_core.queue",
+    "Firing": "queue_core.firing",
     "IgnisError": "queue_core.errors",
     "Pressure": "queue_core.consumers.pressure",
     "Queue": "queue_core.queue",

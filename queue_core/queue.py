@@ -1,9 +1,7 @@
-"""`Queue`: the verbs of one queue as methods, and `Firing`, what a firing gives."""
+"""`Queue`: the verbs of one queue as methods."""
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -18,6 +16,7 @@ from pyroaring import BitMap
 from queue_core.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.catalog import queues, views
 from queue_core.errors import BadOption
+from queue_core.firing import Firing, Messages, consumer_of, ids_of
 from queue_core.ids import IdSet
 from queue_core.model import (
     Consumer,
@@ -31,10 +30,10 @@ from queue_core.model import (
 from queue_core.outcomes import Settlement
 from queue_core.reading import output_schema, read_table
 from queue_core.reasons import REJECTED
-from queue_core.roles import described, expiring, holding, stamped
+from queue_core.roles import expiring, holding, stamped
 from queue_core.schema import EXPIRES_AT, HOLD_UNTIL, TIMESTAMP, Loadable, conform
 from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
-from queue_core.staging import Stager
+from queue_core.spreading import Spreader
 from queue_core.tasks.compaction import compact
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.choose import Wanted
@@ -62,38 +61,6 @@ if TYPE_CHECKING:
     from queue_core.policies.checks import Check
     from queue_core.store import Store
 
-#: Bytes from which a load without a key is spread over the shards, in so large parts.
-_SPREAD_BYTES = 4 << 20
-
-#: What can be settled: a firing, or message ids as a pyarrow or numpy array or a list.
-Messages = Any
-
-
-class Firing:
-    """What one firing took: ``firing.messages``, and the ticket that holds them."""
-
-    def __init__(self, ticket: Ticket | None, messages: pa.Table) -> None:
-        #: None when there was nothing to fire.
-        self.ticket = ticket
-        #: The queue's columns, then those of `queue_core.schema.METADATA`.
-        self.messages = messages
-
-    @property
-    def ids(self) -> pa.ChunkedArray:
-        """The message ids (int64), in the order of `messages`."""
-        return self.messages.column("_message_id")
-
-    def __len__(self) -> int:
-        return int(self.messages.num_rows)
-
-    def __repr__(self) -> str:
-        if self.ticket is None:
-            return "<Firing of nothing>"
-        return (
-            f"<Firing of {len(self)} messages, ticket {self.ticket.number} of "
-            f"{self.ticket.consumer.name}>"
-        )
-
 
 class Queue:
     """One queue of a store. Get it from `Store.queue` or `Store.create_queue`."""
@@ -102,7 +69,7 @@ class Queue:
         self._store = store
         self.info = info
         self._buffers = BufferPool(info.name, info.schema, buffers)
-        self._turn = itertools.count(random.randrange(info.shards))
+        self._spread = Spreader(store.storage)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
@@ -254,7 +221,7 @@ class Queue:
         *messages* is a `Firing`, or ids. What is not fired any more is left alone. Raises
         `BadOutcome` for an id that is not of this queue.
         """
-        return self.settle(Settlement(deleted=_ids(messages)), _consumer(messages))
+        return self.settle(Settlement(deleted=ids_of(messages)), consumer_of(messages))
 
     def sideline(
         self, messages: Messages, reason: str | None = None, *, kind: str = REJECTED
@@ -265,11 +232,13 @@ class Queue:
         *reason* is any text, and *kind* one word of lower-case letters: the view of failures tells
         both.
         """
-        return self.settle(Settlement.sideline(_ids(messages), reason, kind), _consumer(messages))
+        return self.settle(
+            Settlement.sideline(ids_of(messages), reason, kind), consumer_of(messages)
+        )
 
     def reload(self, messages: Messages) -> int:
         """Put fired messages back to their old places, without counting a failure. As `delete`."""
-        return self.settle(Settlement(reloaded=_ids(messages)), _consumer(messages))
+        return self.settle(Settlement(reloaded=ids_of(messages)), consumer_of(messages))
 
     def settle(self, settlement: Settlement, consumer: Consumer | None = None) -> int:
         """Give each of some fired messages its outcome, in one transaction. As `delete`."""
@@ -447,47 +416,8 @@ class Queue:
             rules=fireable([queue], magazine_of(magazine)),
         )
 
-    def _parts(self, table: pa.Table) -> Iterable[pa.Table]:
-        """A large load without a key in as many parts as there are shards to go to."""
-        parts = 1
-        if self.info.key is None and table.num_rows > 1:
-            parts = max(min(self.info.shards, table.nbytes // _SPREAD_BYTES), 1)
-        rows = -(-table.num_rows // parts)
-        return (table.slice(start, rows) for start in range(0, table.num_rows, rows))
-
     def _staged(self, table: pa.Table) -> tuple[list[Staged], npt.NDArray[np.int64]]:
-        """Rows as segments, and where each row is, counted over all of them."""
-        staged: list[Staged] = []
-        places: list[npt.NDArray[np.int64]] = []
-        stagers = []
-        try:
-            for part in self._parts(table):
-                stagers.append(self._stager())
-                for batch in part.to_batches():
-                    stagers[-1].add(batch)
-                shard = next(self._turn) % self.info.shards
-                base = sum(segment.rows for segment in staged)
-                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
-                places.extend(order + base for order in stagers[-1].order)
-        except BaseException:
-            for stager in stagers:
-                stager.discard()
-            raise
-        return staged, places[0] if len(places) == 1 else np.concatenate(places)
-
-    def _stager(self) -> Stager:
-        return Stager(
-            self._store.storage,
-            self.name,
-            self.schema,
-            schema_version=self.info.schema_version,
-            shards=self.info.shards,
-            key=self.info.key,
-            attributes=described(self.info.settings, self.schema),
-            categories=self.info.settings.categories,
-            compression=self.info.settings.compression,
-            keep_order=True,
-        )
+        return self._spread.staged(self.info, table)
 
     def _read(
         self, found: Reading, ticket: Ticket | None, selection: Selection | None = None
@@ -516,16 +446,6 @@ class Queue:
                 segment = piece.source.segment_id
                 blocks[segment] = blocks[segment] | rows if segment in blocks else rows
         self.settle(Settlement(reloaded=IdSet(blocks)), ticket.consumer)
-
-
-def _ids(messages: Messages) -> IdSet:
-    return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
-
-
-def _consumer(messages: Messages) -> Consumer | None:
-    if isinstance(messages, Firing) and messages.ticket is not None:
-        return messages.ticket.consumer
-    return None
 
 
 def _positive(name: str, value: int | None) -> int | None:

@@ -6,8 +6,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from queue_core import queue as queue_module
-from queue_core import staging
+from queue_core import spreading, staging
 from queue_core.errors import SchemaMismatch, StorageUnavailable
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
@@ -34,7 +33,7 @@ def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, m
     monkeypatch.setattr(staging, "CHUNK_ROWS", 7)
     monkeypatch.setattr(staging, "RUN_BYTES", 1000)
     monkeypatch.setattr(staging, "MAX_SEGMENT_ROWS", 120)
-    monkeypatch.setattr(queue_module, "_SPREAD_BYTES", 5000)
+    monkeypatch.setattr(spreading, "_SPREAD_BYTES", 5000)
     queue = make_queue(store, shards=3, key=key)
     rows = pa.concat_tables([orders(333), orders(1, 333), orders(166, 334)])
 
@@ -85,7 +84,7 @@ def test_loads_without_a_key_go_to_the_shards_in_turn(store):
 
 
 def test_a_large_load_without_a_key_is_spread_over_the_shards(store, monkeypatch):
-    monkeypatch.setattr(queue_module, "_SPREAD_BYTES", 1000)
+    monkeypatch.setattr(spreading, "_SPREAD_BYTES", 1000)
     queue = make_queue(store, shards=4)
 
     queue.load(orders(400))
@@ -208,7 +207,7 @@ def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
     """A stager keeps no more rows than a run has, however many come."""
     monkeypatch.setattr(staging, "RUN_BYTES", 50_000)
     queue = make_queue(store)
-    stager = queue._stager()
+    stager = make_stager(queue)
     batch = orders(500).to_batches()[0]
     most = 0
 

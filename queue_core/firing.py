@@ -1,0 +1,51 @@
+"""`Firing`: what one firing took, and what of it can be settled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from queue_core.ids import IdSet
+from queue_core.model import Consumer, Ticket
+
+#: What can be settled: a firing, or message ids as a pyarrow or numpy array or a list.
+Messages = Any
+
+
+class Firing:
+    """What one firing took: ``firing.messages``, and the ticket that holds them."""
+
+    def __init__(self, ticket: Ticket | None, messages: pa.Table) -> None:
+        #: None when there was nothing to fire.
+        self.ticket = ticket
+        #: The queue's columns, then those of `queue_core.schema.METADATA`.
+        self.messages = messages
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """The message ids (int64), in the order of `messages`."""
+        return self.messages.column("_message_id")
+
+    def __len__(self) -> int:
+        return int(self.messages.num_rows)
+
+    def __repr__(self) -> str:
+        if self.ticket is None:
+            return "<Firing of nothing>"
+        return (
+            f"<Firing of {len(self)} messages, ticket {self.ticket.number} of "
+            f"{self.ticket.consumer.name}>"
+        )
+
+
+def ids_of(messages: Messages) -> IdSet:
+    """Which messages they are; raises `BadOutcome`."""
+    return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
+
+
+def consumer_of(messages: Messages) -> Consumer | None:
+    """Who has fired them, where that is known."""
+    if isinstance(messages, Firing) and messages.ticket is not None:
+        return messages.ticket.consumer
+    return None
