@@ -9,7 +9,7 @@ import pytest
 from queue_core import spreading, staging
 from queue_core.errors import SchemaMismatch, StorageUnavailable
 from tests.dump import dump
-from tests.factories import ORDERS, make_queue, numbers_of, orders
+from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
 
 
 def by_id(messages):
