@@ -58,6 +58,21 @@ assert len(hot) + cool.num_rows == 1000
 assert min(row.heat for row in hot) > 95 >= max(cool["heat"].to_pylist())
 assert len(picture.axes) == 3
 """,
+    "04_consumers_and_priorities": """
+assert first == {"deleted": flights.num_rows - never, "sidelined": never}
+assert sum(worked.values()) >= flights.num_rows
+assert [int(step) for step in traced.steps[:12]] == list(range(1, 13))
+assert sum(shares.values()) == 20_000 and sorted(shares) == names
+during = by_priority[by_priority.second.between(turns["gold works"] + 0.5, turns["gold is paused"])]
+after = by_priority[by_priority.second > turns["gold has gone"] + 0.5]
+assert (during.consumer == "gold").mean() > 0.5
+assert len(after) and set(after.consumer) == {"silver"}
+assert len(shown) == waiting == 1_000
+assert refused.startswith("queue 'flights': consumer 'the-one' has it to itself")
+assert by_query.messages.sum() == 4_000 and set(by_query.index) == {"first", "second"}
+assert max(count for name, count in batches if name == "first") <= 500
+assert len(picture.axes) == 3
+""",
 }
 
 # A busy machine needs long to start workers; and what is compiled fast runs sooner.
