@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.model import QueueInfo, Staged
-from queue_core.roles import described
 from queue_core.staging import Stager
 from queue_core.storage import Storage
 
@@ -36,7 +35,7 @@ class Spreader:
         stagers = []
         try:
             for part in _parts(queue, table):
-                stagers.append(self._stager(queue))
+                stagers.append(Stager.of(self._storage, queue, keep_order=True))
                 for batch in part.to_batches():
                     stagers[-1].add(batch)
                 shard = next(self._turn) % queue.shards
@@ -48,20 +47,6 @@ class Spreader:
                 stager.discard()
             raise
         return staged, places[0] if len(places) == 1 else np.concatenate(places)
-
-    def _stager(self, queue: QueueInfo) -> Stager:
-        return Stager(
-            self._storage,
-            queue.name,
-            queue.schema,
-            schema_version=queue.schema_version,
-            shards=queue.shards,
-            key=queue.key,
-            attributes=described(queue.settings, queue.schema),
-            categories=queue.settings.categories,
-            compression=queue.settings.compression,
-            keep_order=True,
-        )
 
 
 def _parts(queue: QueueInfo, table: pa.Table) -> Iterable[pa.Table]:

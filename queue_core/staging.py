@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from queue_core import faults
 from queue_core.categories import kinds
-from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
+from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, Run, Staged
+from queue_core.roles import described
 from queue_core.rows import Rows
 from queue_core.segment import SegmentWriter, inline
 from queue_core.sharding import Sharder
@@ -64,6 +65,23 @@ class Stager:
         #: With *keep_order*: for each row as it was added, its row over all segments.
         self.order: list[npt.NDArray[np.int64]] = []
         self._rows = 0
+
+    @classmethod
+    def of(cls, storage: Storage, queue: QueueInfo, *, keep_order: bool = False) -> Stager:
+        """What writes rows of a queue, as its settings say."""
+        settings = queue.settings
+        return cls(
+            storage,
+            queue.name,
+            queue.schema,
+            schema_version=queue.schema_version,
+            shards=queue.shards,
+            key=queue.key,
+            attributes=described(settings, queue.schema),
+            categories=settings.categories,
+            compression=settings.compression,
+            keep_order=keep_order,
+        )
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from queue_core import Store, faults
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parent.parent
 def pytest_configure() -> None:
     """Nothing that is set for ignis outside reaches the tests or what they start."""
     _forget_ignis()
+    # No example fails for the time it took: machines are busy at times.
+    hypothesis.settings.register_profile("ignis", deadline=None)
+    hypothesis.settings.load_profile("ignis")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

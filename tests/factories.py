@@ -13,7 +13,6 @@ from pyroaring import BitMap
 from queue_core import Queue, Store
 from queue_core.model import Consumer, Magazine, Reading, Slice, Ticket
 from queue_core.rows import Rows
-from queue_core.settings import QueueSettings
 from queue_core.staging import Stager
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
@@ -100,20 +99,9 @@ def make_slice(
     )
 
 
-def make_stager(queue: Queue, settings: QueueSettings | None = None) -> Stager:
+def make_stager(queue: Queue) -> Stager:
     """What writes the segments of a queue, as the tasks of a sink do."""
-    info = queue.info
-    chosen = settings or info.settings
-    return Stager(
-        queue._store.storage,
-        info.name,
-        info.schema,
-        schema_version=info.schema_version,
-        shards=info.shards,
-        key=info.key,
-        attributes=chosen.attributes,
-        compression=chosen.compression,
-    )
+    return Stager.of(queue.store.storage, queue.info)
 
 
 def planned(

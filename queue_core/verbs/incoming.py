@@ -16,7 +16,6 @@ from queue_core.keys import shards_of
 from queue_core.model import ROW_BITS, Part, Piece, QueueInfo, Reading, Source, Staged
 from queue_core.policies.arena import Flags, Numbers, Overwritten
 from queue_core.reading import read_table
-from queue_core.roles import described
 from queue_core.rows import Rows
 from queue_core.schema import serialize
 from queue_core.staging import Stager
@@ -155,18 +154,7 @@ class Restaged:
         return [s.location for s in self._staged if s.location and s.location not in used]
 
     def _written(self, rows: pa.Table) -> list[Staged]:
-        queue = self._queue
-        stager = Stager(
-            self._storage,
-            queue.name,
-            queue.schema,
-            schema_version=queue.schema_version,
-            shards=queue.shards,
-            key=queue.key,
-            attributes=described(queue.settings, queue.schema),
-            categories=queue.settings.categories,
-            compression=queue.settings.compression,
-        )
+        stager = Stager.of(self._storage, self._queue)
         try:
             for batch in rows.to_batches():
                 stager.add(batch)

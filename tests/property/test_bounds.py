@@ -21,7 +21,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(size=st.integers(1, 8), overflow=st.sampled_from(["fail", "ring"]), steps=STEPS)
 def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) -> None:
     folder = MEMORY if MEMORY.is_dir() else None

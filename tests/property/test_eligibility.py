@@ -194,4 +194,4 @@ class Eligibility(RuleBasedStateMachine):
 
 
 TestEligibility = Eligibility.TestCase
-TestEligibility.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
+TestEligibility.settings = settings(max_examples=30, stateful_step_count=15)

@@ -440,7 +440,6 @@ def check(new_address: Callable[[], Address], examples: int, steps: int) -> None
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

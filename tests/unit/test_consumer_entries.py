@@ -135,10 +135,10 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=60, stateful_step_count=40)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.booleans(), max_size=60), min_size=2, max_size=4), st.integers(0, 9))
 def test_threads_lose_and_invent_nothing(scripts, seed):
     """Each thread appends, deletes what it or its neighbour has appended, and passes over all."""

@@ -29,7 +29,7 @@ def parsed(kind, text):
         raise
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(conditions, rows())
 def test_a_mask_is_what_each_row_says(condition, rows):
     text, meaning = condition
@@ -40,7 +40,7 @@ def test_a_mask_is_what_each_row_says(condition, rows):
     assert mask.to_pylist() == [meaning(row) is True for row in rows]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(conditions, rows())
 def test_as_an_arrow_expression_it_selects_the_same(condition, rows):
     selector = parsed(Selector, condition[0])
@@ -55,7 +55,7 @@ def test_as_an_arrow_expression_it_selects_the_same(condition, rows):
     assert numbered.filter(expression)["row"] == numbered.filter(selector.mask(data))["row"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
 def test_statistics_never_rule_out_a_row_that_matches(condition, rows, max_distinct):
     selector = parsed(Selector, condition[0])
@@ -65,7 +65,7 @@ def test_statistics_never_rule_out_a_row_that_matches(condition, rows, max_disti
         assert not any(selector.mask(data).to_pylist())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(conditions, rows(max_size=4), st.sampled_from([0, 2, 16]))
 def test_statistics_never_promise_a_row_that_does_not_match(condition, rows, max_distinct):
     selector = parsed(Selector, condition[0])
@@ -75,7 +75,7 @@ def test_statistics_never_promise_a_row_that_does_not_match(condition, rows, max
         assert all(selector.mask(data).to_pylist())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(conditions)
 def test_a_pickled_selector_is_the_same_selector(condition):
     selector = parsed(Selector, condition[0])
@@ -87,7 +87,7 @@ def test_a_pickled_selector_is_the_same_selector(condition):
     assert copy.columns == selector.columns
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(key_parts, min_size=1, max_size=3), rows(), st.integers(0, 9))
 def test_an_order_is_that_of_comparing_rows(keys, rows, k):
     keys = [key for key in keys if _has_column(key)]
@@ -101,7 +101,7 @@ def test_an_order_is_that_of_comparing_rows(keys, rows, k):
     assert order.top(data, k).to_pylist() == indices[:k]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(key_parts, min_size=1, max_size=3), rows(), st.sampled_from([0, 16]))
 def test_places_agree_with_the_order_and_no_row_is_before_the_bound(keys, rows, max_distinct):
     keys = [key for key in keys if _has_column(key)]

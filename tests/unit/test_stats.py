@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.stats import (
@@ -198,7 +198,6 @@ TYPES = {
 }
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(list(TYPES)).flatmap(
         lambda type_: st.tuples(st.just(type_), st.lists(st.none() | TYPES[type_], max_size=20))
