@@ -11,7 +11,7 @@ import pyarrow as pa
 from queue_core.errors import BadOption, BadSelector
 from queue_core.names import nearest
 from queue_core.policies.aggregates import Take
-from queue_core.policies.arena import Arena, Evaluation, Flags, Verdict
+from queue_core.policies.arena import Arena, Evaluation, Flags, Numbers, Verdict
 from queue_core.policies.decisions import NEWEST, OLDEST, ORDERS
 from queue_core.policies.matching import cancel
 from queue_core.policies.merging import merged
@@ -83,8 +83,8 @@ class DropDuplicates:
     def _evaluate(self, arena: Arena, names: tuple[str, ...]) -> Verdict:
         waiting = arena.waiting
         new, queued = matched(
-            arena.new.append_column("", pa.array(arena.new_keys)),
-            arena.queued.append_column("", pa.array(arena.queued_keys)).take(pa.array(waiting)),
+            _with_keys(arena.new, arena.new_keys),
+            _with_keys(arena.queued, arena.queued_keys).take(pa.array(waiting)),
             ["", *names],
         )
         alike = queued >= 0
@@ -199,6 +199,11 @@ class Confirm:
         closes = _met(condition, arena.new)
         met = cancel(arena.queued_keys[opens], arena.new_keys, ~closes, closes, arena.keys, OLDEST)
         return Verdict(kept=~(met.opened | met.closed), deleted=opens[met.queued])
+
+
+def _with_keys(rows: pa.Table, keys: Numbers) -> pa.Table:
+    """Rows that may have no column but their key, whose number has no name."""
+    return pa.table({"": keys} | {name: rows.column(name) for name in rows.column_names})
 
 
 def _condition(text: str, schema: pa.Schema) -> Selector:

@@ -1,4 +1,4 @@
-"""Selectors, holds, expiry, groups and priorities, in any order, against a list in Python."""
+"""Every rule of eligibility and the policies, in any order, against a list in Python."""
 
 from __future__ import annotations
 
@@ -58,17 +58,59 @@ class Message:
         """Whether it may be fired now, as far as it says itself."""
         return self.expires is not PAST and self.holds is not FUTURE
 
+    @property
+    def is_queued(self) -> bool:
+        """Whether a new message meets it: in flight or expired, it is not there for a policy."""
+        return not self.fired and self.expires is not PAST
 
-MESSAGES = st.lists(
-    st.tuples(
+
+def latest(new: Message, queued: list[Message], main: list[Message]) -> bool:
+    if queued:
+        main.remove(queued[-1])
+    return True
+
+
+def duplicates(new: Message, queued: list[Message], main: list[Message]) -> bool:
+    return not queued
+
+
+def merged(new: Message, queued: list[Message], main: list[Message]) -> bool:
+    if queued and new.priority is not None:
+        queued[-1].priority = max(new.priority, queued[-1].priority or 0)
+    return not queued
+
+
+def annihilated(new: Message, queued: list[Message], main: list[Message]) -> bool:
+    ones = [m for m in queued if m.priority == 1]
+    if new.priority != 2 or not ones:
+        return True
+    main.remove(ones[-1])
+    return False
+
+
+#: Each says what becomes of what is there, and whether the new message is queued.
+POLICIES: dict[str | None, Any] = {
+    None: lambda *_: True,
+    "latest": latest,
+    "drop_duplicates(who)": duplicates,
+    "merge(max(priority))": merged,
+    "annihilate(priority = 1, priority = 2)": annihilated,
+}
+
+
+def messages(expires: list[datetime | None]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Rows, without their numbers."""
+    row = st.tuples(
         st.sampled_from("abcd"),
         st.sampled_from([None, 1, 2, 3]),
-        st.sampled_from([None, None, FUTURE, PAST]),
+        st.sampled_from(expires),
         st.sampled_from([None, None, PAST, FUTURE]),
-    ),
-    min_size=1,
-    max_size=12,
-)
+    )
+    return st.lists(row, min_size=1, max_size=12)
+
+
+MESSAGES = messages([None, None, FUTURE, PAST])
+FRESH = messages([None, FUTURE])
 
 
 class Eligibility(RuleBasedStateMachine):
@@ -93,6 +135,13 @@ class Eligibility(RuleBasedStateMachine):
 
     @rule(rows=MESSAGES)
     def load(self, rows: list[tuple[Any, ...]]) -> None:
+        self._load(rows, None)
+
+    @rule(rows=FRESH, policy=st.sampled_from([policy for policy in POLICIES if policy]))
+    def load_by_policy(self, rows: list[tuple[Any, ...]], policy: str) -> None:
+        self._load(rows, policy)
+
+    def _load(self, rows: list[tuple[Any, ...]], policy: str | None) -> None:
         columns = ["who", "priority", "_expires_at", "_hold_until"]
         numbered = range(self.number, self.number + len(rows))
         self.number += len(rows)
@@ -100,11 +149,22 @@ class Eligibility(RuleBasedStateMachine):
             {"number": number, **dict(zip(columns, row, strict=True))}
             for number, row in zip(numbered, rows, strict=True)
         ]
-        ids = self.queue.load(loaded).to_pylist()
+        ids = self.queue.load(loaded, policy=policy).to_pylist()
         seen = self.queue.browse()
         shards = dict(zip(seen["_message_id"].to_pylist(), seen["_shard"].to_pylist(), strict=True))
-        for id, number, row in zip(ids, numbered, rows, strict=True):
-            self.main.append(Message(id, shards[id], number, *row))
+        new = [Message(0, 0, number, *row) for number, row in zip(numbered, rows, strict=True)]
+        for message in new:
+            queued = [m for m in self.main if m.who == message.who and m.is_queued]
+            if POLICIES[policy](message, queued, self.main):
+                self.main.append(message)
+        for id, message in zip(ids, new, strict=True):
+            assert (id is not None) == (message in self.main)
+            if id is not None:
+                message.id, message.shard = id, shards[id]
+        assert seen.sort_by("_message_id").select(["_message_id", "priority"]).to_pylist() == [
+            {"_message_id": m.id, "priority": m.priority}
+            for m in sorted(self.main, key=lambda m: m.id)
+        ]
 
     @rule(
         count=st.one_of(st.none(), st.integers(1, 8)),
