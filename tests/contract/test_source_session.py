@@ -43,9 +43,9 @@ def end(session):
     """Stop what ends with the process, else."""
     if session._side is not None:
         session._side.stop()
-    if session._heartbeat is not None:
-        session._heartbeat.stop()
-        session._heartbeat._thread.join()
+    if session._standing is not None:
+        session._standing.stop()
+        session._standing._heartbeat._thread.join()
     session._watch.close()
     session.store.close()
 
