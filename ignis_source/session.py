@@ -87,6 +87,9 @@ class Session:
             queues = self._queues.infos
             acknowledge(self.store.catalog, consumer, offset.ticket, delete=delete, queues=queues)
         self._acknowledged = offset.ticket
+        if self._standing is not None:
+            # What is acknowledged is credit again.
+            self._standing.tell()
 
     def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:
         """

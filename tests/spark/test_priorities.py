@@ -68,7 +68,7 @@ def test_without_credit_the_higher_priority_steps_aside(rig):
     assert sorted(high.seen + low.seen) == list(range(20))
 
     high.goes_on.set()
-    wait_until(lambda: counts(queue, "deleted") == [20], high.query)
+    wait_until(lambda: counts(queue, "deleted") == [20] and high.is_known(), high.query)
     queue.load(orders(5, 100))
     high.wait_for(range(100, 105))
 
