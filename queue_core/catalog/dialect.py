@@ -231,8 +231,10 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
         reason = _SQLITE_REASONS.get(code, "") if isinstance(code, int) else ""
         reason = reason or f"failed ({_told(error)})"
     outcome = "nothing was changed"
-    if committing and error.connection_invalidated:
-        outcome = "nobody knows if the last change was made: look before you make it again"
+    if error.connection_invalidated:
+        outcome += "; try again later"
+        if committing:
+            outcome = "nobody knows if the last change was made: look before you make it again"
     return kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
 
 
