@@ -40,6 +40,8 @@ def witnesses(
         slices.c.queue_id == queue.id,
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state.in_([int(state) for state in by_state]),
+        # Of no other shard, where firings would pass over what is locked.
+        dialect.one_of(connection, slices.c.shard, list(queued.pointers)),
         dialect.one_of(connection, slices.c.segment_id, named),
         lock="wait",
     )
