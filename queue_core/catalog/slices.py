@@ -156,6 +156,12 @@ class Changes:
         for name, delta in deltas.items():
             self._counts[place][name] += delta
 
+    def remove(self, piece: Slice, rows: Rows, counter: str) -> None:
+        """These waiting rows are gone; by the counters, what leaves a shard has been fired."""
+        self.keep(piece, piece.rows - rows)
+        self.count(piece, **{counter: len(rows)})
+        self.fire(piece, rows)
+
     def fire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as fired; the shard's fire pointer goes behind them."""
         place = (piece.queue_id, int(piece.magazine), piece.shard)

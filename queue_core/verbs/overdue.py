@@ -16,7 +16,6 @@ from queue_core.catalog import Catalog, wake
 from queue_core.catalog.reports import Moves
 from queue_core.catalog.slices import Changes
 from queue_core.model import Magazine, QueueInfo
-from queue_core.rows import EMPTY
 from queue_core.verbs.choose import Picked, Wanted, choose
 from queue_core.verbs.eligibility import of_expiry
 from queue_core.verbs.pick import pick
@@ -43,9 +42,7 @@ def remove_overdue(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
 def _remove(queue: QueueInfo, wanted: Wanted, picked: Picked, connection: Connection) -> int:
     changes, moves = Changes(), Moves()
     for piece, rows in choose(connection, wanted, "wait", picked):
-        changes.keep(piece, EMPTY if rows is piece.rows else piece.rows - rows)
-        changes.count(piece, expired=len(rows))
-        changes.fire(piece, rows)
+        changes.remove(piece, rows, "expired")
         moves.add(piece, len(rows), None)
     changes.apply(connection)
     moves.record(connection, queue.id, "expire")

@@ -21,7 +21,6 @@ from queue_core.errors import QueueFull
 from queue_core.ids import IdSet
 from queue_core.model import Magazine, QueueInfo, Staged, State
 from queue_core.plan import Taken
-from queue_core.rows import EMPTY
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.line import Line
 from queue_core.verbs.room import amount, full
@@ -75,10 +74,7 @@ def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:
     changes = Changes()
     withdrawn = 0
     for piece, rows in _waiting(connection, queue, offered, "wait"):
-        rest = piece.rows - rows
-        changes.keep(piece, rest if rest else EMPTY)
-        changes.count(piece, dropped=len(rows))
-        changes.fire(piece, rows)
+        changes.remove(piece, rows, "dropped")
         withdrawn += len(rows)
     changes.apply(connection)
     faults.point("load.before_withdrawal")

@@ -19,7 +19,6 @@ from queue_core.catalog.slices import Changes, Place, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken, share, take
-from queue_core.rows import EMPTY
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.room import Excess, NoRoom
 
@@ -33,10 +32,7 @@ def drop_oldest(connection: Connection, queue: QueueInfo, excess: Excess) -> Non
     changes = Changes()
     for group in _oldest_first(connection, queue, min(max(messages, 1), _SLICES)):
         for piece, rows in _enough(group, messages, size):
-            rest = piece.rows - rows
-            changes.keep(piece, rest if rest else EMPTY)
-            changes.count(piece, dropped=len(rows))
-            changes.fire(piece, rows)
+            changes.remove(piece, rows, "dropped")
             messages -= len(rows)
             size -= _freed(piece, len(rows))
         if messages <= 0 and size <= 0:
