@@ -36,13 +36,16 @@ class Standing:
         interval, say = options.heartbeat_interval, consumers.heartbeat
         if self._is_ranked:
             interval, say = min(interval, interests.BEAT_SECONDS), self._beat
+            claim = interests.claim_of(
+                exclusive=options.exclusive, single_active=options.single_active
+            )
             catalog.write(
                 lambda connection: interests.register(
                     connection,
                     consumer,
                     queue_ids,
                     priority=options.priority,
-                    claim=_claim(options),
+                    claim=claim,
                 )
             )
         self._heartbeat = Heartbeat(catalog, consumer, interval, say)
@@ -76,9 +79,3 @@ class Standing:
 
     def _left(self, connection: Connection, most: int) -> int:
         return most - consumers.in_flight(connection, self.consumer)
-
-
-def _claim(options: SourceOptions) -> str:
-    if options.exclusive:
-        return interests.EXCLUSIVE
-    return interests.SINGLE if options.single_active else interests.SHARED

@@ -7,7 +7,7 @@ row there. It stays when the message moves.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +17,19 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core.errors import BadOutcome
-from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS
+from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS, Staged
 from queue_core.rows import Rows
 
 
 def first_id(segment_id: int) -> int:
     """The id of the first message that was loaded with a segment."""
     return segment_id << ROW_BITS
+
+
+def ids_from(first_ids: Sequence[int], staged: Sequence[Staged]) -> npt.NDArray[np.int64]:
+    """The ids of all messages of some segments, given that of the first one of each."""
+    pairs = zip(first_ids, staged, strict=True)
+    return np.concatenate([first + np.arange(segment.rows) for first, segment in pairs])
 
 
 class IdSet:

@@ -17,7 +17,7 @@ from queue_core.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.catalog import queues, views
 from queue_core.errors import BadOption
 from queue_core.firing import Firing, Messages, consumer_of, ids_of
-from queue_core.ids import IdSet
+from queue_core.ids import IdSet, ids_from
 from queue_core.model import (
     Consumer,
     Piece,
@@ -134,10 +134,7 @@ class Queue:
         if len(staged) == 1:
             # As every small load is: its cost is felt.
             return pa.array(order + first_ids[0])
-        ids = np.concatenate(
-            [first + np.arange(s.rows) for first, s in zip(first_ids, staged, strict=True)]
-        )
-        return pa.array(ids[order], pa.int64())
+        return pa.array(ids_from(first_ids, staged)[order], pa.int64())
 
     def request(
         self,

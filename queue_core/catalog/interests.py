@@ -48,6 +48,13 @@ _FORGOTTEN_SECONDS = 60.0
 _HIGHEST = 2**31
 
 
+def claim_of(*, exclusive: bool, single_active: bool) -> str:
+    """How a consumer shares its queues with others."""
+    if exclusive:
+        return EXCLUSIVE
+    return SINGLE if single_active else SHARED
+
+
 def register(
     connection: Connection,
     consumer: Consumer,

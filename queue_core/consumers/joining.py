@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from queue_core.catalog.interests import EXCLUSIVE, SHARED, SINGLE
+from queue_core.catalog.interests import claim_of
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.handling.contract import DEFAULT_METADATA
 from queue_core.handling.payloads import Payload
@@ -57,9 +57,7 @@ class Order:
     @property
     def claim(self) -> str:
         """Whether it shares its queues with others."""
-        if self.exclusive:
-            return EXCLUSIVE
-        return SINGLE if self.single_active else SHARED
+        return claim_of(exclusive=self.exclusive, single_active=self.single_active)
 
     @property
     def may_fire_ahead(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-import numpy as np
 from sqlalchemy import Connection
 
 from queue_core import faults
@@ -18,7 +17,7 @@ from queue_core.catalog import Catalog, compactions, dialect, lines, rooms
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import slices
 from queue_core.errors import QueueFull
-from queue_core.ids import IdSet
+from queue_core.ids import IdSet, ids_from
 from queue_core.model import Magazine, QueueInfo, Staged, State
 from queue_core.plan import Taken
 from queue_core.verbs.choose import Wanted, waiting
@@ -53,7 +52,7 @@ def meet(
         if timeout != 0 and line.wait(look):
             first_ids = publish(line.waiter)
             faults.point("load.offered")
-            offered = _ids(first_ids, staged)
+            offered = IdSet.of(ids_from(first_ids, staged))
             if line.wait(met, first=False):
                 return first_ids
             withdrawn = catalog.write(lambda c: _withdraw(c, queue, offered))
@@ -96,11 +95,3 @@ def _waiting(
     )
     taken = ((piece, piece.rows & now.rows(piece.segment_id)) for piece in found)
     return [(piece, rows) for piece, rows in taken if rows]
-
-
-def _ids(first_ids: Sequence[int], staged: Sequence[Staged]) -> IdSet:
-    return IdSet.of(
-        np.concatenate(
-            [first + np.arange(s.rows) for first, s in zip(first_ids, staged, strict=True)]
-        )
-    )

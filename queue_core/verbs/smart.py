@@ -23,6 +23,7 @@ from queue_core import faults
 from queue_core.catalog import Catalog, dedup, dialect, queues, segments
 from queue_core.catalog.slices import Changes
 from queue_core.errors import Conflict
+from queue_core.ids import ids_from
 from queue_core.model import Magazine, QueueInfo, Staged
 from queue_core.storage import Storage
 from queue_core.verbs.admit import admit
@@ -230,11 +231,7 @@ def load_rows(load: SmartLoad, rows: Rowed, when_full: WhenFull) -> pa.Array:
     prepared = load.prepared
     ids = np.full(len(rows), -1, np.int64)
     if prepared.staged:
-        every = [
-            first + np.arange(segment.rows)
-            for first, segment in zip(firsts, prepared.staged, strict=True)
-        ]
-        ids[prepared.judgement.kept] = np.concatenate(every)[rows.order]
+        ids[prepared.judgement.kept] = ids_from(firsts, prepared.staged)[rows.order]
     return pa.array(ids, mask=ids < 0)
 
 
