@@ -102,7 +102,7 @@ def pieces(
         )
         narrowed = {id(piece): rows for piece, rows in ordered}
         for group in interleaved([piece for piece, _ in ordered]):
-            for stretch in _of_one_segment([(piece, narrowed[id(piece)]) for piece in group]):
+            for stretch in _in_order_of_rows([(piece, narrowed[id(piece)]) for piece in group]):
                 yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
 
 
@@ -119,17 +119,24 @@ def _piece(stretch: Sequence[Taken], source: Source, queue: str) -> Piece:
     )
 
 
-def _of_one_segment(group: Sequence[Taken]) -> Iterator[list[Taken]]:
-    """Slices that interleave, cut so that each stretch of places is of one segment."""
-    if len({piece.segment_id for piece, _ in group}) == 1:
+def _in_order_of_rows(group: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """
+    Slices that interleave, cut into stretches whose rows follow each other as their places do.
+
+    Those are of one segment, and of one distance there between rows and places: slices that were
+    written anew at different times, or apart from each other, have different ones.
+    """
+    distances = [(piece.segment_id, piece.place_of(0)) for piece, _ in group]
+    if len(set(distances)) == 1:
         yield list(group)
         return
     places = np.concatenate(
         [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
     )
-    segments = np.repeat([piece.segment_id for piece, _ in group], [len(r) for _, r in group])
+    number = {distance: at for at, distance in enumerate(dict.fromkeys(distances))}
+    of = np.repeat([number[distance] for distance in distances], [len(r) for _, r in group])
     order = np.argsort(places)
-    ends = np.flatnonzero(np.diff(segments[order])) + 1
+    ends = np.flatnonzero(np.diff(of[order])) + 1
     begins = [*places[order][[0, *ends]].tolist(), int(places.max()) + 1]
     for begin, end in pairwise(begins):
         stretch = [

@@ -143,3 +143,17 @@ def test_a_policy_as_a_value_is_as_good_as_its_text(store: Store) -> None:
     rows = [{"key": 1, "n": n} for n in range(3)]
     assert queue.load(rows, policy=Latest()).null_count == 2
     assert queue.load(rows).null_count == 0
+
+
+def test_what_came_back_one_by_one_is_met_by_its_own_key(store: Store) -> None:
+    """Then messages lie between each other's places, and are written anew behind each other."""
+    queue = make_queue(store, schema=SCHEMA, key="key", policy="merge(sum(n))")
+    queue.load([{"key": key, "n": 10**key} for key in range(6)])
+    ids = queue.fire().ids.to_pylist()
+    for back in (ids[2:3], ids[:2] + ids[3:]):
+        queue.reload(back)
+    for key in (0, 2, 5, 2):
+        queue.load([{"key": key, "n": 7} for key in {key, 5}])
+        assert queue.browse().column("key").to_pylist() == list(range(6))
+    found = queue.browse().column("n").to_pylist()
+    assert found == [1 + 7, 10, 100 + 14, 1000, 10_000, 100_000 + 28]

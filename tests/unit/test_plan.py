@@ -19,23 +19,26 @@ def shards(draw, segments=3):
     Slices of one shard, in order of their positions.
 
     The rows of each segment stand side by side and are dealt out among a few slices or are gone,
-    as it happens when messages are fired, reloaded and deleted one by one.
+    as it happens when messages are fired, reloaded and deleted one by one. In a segment into which
+    slices were written anew, those of each slice stand behind those of another.
     """
     slices, place = [], 0
     for segment in range(1, draw(st.integers(1, segments)) + 1):
         owners = draw(st.lists(st.integers(0, 3), min_size=1, max_size=8))
         first_row = draw(st.integers(0, 5))
+        anew = draw(st.booleans())
         for owner in (1, 2, 3):
-            rows = [first_row + at for at, its in enumerate(owners) if its == owner]
-            if rows:
+            places = [at for at, its in enumerate(owners) if its == owner]
+            if places:
                 slices.append(
                     make_slice(
-                        rows,
-                        position=place + rows[0] - first_row,
+                        [first_row + at for at in places],
+                        position=place + places[0],
                         segment_id=segment,
-                        bytes=draw(st.integers(0, 10)) * len(rows),
+                        bytes=draw(st.integers(0, 10)) * len(places),
                     )
                 )
+                first_row += len(owners) if anew else 0
         place += len(owners)
     return sorted(slices, key=lambda piece: piece.position)
 
@@ -198,7 +201,7 @@ def test_a_message_larger_than_the_limit_is_not_stuck():
 
 
 def sources_of(slices):
-    chunks = tuple((first, Chunk(4, first * 10, 40, 0)) for first in range(0, 20, 4))
+    chunks = tuple((first, Chunk(4, first * 10, 40, 0)) for first in range(0, 40, 4))
     return {
         piece.segment_id: Source(
             segment_id=piece.segment_id,
@@ -332,3 +335,11 @@ def test_slices_of_several_segments_that_interleave_are_read_stretch_by_stretch(
     read = plan.pieces(held, sources_of([old, new]), "orders")
     stretches = [(piece.source.segment_id, rows_of(piece)) for piece in read]
     assert stretches == [(1, [0, 1]), (2, [0]), (1, [3, 4]), (2, [3]), (1, [6]), (1, [7])]
+
+
+def test_slices_that_interleave_and_were_written_anew_are_read_in_order_of_places():
+    one = make_slice((0, 1, 3), segment_id=9)
+    other = make_slice((4,), segment_id=9, position=2)
+    held = [(s, s.rows) for s in (other, one)]
+    read = plan.pieces(held, sources_of([one]), "orders")
+    assert [rows_of(piece) for piece in read] == [[0, 1], [4], [3]]
