@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -75,8 +76,10 @@ def duplicates(new: Message, queued: list[Message], main: list[Message]) -> bool
 
 
 def merged(new: Message, queued: list[Message], main: list[Message]) -> bool:
-    if queued and new.priority is not None:
-        queued[-1].priority = max(new.priority, queued[-1].priority or 0)
+    if queued:
+        queued[-1].number = new.number
+        if new.priority is not None:
+            queued[-1].priority = max(new.priority, queued[-1].priority or 0)
     return not queued
 
 
@@ -93,7 +96,7 @@ POLICIES: dict[str | None, Any] = {
     None: lambda *_: True,
     "latest": latest,
     "drop_duplicates(who)": duplicates,
-    "merge(max(priority))": merged,
+    "merge(max(priority), last(number))": merged,
     "annihilate(priority = 1, priority = 2)": annihilated,
 }
 
@@ -161,10 +164,10 @@ class Eligibility(RuleBasedStateMachine):
             assert (id is not None) == (message in self.main)
             if id is not None:
                 message.id, message.shard = id, shards[id]
-        assert seen.sort_by("_message_id").select(["_message_id", "priority"]).to_pylist() == [
-            {"_message_id": m.id, "priority": m.priority}
-            for m in sorted(self.main, key=lambda m: m.id)
-        ]
+        known = {m.id: (m.number, m.priority) for m in self.main}
+        columns = ["_message_id", "number", "priority"]
+        found = zip(*(seen[name].to_pylist() for name in columns), strict=True)
+        assert {id: tuple(values) for id, *values in found} == known
 
     @rule(
         count=st.one_of(st.none(), st.integers(1, 8)),
@@ -225,6 +228,13 @@ class Eligibility(RuleBasedStateMachine):
     @invariant()
     def books_agree(self) -> None:
         audit(self.store)
+
+    @invariant()
+    def messages_are_read_in_order_of_their_places(self) -> None:
+        seen = self.queue.browse()
+        for shard in range(2):
+            there = seen.filter(pc.field("_shard") == shard)["_message_id"].to_pylist()
+            assert there == [m.id for m in self.main if m.shard == shard]
 
     def teardown(self) -> None:
         self.store.close()
