@@ -62,8 +62,10 @@ class Session:
         self._latest = -1
         #: A ticket behind which there is none.
         self._newest = -1
-        #: When a look last found nothing; 0 when the last one found something.
+        #: When a look last found nothing, 0 when the last one found something; and when to look
+        #: again, whether anything changes or not.
         self._empty_at = 0.0
+        self._look_at = 0.0
         self._tidied_at = 0.0
         self._backlog: tuple[float, int] = (0.0, 0)
         # Now, since a logged batch is planned again before anything else is asked for.
@@ -176,7 +178,7 @@ class Session:
         if self._horizon is not None:
             return self._fire(consumer, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
-        look = self._due() or self._watch.wait(min(self._options.idle_wait, self._patience))
+        look = self._due() or self._wait(end)
         while look:
             # Others may be busy in the same store: look for ourselves only so often.
             time.sleep(max(0.0, self._empty_at + LOOK_SECONDS - time.monotonic()))
@@ -186,15 +188,21 @@ class Session:
                 self._empty_at = 0.0
                 return number
             self._empty_at = time.monotonic()
-            left = end - self._empty_at
+            self._look_at = self._empty_at + self._patience()
             # Where others never rest there is always something to look at: answer Spark in time.
-            look = left > 0 and self._watch.wait(left)
+            look = self._empty_at < end and self._wait(end)
         return None
 
     def _due(self) -> bool:
         """Whether to look at once: a look found something, is long ago, or things changed."""
         changed = self._watch.changed()
-        return changed or time.monotonic() - self._empty_at > self._patience
+        return changed or not self._empty_at or time.monotonic() >= self._look_at
+
+    def _wait(self, end: float) -> bool:
+        """Wait for a reason to look, until a time at the latest."""
+        until = min(end, self._look_at)
+        left = until - time.monotonic()
+        return (left > 0 and self._watch.wait(left)) or until < end
 
     def _fire(
         self, consumer: Consumer, max_messages: int | None, max_bytes: int | None
@@ -249,11 +257,13 @@ class Session:
             eligibility=partial(of_firing, magazine=self._options.magazine),
         )
 
-    @property
     def _patience(self) -> float:
         """Seconds after which to look again, though nobody has said that anything changed."""
         held = any(holding(info.settings, info.schema) for info in self._current)
-        return HELD_SECONDS if held or self._options.is_ranked else BLIND_SECONDS
+        most = HELD_SECONDS if held or self._options.is_ranked else BLIND_SECONDS
+        # Whoever goes first may die without a word.
+        gone = self._standing.held_back() if self._standing else None
+        return most if gone is None else min(gone, most)
 
     def _tidy(self) -> None:
         """

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from ignis_source.options import SourceOptions
 from queue_core.catalog import Catalog, consumers, interests
 from queue_core.consumers.heartbeat import Heartbeat
+from queue_core.consumers.presence import Presence
 from queue_core.model import Consumer
 
 
@@ -16,8 +17,7 @@ class Standing:
     """
     One life of a query as a consumer: it says that it lives, and what it wants.
 
-    *runs* tells whether any of the queues is not paused. Raises `QueueTaken` where another consumer
-    has one of the queues to itself, or this one wants to and another one is there.
+    *runs* tells whether any of the queues is not paused. Raises `QueueTaken` as `Presence` does.
     """
 
     def __init__(
@@ -30,34 +30,29 @@ class Standing:
     ) -> None:
         self.consumer = consumer
         self._catalog = catalog
+        self._queue_ids = queue_ids
         self._most = options.max_in_flight
         self._runs = runs
-        self._is_ranked = options.is_ranked
-        interval, say = options.heartbeat_interval, consumers.heartbeat
-        if self._is_ranked:
-            interval, say = min(interval, interests.BEAT_SECONDS), self._beat
+        self._presence: Presence | None = None
+        if options.is_ranked:
             claim = interests.claim_of(
                 exclusive=options.exclusive, single_active=options.single_active
             )
-            catalog.write(
-                lambda connection: interests.register(
-                    connection,
-                    consumer,
-                    queue_ids,
-                    priority=options.priority,
-                    claim=claim,
-                )
+            self._presence = Presence(
+                catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
             )
-        self._heartbeat = Heartbeat(catalog, consumer, interval, say)
-        self._heartbeat.start()
+            self._life: Heartbeat | Presence = self._presence
+        else:
+            self._life = Heartbeat(catalog, consumer, options.heartbeat_interval)
+            self._life.start()
 
     def check(self) -> None:
         """Raise `ConsumerFenced` when another life of this consumer has begun."""
-        self._heartbeat.check()
+        self._life.check()
 
     def stop(self) -> None:
         """End this life."""
-        self._heartbeat.stop()
+        self._life.stop()
 
     def credit(self) -> int | None:
         """How many messages more may be in flight; None: as many as there are."""
@@ -68,14 +63,19 @@ class Standing:
 
     def tell(self) -> None:
         """Say at once whether it wants messages, where its credit may have changed that."""
-        if self._is_ranked and self._most is not None:
-            self._catalog.write(lambda connection: self._beat(connection, self.consumer))
+        if self._presence is not None and self._most is not None:
+            self._presence.tell()
 
-    def _beat(self, connection: Connection, consumer: Consumer) -> None:
-        wants = self._runs()
-        if wants and self._most is not None:
-            wants = self._left(connection, self._most) > 0
-        interests.beat(connection, consumer, interested=wants)
+    def held_back(self) -> float | None:
+        """After how many seconds it may be that nobody goes first any more; None: nobody does."""
+        if self._presence is None:
+            return None
+        with self._catalog.read() as connection:
+            found = [interests.held_back(connection, self.consumer, id) for id in self._queue_ids]
+        return min((seconds for seconds in found if seconds is not None), default=None)
+
+    def _wants(self, connection: Connection) -> bool:
+        return self._runs() and (self._most is None or self._left(connection, self._most) > 0)
 
     def _left(self, connection: Connection, most: int) -> int:
         return most - consumers.in_flight(connection, self.consumer)

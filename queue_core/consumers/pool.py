@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -120,15 +123,15 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def start(self) -> ConsumerPool:
         """Begin to work; `with` does it."""
         order = self._order
+        own = f"pool:{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._presence = Presence(
-            self._store,
-            self._name,
-            self._infos,
-            self._is_interested,
+            self._store.catalog,
+            self._store.consumer(self._name or own, beats=True),
+            [info.id for info in self._infos],
+            lambda _: self._is_interested(),
             priority=order.priority,
             claim=order.claim,
         )
-        self._presence.begin()
         desks = [open_desk(self._store.catalog, info) for info in self._infos]
         self._duty = Duty(
             name=self._presence.consumer.name,
@@ -207,7 +210,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._give_back()
         for info in self._infos:
             close_desk(self._store.catalog, info)
-        self._presence.end()
+        self._presence.leave()
         self._presence = None
         self._raise()
 

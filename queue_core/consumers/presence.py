@@ -1,65 +1,67 @@
-"""Presence: a pool as a consumer that all processes know of."""
+"""Presence: a consumer that all processes know of, and what it wants of some queues."""
 
 from __future__ import annotations
 
-import os
-import socket
-import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import interests
+from queue_core.catalog import Catalog, interests
 from queue_core.consumers.heartbeat import Heartbeat
 from queue_core.errors import IgnisError
-from queue_core.model import Consumer, QueueInfo
-
-if TYPE_CHECKING:
-    from queue_core.store import Store
+from queue_core.model import Consumer
 
 
 class Presence:
-    """A consumer with a heartbeat, and its interest in some queues; *interested* tells it now."""
+    """
+    A consumer with a heartbeat, and its interest in some queues.
+
+    *interested* tells whether it would take messages now, and may look into the catalog for that.
+    Raises `QueueTaken` where another consumer has one of the queues to itself, or this one wants to
+    and another one is there.
+    """
 
     def __init__(
         self,
-        store: Store,
-        name: str | None,
-        queues: Sequence[QueueInfo],
-        interested: Callable[[], bool],
+        catalog: Catalog,
+        consumer: Consumer,
+        queue_ids: Sequence[int],
+        interested: Callable[[Connection], bool],
         *,
         priority: int | None,
         claim: str,
     ) -> None:
-        self._catalog = store.catalog
-        own = f"pool:{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self.consumer = store.consumer(name or own, beats=True)
-        ids = [queue.id for queue in queues]
-        self._catalog.write(
+        self.consumer = consumer
+        self._catalog = catalog
+        self._interested = interested
+        catalog.write(
             lambda connection: interests.register(
-                connection, self.consumer, ids, priority=priority, claim=claim
+                connection, consumer, queue_ids, priority=priority, claim=claim
             )
         )
-
-        def beat(connection: Connection, consumer: Consumer) -> None:
-            interests.beat(connection, consumer, interested=interested())
-
-        self._heartbeat = Heartbeat(self._catalog, self.consumer, interests.BEAT_SECONDS, beat)
-
-    def begin(self) -> None:
-        """Say again and again that it lives."""
+        self._heartbeat = Heartbeat(catalog, consumer, interests.BEAT_SECONDS, self._beat)
         self._heartbeat.start()
 
     def check(self) -> None:
         """Raise `ConsumerFenced` when another consumer of this name was started."""
         self._heartbeat.check()
 
-    def end(self) -> None:
-        """It is here no more: whoever it has held back may go."""
+    def tell(self) -> None:
+        """Say now what it wants, and not only with the next beat."""
+        self._catalog.write(lambda connection: self._beat(connection, self.consumer))
+
+    def stop(self) -> None:
+        """Fall silent: soon it is thought to be gone."""
         self._heartbeat.stop()
+
+    def leave(self) -> None:
+        """It is here no more: whoever it has held back may go."""
+        self.stop()
         try:
-            self._catalog.write(lambda c: interests.leave(c, self.consumer))
+            self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
         except IgnisError:
             # Without a word, it is thought to be gone soon.
             return
+
+    def _beat(self, connection: Connection, consumer: Consumer) -> None:
+        interests.beat(connection, consumer, interested=self._interested(connection))

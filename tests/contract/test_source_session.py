@@ -45,7 +45,7 @@ def end(session):
         session._side.stop()
     if session._standing is not None:
         session._standing.stop()
-        session._standing._heartbeat._thread.join()
+        session._standing._life._thread.join()
     session._watch.close()
     session.store.close()
 

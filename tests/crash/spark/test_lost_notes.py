@@ -26,7 +26,7 @@ def begin(store):
     for session in begun:
         session._watch.close()
         session._standing.stop()
-        session._standing._heartbeat._thread.join()
+        session._standing._life._thread.join()
         session.store.close()
 
 

@@ -1,0 +1,202 @@
+"""How soon a streaming query of a lower priority goes on when one of a higher priority does not.
+
+    python benchmarks/handover.py [--rounds 5] [--catalog postgresql+psycopg://… --storage DIR]
+
+Two queries read one queue, priorities 10 and 1. While the first one wants messages, the other one
+must get none of them. Then the first one is stopped; or the whole process that it runs in, Spark
+and all, is killed by SIGKILL; or its credit is used up by a batch that does not end. Measured is
+the time from then until the other one has all messages that were loaded at that moment in its
+hands, within `foreachBatch`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from session import local_session
+
+from queue_core import Queue, Store
+from queue_core.address import Address
+
+SCHEMA = pa.schema([("number", pa.int64())])
+LOADED = 100
+#: What the credit of the higher one is, where it has to run out.
+CREDIT = 5
+PATIENCE = 60.0
+
+
+class Reader:
+    """A query, and how many messages it was given."""
+
+    def __init__(
+        self, spark: SparkSession, address: Address, checkpoint: str, **options: object
+    ) -> None:
+        self.count = 0
+        #: While it is clear, a batch does not end.
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        reader = spark.readStream.format("ignis").options(**options, tasks="none", queue="q")
+        reader = reader.option("catalog", address.catalog).option("storage", address.storage)
+        writer = reader.load().writeStream.foreachBatch(self._take)
+        self.query: StreamingQuery = writer.option("checkpointLocation", checkpoint).start()
+
+    def _take(self, rows: DataFrame, _batch: int) -> None:
+        self.count += len(rows.collect())
+        self.goes_on.wait(PATIENCE)
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--catalog")
+    arguments.add_argument("--storage")
+    arguments.add_argument("--as-higher", metavar="CHECKPOINT", help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.as_higher:
+        address = Address.of(catalog=given.catalog, storage=given.storage)
+        Reader(local_session("higher"), address, given.as_higher, priority=10, consumer="high")
+        signal.pause()
+    with tempfile.TemporaryDirectory(prefix="ignis-handover-") as folder:
+        if given.catalog:
+            address = Address.of(catalog=given.catalog, storage=given.storage)
+        else:
+            address = Address.of(Path(folder) / "store")
+        Console().print(measured(address, folder, given.rounds))
+    return 0
+
+
+def measured(address: Address, folder: str, rounds: int) -> Table:
+    """All three ways."""
+    spark = local_session("lower")
+    table = Table(title=f"{LOADED} messages pass to the lower priority, {rounds} times each")
+    for column in ("when the higher one", "median s", "worst s"):
+        table.add_column(column, justify="left" if column.startswith("when") else "right")
+    with Store(address) as store:
+        queue = store.create_queue("q", SCHEMA, shards=4)
+        low = Reader(spark, address, f"{folder}/low", priority=1, consumer="low")
+        for label, passed in (
+            ("is stopped", stopped),
+            ("is killed", killed),
+            ("has no credit", out_of_credit),
+        ):
+            times = [
+                passed(spark, queue, low, f"{folder}/{label}-{number}")
+                for number in track(range(rounds), description=label, transient=True)
+            ]
+            table.add_row(label, f"{statistics.median(times):.2f}", f"{max(times):.2f}")
+        low.query.stop()
+    return table
+
+
+def stopped(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
+    """By `StreamingQuery.stop`."""
+    high = Reader(spark, queue.store.address, checkpoint, priority=10, consumer="high")
+    goes_first(queue, low)
+    aim = low.count + LOADED
+    began = time.perf_counter()
+    high.query.stop()
+    queue.load(messages())
+    return since(began, low, aim)
+
+
+def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
+    """By a signal, with Java, Python workers and all."""
+    address = queue.store.address
+    given = ["--catalog", address.catalog, "--storage", address.storage, "--as-higher", checkpoint]
+    child = subprocess.Popen(
+        [sys.executable, __file__, *given],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        goes_first(queue, low)
+        aim = low.count + LOADED
+    finally:
+        began = time.perf_counter()
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    queue.load(messages())
+    return since(began, low, aim)
+
+
+def out_of_credit(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
+    """By a batch that has all of it, and does not end."""
+    address = queue.store.address
+    high = Reader(spark, address, checkpoint, priority=10, consumer="high", maxInFlight=CREDIT)
+    goes_first(queue, low)
+    high.goes_on.clear()
+    aim = low.count + LOADED - CREDIT
+    began = time.perf_counter()
+    queue.load(messages())
+    try:
+        return since(began, low, aim)
+    finally:
+        high.goes_on.set()
+        wait(lambda: all_done(queue))
+        high.query.stop()
+
+
+def goes_first(queue: Queue, low: Reader) -> None:
+    """Wait until the higher one is there, and see that it gets all, and the other one nothing."""
+    wait(lambda: {"high", "low"} <= interested(queue.store))
+    # Twice, since the lower one may have been firing when the other one came.
+    for _ in range(2):
+        before = low.count
+        queue.load(messages())
+        wait(lambda: all_done(queue))
+    if low.count != before:
+        raise RuntimeError(f"the lower priority was given {low.count - before} messages")
+
+
+def since(began: float, low: Reader, aim: int) -> float:
+    """Seconds until the lower one has had so many messages."""
+    wait(lambda: low.count >= aim)
+    return time.perf_counter() - began
+
+
+def wait(happened: Callable[[], bool]) -> None:
+    """Wait for something; not for ever."""
+    end = time.monotonic() + PATIENCE
+    while not happened():
+        if time.monotonic() > end:
+            raise RuntimeError("it did not happen")
+        time.sleep(0.005)
+
+
+def messages() -> pa.Table:
+    """What is loaded at once."""
+    return pa.table({"number": range(LOADED)}, schema=SCHEMA)
+
+
+def all_done(queue: Queue) -> bool:
+    """Whether nothing waits, and nothing is in flight."""
+    books = queue.metadata()
+    return not any(books.column("waiting").to_pylist() + books.column("in_flight").to_pylist())
+
+
+def interested(store: Store) -> set[str]:
+    """The consumers that are there and want messages."""
+    rows = store.view("consumers").to_pylist()
+    return {row["consumer"] for row in rows if row["interested"]}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
