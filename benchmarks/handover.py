@@ -61,6 +61,12 @@ class Reader:
         self.goes_on.wait(PATIENCE)
 
 
+def higher(spark: SparkSession, address: Address, checkpoint: str, **options: object) -> Reader:
+    """The query that goes first."""
+    name = Path(checkpoint).name
+    return Reader(spark, address, checkpoint, priority=10, consumer=name, **options)
+
+
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -71,7 +77,7 @@ def main() -> int:
     given = arguments.parse_args()
     if given.as_higher:
         address = Address.of(catalog=given.catalog, storage=given.storage)
-        Reader(local_session("higher"), address, given.as_higher, priority=10, consumer="high")
+        higher(local_session("higher"), address, given.as_higher)
         signal.pause()
     with tempfile.TemporaryDirectory(prefix="ignis-handover-") as folder:
         if given.catalog:
@@ -97,7 +103,7 @@ def measured(address: Address, folder: str, rounds: int) -> Table:
             ("has no credit", out_of_credit),
         ):
             times = [
-                passed(spark, queue, low, f"{folder}/{label}-{number}")
+                passed(spark, queue, low, f"{folder}/{label.replace(' ', '-')}-{number}")
                 for number in track(range(rounds), description=label, transient=True)
             ]
             table.add_row(label, f"{statistics.median(times):.2f}", f"{max(times):.2f}")
@@ -107,8 +113,8 @@ def measured(address: Address, folder: str, rounds: int) -> Table:
 
 def stopped(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
     """By `StreamingQuery.stop`."""
-    high = Reader(spark, queue.store.address, checkpoint, priority=10, consumer="high")
-    goes_first(queue, low)
+    high = higher(spark, queue.store.address, checkpoint)
+    goes_first(queue, low, Path(checkpoint).name)
     aim = low.count + LOADED
     began = time.perf_counter()
     high.query.stop()
@@ -127,7 +133,7 @@ def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float
         stderr=subprocess.DEVNULL,
     )
     try:
-        goes_first(queue, low)
+        goes_first(queue, low, Path(checkpoint).name)
         aim = low.count + LOADED
     finally:
         began = time.perf_counter()
@@ -139,9 +145,8 @@ def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float
 
 def out_of_credit(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
     """By a batch that has all of it, and does not end."""
-    address = queue.store.address
-    high = Reader(spark, address, checkpoint, priority=10, consumer="high", maxInFlight=CREDIT)
-    goes_first(queue, low)
+    high = higher(spark, queue.store.address, checkpoint, maxInFlight=CREDIT)
+    goes_first(queue, low, Path(checkpoint).name, CREDIT)
     high.goes_on.clear()
     aim = low.count + LOADED - CREDIT
     began = time.perf_counter()
@@ -154,13 +159,13 @@ def out_of_credit(spark: SparkSession, queue: Queue, low: Reader, checkpoint: st
         high.query.stop()
 
 
-def goes_first(queue: Queue, low: Reader) -> None:
+def goes_first(queue: Queue, low: Reader, high: str, count: int = LOADED) -> None:
     """Wait until the higher one is there, and see that it gets all, and the other one nothing."""
-    wait(lambda: {"high", "low"} <= interested(queue.store))
+    wait(lambda: {high, "low"} <= interested(queue.store))
     # Twice, since the lower one may have been firing when the other one came.
     for _ in range(2):
         before = low.count
-        queue.load(messages())
+        queue.load(messages(count))
         wait(lambda: all_done(queue))
     if low.count != before:
         raise RuntimeError(f"the lower priority was given {low.count - before} messages")
@@ -181,9 +186,9 @@ def wait(happened: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def messages() -> pa.Table:
+def messages(count: int = LOADED) -> pa.Table:
     """What is loaded at once."""
-    return pa.table({"number": range(LOADED)}, schema=SCHEMA)
+    return pa.table({"number": range(count)}, schema=SCHEMA)
 
 
 def all_done(queue: Queue) -> bool:
