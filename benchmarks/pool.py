@@ -20,7 +20,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +60,7 @@ def main() -> int:
             address = Address.of(Path(folder) / "store")
         with Store(address) as store:
             console.print(throughput(store, given.messages, folder))
+            console.print(shares(store, 100_000))
             queue = store.create_queue(f"idle-{os.getpid()}", SCHEMA)
             times = latencies(address, store, queue, given.latencies)
             console.print(
@@ -104,6 +107,22 @@ def pool_rate(
         if not pool.drain(600) or pool.counts != {"deleted": messages}:
             raise RuntimeError(f"{pool!r} did not handle all: {pool.counts}")
         return messages / (time.perf_counter() - began)
+
+
+def shares(store: Store, messages: int) -> str:
+    """Who gets how many of the messages, of ten workers of one pool."""
+    queue = store.create_queue(f"shared-{os.getpid()}", SCHEMA)
+    had: Counter[str] = Counter()
+
+    def handler(_: dict[str, Any]) -> bool:
+        had[threading.current_thread().name] += 1
+        return True
+
+    pool_rate(store, queue, handler, 10, messages)
+    return (
+        f"{messages:,} messages, 10 equal workers: from {min(had.values()):,} to "
+        f"{max(had.values()):,} each"
+    )
 
 
 @contextmanager

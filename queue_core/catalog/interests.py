@@ -38,9 +38,9 @@ from queue_core.model import Consumer
 SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 
 #: How often those say that they live who are registered here: seconds.
-BEAT_SECONDS = 0.5
+BEAT_SECONDS = 0.65
 #: After so many seconds without a word nobody waits for a consumer any more.
-GONE_SECONDS = 1.4
+GONE_SECONDS = 1.5
 #: After so many, it is forgotten.
 _FORGOTTEN_SECONDS = 60.0
 

@@ -17,6 +17,9 @@ import pyarrow as pa
 MOMENT_SECONDS = 0.05
 #: How many times what was asked for is fired at most.
 MOST = 16
+#: How often the same thread is served while others may be ready: Python itself would let it go on
+#: for so long that it has hundreds of batches.
+IN_A_ROW = 2
 
 
 class Ahead:
@@ -26,11 +29,14 @@ class Ahead:
         self._most = most
         self._times = 1
         self._fired_at = 0.0
+        #: Who asked last, and how often without anybody in between.
+        self._last = self._row = 0
         self._lock = threading.Lock()
         self._waiting: deque[pa.RecordBatch] = deque()
 
     def next(self, limit: int) -> pa.RecordBatch | None:
         """At most so many of the messages that are there."""
+        self._let_others()
         with self._lock:
             if not self._waiting:
                 return None
@@ -54,6 +60,15 @@ class Ahead:
         if messages is not None and messages.num_rows:
             with self._lock:
                 self._waiting.append(messages)
+
+    def _let_others(self) -> None:
+        """Who has had some in a row lets others go on, who may be as ready as it is."""
+        me = threading.get_ident()
+        self._row = self._row + 1 if me == self._last else 1
+        self._last = me
+        if self._row > IN_A_ROW:
+            self._row = 0
+            time.sleep(0)
 
     def clear(self) -> list[pa.RecordBatch]:
         """Nobody will ask for what is there: it has to be given back."""

@@ -1,6 +1,7 @@
 """`ConsumerPool`: what becomes of messages, who works, and how it ends."""
 
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -222,6 +223,22 @@ def test_all_workers_work_when_there_is_enough_to_do(store, queue):
         assert pool.drain(PATIENCE)
 
     assert len(box.threads) == 4
+
+
+def test_nobody_gets_less_than_half_of_a_fair_share(store, queue):
+    queue.load(orders(20_000))
+
+    def rest(_):
+        time.sleep(1e-4)
+        return True
+
+    box = Box(rest)
+    with ConsumerPool(store, "orders", box, concurrency=10) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert sum(box.threads.values()) == 20_000
+    assert len(box.threads) == 10
+    assert min(box.threads.values()) >= 1_000
 
 
 def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
