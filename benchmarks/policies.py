@@ -1,6 +1,6 @@
 """Smart loads: 100,000 messages against 1,000,000 queued ones of 100,000 keys, by each policy.
 
-    python -m benchmarks.policies --path /some/folder
+    python benchmarks/policies.py
 
 Each policy has a queue of its own, in which the queued messages were loaded in ten loads. It also
 tells what a plain load of the same messages takes, and a smart load of one message.
@@ -9,11 +9,15 @@ tells what a plain load of the same messages takes, and a smart load of one mess
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
 
 from queue_core import Queue, Store
 
@@ -64,29 +68,38 @@ def queue_of(store: Store, name: str, queued: int, keys: int) -> Queue:
     return queue
 
 
-def main() -> None:
-    """Measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--path", type=Path, required=True)
-    parser.add_argument("--queued", type=int, default=1_000_000)
-    parser.add_argument("--new", type=int, default=100_000)
-    parser.add_argument("--keys", type=int, default=100_000)
-    chosen = parser.parse_args()
-    new, one = messages(chosen.new, chosen.keys, 99), messages(1, chosen.keys, 98)
-    with Store.open(chosen.path) as store:
-        for number, policy in enumerate(POLICIES):
-            queue = queue_of(store, f"queue_{number}", chosen.queued, chosen.keys)
-            begin = time.perf_counter()
-            ids = queue.load(new, policy=policy)
-            took = time.perf_counter() - begin
-            begin = time.perf_counter()
-            queue.load(one, policy=policy)
-            single = time.perf_counter() - begin
-            print(
-                f"{policy or 'no policy':<45} {took:6.2f} s, {len(ids) - ids.null_count:7} loaded; "
-                f"one more: {single * 1e3:6.1f} ms"
-            )
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--queued", type=int, default=1_000_000)
+    arguments.add_argument("--new", type=int, default=100_000)
+    arguments.add_argument("--keys", type=int, default=100_000)
+    given = arguments.parse_args()
+    new, one = messages(given.new, given.keys, 99), messages(1, given.keys, 98)
+    table = Table(title=f"{given.new:,} messages against {given.queued:,} of {given.keys:,} keys")
+    table.add_column("policy")
+    for column in ("seconds", "loaded", "one more, ms"):
+        table.add_column(column, justify="right")
+    with (
+        tempfile.TemporaryDirectory(prefix="ignis-policies-") as folder,
+        Store.open(folder) as store,
+    ):
+        for number, policy in enumerate(track(POLICIES, transient=True)):
+            queue = queue_of(store, f"queue_{number}", given.queued, given.keys)
+            ids, seconds = timed(queue, new, policy)
+            _, single = timed(queue, one, policy)
+            loaded = f"{len(ids) - ids.null_count:,}"
+            table.add_row(policy or "none", f"{seconds:.2f}", loaded, f"{1e3 * single:.1f}")
+    Console().print(table)
+    return 0
+
+
+def timed(queue: Queue, rows: pa.Table, policy: str | None) -> tuple[pa.Array, float]:
+    """The ids that a load gives, and how long it takes."""
+    began = time.perf_counter()
+    ids = queue.load(rows, policy=policy)
+    return ids, time.perf_counter() - began
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
