@@ -12,32 +12,30 @@ from queue_core.address import Address
 from queue_core.model import Magazine, State
 from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
-from tests.crash.endings import ENDINGS
-from tests.crash.smart import SMART
-from tests.crash.workloads import WORKLOADS, Workload
+from tests.crash.workloads import WORKLOADS
+from tests.crash.workloads.common import Workload
 
 pytestmark = pytest.mark.crash
 
-ALL = WORKLOADS | ENDINGS | SMART
 #: What runs beside the life of messages, and may be killed at any time.
 TASKS = ("shovel.", "sweep.", "settle.", "compact.", "vacuum.", "expire.", "abandon.")
 CORE_POINTS = {name for name in faults.POINTS if not name.startswith(("source.", "sink."))}
 
 
 def test_every_point_of_the_core_has_a_workload():
-    assert {fault.partition(":")[0] for fault in ALL} == CORE_POINTS
+    assert {fault.partition(":")[0] for fault in WORKLOADS} == CORE_POINTS
 
 
-@pytest.mark.parametrize(("fault", "workload"), ALL.items(), ids=ALL)
+@pytest.mark.parametrize(("fault", "workload"), WORKLOADS.items(), ids=WORKLOADS)
 def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
     kill_and_go_on(fault, workload, address, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("again", range(2, 21))
-@pytest.mark.parametrize("fault", [fault for fault in ALL if fault.startswith(TASKS)])
+@pytest.mark.parametrize("fault", [fault for fault in WORKLOADS if fault.startswith(TASKS)])
 def test_so_do_twenty_kills_at_each_point_of_a_task(fault, again, address, tmp_path):
-    kill_and_go_on(fault, ALL[fault], address, tmp_path)
+    kill_and_go_on(fault, WORKLOADS[fault], address, tmp_path)
 
 
 def kill_and_go_on(fault: str, workload: Workload, address: Address, tmp_path: Path) -> None:

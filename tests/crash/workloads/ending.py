@@ -15,7 +15,7 @@ from queue_core.verbs import sweep
 from queue_core.verbs.drop import drop
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads import (
+from tests.crash.workloads.common import (
     FEW,
     MANY,
     Workload,
@@ -137,8 +137,7 @@ _EXPIRE = Workload(prepare=grows_old, act=expires, check=only_the_young_are_left
 _DEACTIVATE = Workload(prepare=prepared, act=deactivates, check=takes_no_more, ends=True)
 _DROP = Workload(prepare=is_given_up, act=drops, check=nothing_is_left_of_it, ends=True)
 
-#: As `tests.crash.workloads.WORKLOADS`.
-ENDINGS = {
+FAULTS = {
     "sweep.before_commit:2": _SWEEP,
     "sweep.committed:3": _SWEEP,
     "abandon.before_commit": _ABANDON,

@@ -8,7 +8,7 @@ from queue_core import Store
 from queue_core.catalog.tables import consumers
 from tests.books import audit
 from tests.children import Journal
-from tests.crash.workloads import MANY, Workload, everything_waits, prepared, the_queue
+from tests.crash.workloads.common import MANY, Workload, everything_waits, prepared, the_queue
 from tests.factories import make_queue, orders
 
 #: Enough for a file.
@@ -61,7 +61,7 @@ def resets(store: Store, journal: Journal) -> None:
 _MERGE = Workload(prepare=loads_one_of_each, act=merges, check=merged_all_or_none)
 _RESET = Workload(prepare=keeps_all, act=resets, check=everything_waits)
 
-SMART = {
+FAULTS = {
     "policy.rewritten": _MERGE,
     "policy.rewritten:2": _MERGE,
     "load.before_commit:3": _MERGE,

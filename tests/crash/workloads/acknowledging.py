@@ -1,0 +1,72 @@
+"""Tickets are acknowledged or given back, as a streaming query does."""
+
+from __future__ import annotations
+
+from queue_core import Store
+from queue_core.model import State
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.choose import Wanted
+from queue_core.verbs.fire import fire
+from queue_core.verbs.held import held
+from tests.books import audit
+from tests.children import Journal
+from tests.crash.workloads.common import (
+    MANY,
+    Workload,
+    everything_waits,
+    prepared,
+    the_queue,
+)
+
+
+def plans_tickets(store: Store, journal: Journal) -> None:
+    prepared(store, journal)
+    queue, query = the_queue(store), store.consumer("query", beats=True)
+    wanted = Wanted(queue_ids=(queue.info.id,), max_messages=MANY // 4)
+    for number in (1, 2):
+        ticket = fire(store.catalog, query, wanted, seen=False)
+        assert ticket is not None
+        assert ticket.number == number
+    found = held(store.catalog, store.storage.uri, [queue.info], query.id, 0, 2)
+    assert len(found) == 2 * (MANY // 4)
+    deleted = audit(store).ids(state=State.FIRED)
+    journal.write("deleting", ids=sorted(deleted))
+
+
+def acknowledges(store: Store, journal: Journal) -> None:
+    query = store.consumer("query", beats=True)
+    for ticket in (1, 2):
+        acknowledge(store.catalog, query, ticket, delete=True)
+
+
+def acknowledged(store: Store, journal: Journal) -> None:
+    gone = set(journal.read("deleting")[0]["ids"])
+    books = audit(store)
+    assert books.deleted == len(gone)
+    assert not gone & books.messages.keys()
+    assert store.view("consumers").column("acknowledged").to_pylist() == [2]
+
+
+def fires_unseen(store: Store, journal: Journal) -> None:
+    prepared(store, journal)
+    queue = the_queue(store)
+    wanted = Wanted(queue_ids=(queue.info.id,), max_messages=MANY // 4)
+    for name in ("one", "two"):
+        assert fire(store.catalog, store.consumer(name, beats=True), wanted, seen=False) is not None
+
+
+def recovers(store: Store, journal: Journal) -> None:
+    store.recover(dead_after=0)
+
+
+_ACKNOWLEDGE = Workload(prepare=plans_tickets, act=acknowledges, check=acknowledged)
+_RECOVER = Workload(prepare=fires_unseen, act=recovers, check=everything_waits)
+
+FAULTS = {
+    "acknowledge.before_commit": _ACKNOWLEDGE,
+    "acknowledge.before_commit:2": _ACKNOWLEDGE,
+    "acknowledge.committed": _ACKNOWLEDGE,
+    "acknowledge.committed:2": _ACKNOWLEDGE,
+    "recover.before_commit": _RECOVER,
+    "recover.committed": _RECOVER,
+}

@@ -1,0 +1,74 @@
+"""What is fired is settled."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from queue_core import Store
+from queue_core.model import Magazine, State
+from queue_core.outcomes import Settlement
+from queue_core.verbs.settle import settle
+from tests.books import audit
+from tests.children import Journal
+from tests.crash.workloads.common import (
+    FEW,
+    MANY,
+    Workload,
+    fires_all,
+    the_queue,
+)
+
+
+def settlement_of(firing_ids: list[int]) -> Settlement:
+    rows = pa.table(
+        {
+            "_message_id": firing_ids,
+            "outcome": [("delete", "sideline", "reload")[i % 3] for i in range(len(firing_ids))],
+            "reason": [f"reason {i}" for i in range(len(firing_ids))],
+        }
+    )
+    return Settlement.of(rows)
+
+
+def settles(store: Store, journal: Journal) -> None:
+    ids = journal.read("fired")[0]["ids"]
+    for part in (ids[: MANY // 2], ids[MANY // 2 :]):
+        journal.write("deleting", ids=part[::3])
+        the_queue(store).settle(settlement_of(part))
+
+
+def settled(store: Store, journal: Journal) -> None:
+    ids = journal.read("fired")[0]["ids"]
+    parts = (ids[: MANY // 2], ids[MANY // 2 :])
+    books = audit(store)
+    assert books.ids(state=State.FIRED) == set()
+    assert books.ids(Magazine.SIDELINE) == {i for part in parts for i in part[1::3]}
+    assert books.ids(Magazine.MAIN) == {i for part in parts for i in part[2::3]}
+    failures = the_queue(store).failures().column("message_id").to_pylist()
+    assert sorted(failures) == sorted(books.ids(Magazine.SIDELINE))
+
+
+def settles_a_batch(store: Store, journal: Journal) -> None:
+    ids = journal.read("fired")[0]["ids"]
+    journal.write("deleting", ids=ids)
+    everything = Settlement.of(pa.table({"_message_id": ids, "outcome": ["delete"] * len(ids)}))
+    settle(store.catalog, [the_queue(store).info], everything, batch=("query", 7))
+
+
+def nothing_is_left(store: Store, journal: Journal) -> None:
+    books = audit(store)
+    assert books.messages == {}
+    assert books.deleted == FEW + MANY
+
+
+_SETTLE = Workload(prepare=fires_all, act=settles, check=settled)
+_SETTLE_BATCH = Workload(prepare=fires_all, act=settles_a_batch, check=nothing_is_left)
+
+FAULTS = {
+    "settle.before_commit": _SETTLE,
+    "settle.before_commit:2": _SETTLE,
+    "settle.before_commit:1": _SETTLE_BATCH,
+    "settle.committed": _SETTLE,
+    "settle.committed:2": _SETTLE,
+    "settle.committed:1": _SETTLE_BATCH,
+}

@@ -1,0 +1,41 @@
+"""Messages come back from the sideline, or are swept there."""
+
+from __future__ import annotations
+
+from queue_core import Store
+from tests.children import Journal
+from tests.crash.workloads.common import (
+    MANY,
+    Workload,
+    everything_is_aside,
+    everything_waits,
+    fires_all,
+    the_queue,
+)
+
+
+def sidelines(store: Store, journal: Journal) -> None:
+    fires_all(store, journal)
+    the_queue(store).sideline(journal.read("fired")[0]["ids"], reason="not today")
+
+
+def shovels(store: Store, journal: Journal) -> None:
+    the_queue(store).shovel(MANY // 2)
+    the_queue(store).shovel()
+
+
+def sweeps(store: Store, journal: Journal) -> None:
+    the_queue(store).sweep(0, dead_after=0)
+
+
+_SHOVEL = Workload(prepare=sidelines, act=shovels, check=everything_waits)
+_SWEEP = Workload(prepare=fires_all, act=sweeps, check=everything_is_aside)
+
+FAULTS = {
+    "shovel.before_commit": _SHOVEL,
+    "shovel.before_commit:2": _SHOVEL,
+    "shovel.committed": _SHOVEL,
+    "shovel.committed:2": _SHOVEL,
+    "sweep.before_commit": _SWEEP,
+    "sweep.committed": _SWEEP,
+}
