@@ -1,7 +1,10 @@
 """Names are checked before they reach SQL, a path or a DataFrame."""
 
 import difflib
+import os
 import re
+import socket
+import uuid
 from collections.abc import Iterable
 
 from queue_core.errors import BadName
@@ -46,6 +49,11 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
         if twin is not None:
             raise BadName(f"columns {twin!r} and {name!r} differ in case only; rename one of them")
         seen[name.lower()] = name
+
+
+def of_process() -> str:
+    """Return a name that no other process has, nor this one another time: who it is, and where."""
+    return f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

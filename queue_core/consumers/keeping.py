@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-import uuid
 
 from queue_core.catalog import Catalog, consumers
 from queue_core.consumers.heartbeat import Heartbeat
 from queue_core.model import Consumer
+from queue_core.names import of_process
 from queue_core.verbs.reset import KEEPER
 
 #: Seconds between two signs of life; a sweep waits for several of them.
@@ -29,7 +27,7 @@ class Keeper:
         """The consumer, which lives from the first call on."""
         with self._lock:
             if self._consumer is None:
-                name = f"{KEEPER}{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+                name = f"{KEEPER}{of_process()}"
                 self._consumer = self._catalog.write(
                     lambda connection: consumers.enlist(connection, name, beats=True)
                 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -26,6 +23,7 @@ from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handling.contract import Contract, Ignorable
 from queue_core.handling.handlers import BatchHandler, Handling, RowHandler
 from queue_core.model import magazine_of
+from queue_core.names import of_process
 
 if TYPE_CHECKING:
     from queue_core.store import Store
@@ -123,10 +121,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def start(self) -> ConsumerPool:
         """Begin to work; `with` does it."""
         order = self._order
-        own = f"pool:{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._presence = Presence(
             self._store.catalog,
-            self._store.consumer(self._name or own, beats=True),
+            self._store.consumer(self._name or f"pool:{of_process()}", beats=True),
             [info.id for info in self._infos],
             lambda _: self._is_interested(),
             priority=order.priority,

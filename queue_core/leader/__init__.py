@@ -6,9 +6,6 @@ By a lease in the catalog (`queue_core.leader.lease`), or by ZooKeeper
 
 from __future__ import annotations
 
-import os
-import socket
-import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -68,8 +65,3 @@ def candidate(
             f"zookeeper={zookeeper!r} needs a client: pip install 'ignis-queue[zookeeper]'"
         ) from error
     return ZooKeeperLeader(zookeeper, client_id=client_id, partitions=partitions)
-
-
-def instance_id() -> str:
-    """A name for this process that no other has."""
-    return f"{socket.gethostname()[:80]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import Catalog, leases
 from queue_core.errors import IgnisError, NotLeading
-from queue_core.leader import instance_id
+from queue_core.names import of_process
 
 #: Seconds after which a lease that is not renewed ends, and between two renewals.
 TTL_SECONDS = 30.0
@@ -38,7 +38,7 @@ class LeaseLeader:
         ttl: float = TTL_SECONDS,
         every: float = RENEW_SECONDS,
     ) -> None:
-        self.holder = holder or instance_id()
+        self.holder = holder or of_process()
         self._catalog = catalog
         self._role = role
         self._ttl = ttl

@@ -29,7 +29,8 @@ from kazoo.retry import KazooRetry
 from sqlalchemy import Connection
 
 from queue_core.errors import BadOption, NotLeading
-from queue_core.leader import CLIENT_ID, instance_id
+from queue_core.leader import CLIENT_ID
+from queue_core.names import of_process
 
 #: Seconds between two looks at who is there. Source: IgnisMQ.
 REFRESH_SECONDS = 30.0
@@ -61,7 +62,7 @@ class ZooKeeperLeader:
     ) -> None:
         if not _HOSTS.fullmatch(hosts):
             raise BadOption(f"zookeeper={hosts!r}: use host:port, or several with ',' between")
-        self.instance = instance or instance_id()
+        self.instance = instance or of_process()
         for option, name in (("clientId", client_id), ("instance", self.instance)):
             if not _NAME.fullmatch(name):
                 raise BadOption(f"{option}={name!r}: use letters, digits or any of '_.:@-'")
