@@ -120,11 +120,5 @@ def _written(storage: Storage, queue: QueueInfo, messages: pa.Table) -> Staged:
         key=None,
         compression=queue.settings.compression,
     )
-    try:
-        for batch in messages.to_batches():
-            stager.add(batch)
-        (staged,) = stager.finish()
-    except BaseException:
-        stager.discard()
-        raise
+    (staged,) = stager.write(messages)
     return staged

@@ -99,6 +99,16 @@ class Stager:
             self._close_segment()
         return tuple(self._staged)
 
+    def write(self, rows: pa.Table) -> tuple[Staged, ...]:
+        """Take a whole table and `finish`; when that fails, nothing is left of it."""
+        try:
+            for batch in rows.to_batches():
+                self.add(batch)
+            return self.finish()
+        except BaseException:
+            self.discard()
+            raise
+
     def discard(self) -> None:
         """Remove what was staged, as far as that is possible."""
         if self._open is not None:

@@ -134,7 +134,8 @@ class Restaged:
         """The same segments, with only those rows; written anew where values are others."""
         if len(overwritten):
             rows = with_values(self.columns(self._queue.schema.names), overwritten)
-            return self._written(rows.take(pa.array(np.flatnonzero(kept))))
+            rows = rows.take(pa.array(np.flatnonzero(kept)))
+            return list(Stager.of(self._storage, self._queue).write(rows))
         left, first = [], 0
         for segment in self._staged:
             mine = np.flatnonzero(kept[first : first + segment.rows])
@@ -152,16 +153,6 @@ class Restaged:
         """What is not named after all."""
         used = {segment.location for segment in staged}
         return [s.location for s in self._staged if s.location and s.location not in used]
-
-    def _written(self, rows: pa.Table) -> list[Staged]:
-        stager = Stager.of(self._storage, self._queue)
-        try:
-            for batch in rows.to_batches():
-                stager.add(batch)
-            return list(stager.finish())
-        except BaseException:
-            stager.discard()
-            raise
 
 
 def with_values(rows: pa.Table, overwritten: Overwritten) -> pa.Table:
