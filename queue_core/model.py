@@ -118,8 +118,9 @@ class Staged:
 
     def narrowed(self, rows: Rows) -> Staged:
         """The segment with only those of its rows that are among some being loaded."""
-        narrowed = (run.narrowed(rows) for run in self.runs)
-        return replace(self, runs=tuple(run for run in narrowed if len(run)))
+        left = [run for run in (run.narrowed(rows) for run in self.runs) if len(run)]
+        # Of categories, another one than before may begin first.
+        return replace(self, runs=tuple(sorted(left, key=lambda run: run.start)))
 
     def in_shard(self, shard: int) -> Staged:
         """The segment with those of its runs that are still open going to *shard*."""

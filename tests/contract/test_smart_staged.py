@@ -1,0 +1,37 @@
+"""Smart loads of what the tasks of a sink have staged before it was known what is left of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from queue_core import Queue, Store
+from queue_core.verbs.judgement import Rule
+from queue_core.verbs.room import WhenFull
+from queue_core.verbs.smart import load_staged
+from tests.books import audit
+from tests.factories import make_queue, make_stager
+
+SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
+
+
+def stage_and_load(queue: Queue, *rows: tuple[str, str, int]) -> None:
+    columns = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
+    table = pa.Table.from_pylist(columns, SCHEMA)
+    stager = make_stager(queue)
+    for batch in table.to_batches():
+        stager.add(batch)
+    rule = Rule.of(queue.info)
+    assert rule is not None, "the queue has a policy"
+    catalog, storage = queue.store.catalog, queue.store.storage
+    assert load_staged(catalog, storage, queue.info, rule, stager.finish(), WhenFull())
+
+
+def test_what_is_left_of_categories_stands_in_order_of_loading(store: Store) -> None:
+    """The first message of the first category is not."""
+    queue = make_queue(store, schema=SCHEMA, key="key", policy="latest", categories=["kind"])
+    stage_and_load(queue, ("a", "x", 0))
+    stage_and_load(queue, ("b", "x", 1), ("c", "y", 2), ("b", "x", 3), ("d", "y", 4))
+
+    audit(store)
+    assert queue.browse().column("n").to_pylist() == [0, 2, 3, 4]
+    assert queue.fire().messages.column("n").to_pylist() == [0, 2, 3, 4]

@@ -1,0 +1,134 @@
+"""What a storage promises, in a folder and in a bucket alike."""
+
+import time
+
+import pytest
+
+from queue_core.errors import DamagedSegment
+from queue_core.storage import Storage
+from tests.forks import in_a_fork
+from tests.storages import EVERYWHERE, Files
+
+pytestmark = EVERYWHERE
+
+
+@pytest.fixture
+def storage(storage_uri):
+    return Storage.open(storage_uri)
+
+
+@pytest.fixture
+def files(storage_uri):
+    """What is really there."""
+    return Files(storage_uri)
+
+
+def written(storage, data=b"some bytes", queue="orders"):
+    location = storage.new_location(queue)
+    with storage.create(location) as sink:
+        sink.write(data)
+    return location
+
+
+def read(storage, location, offset=0, length=1 << 30):
+    with storage.opened(location) as handle:
+        return storage.read(handle, offset, length, location).to_pybytes()
+
+
+def test_what_is_written_is_there_at_once_and_can_be_read_in_parts(storage, files):
+    location = written(storage, b"0123456789")
+
+    assert storage.exists(location)
+    assert files.names() == {location}
+    assert read(storage, location) == b"0123456789"
+    assert read(storage, location, 3, 4) == b"3456"
+    assert read(storage, location, 8, 100) == b"89"
+
+
+def test_a_file_larger_than_one_part_of_an_upload_is_whole(storage):
+    data = bytes(range(256)) * (90 << 10)
+
+    assert read(storage, written(storage, data)) == data
+
+
+def test_a_write_that_fails_leaves_nothing(storage, files):
+    location = storage.new_location("orders")
+
+    def write_and_fail():
+        with storage.create(location) as sink:
+            sink.write(b"x" * 1000)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_and_fail()
+
+    assert not storage.exists(location)
+    assert files.names() == set()
+
+
+def test_what_is_missing_is_damaged_and_named(storage):
+    location = storage.new_location("orders")
+
+    assert not storage.exists(location)
+    with pytest.raises(DamagedSegment, match=rf"{location} is missing from .*restore the file"):
+        storage.opened(location)
+
+
+def test_segments_are_listed_with_when_they_were_written_and_nothing_else_is(storage, files):
+    before = time.time()
+    locations = {written(storage), written(storage, queue="returns")}
+    after = time.time()
+    files.file("segments/orders/README.md").write_bytes(b"keep me")
+    files.file("notes.txt").write_bytes(b"keep me")
+
+    listed = storage.list()
+
+    assert listed.keys() == locations
+    # A bucket counts in whole seconds: a file may be taken for older by as much, never for younger.
+    assert all(before - 1 <= written / 1e6 <= after for written in listed.values())
+
+
+def test_an_empty_storage_has_no_segments_and_no_reports(storage):
+    assert storage.list() == {}
+    assert storage.damage_reports() == {}
+
+
+def test_what_is_removed_is_gone_and_can_be_removed_again(storage, files):
+    removed, other = written(storage), written(storage)
+
+    storage.remove(removed)
+    storage.remove(removed)
+
+    assert not storage.exists(removed)
+    assert storage.list().keys() == files.names() == {other}
+
+
+def test_a_storage_that_was_emptied_goes_on(storage, files):
+    storage.remove(written(storage))
+
+    assert storage.list() == {}
+    assert files.names() == set()
+    assert storage.exists(written(storage))
+
+
+def test_word_of_damage_is_left_read_and_taken_back(storage):
+    torn, gone = storage.new_location("orders"), storage.new_location("returns")
+    storage.report_damage(torn, "it is torn")
+    storage.report_damage(gone, "it is missing: größer")
+    storage.report_damage(torn, "it is torn at byte 7")
+
+    assert storage.damage_reports() == {torn: "it is torn at byte 7", gone: "it is missing: größer"}
+    assert storage.list() == {}
+
+    storage.forget_damage(torn)
+    storage.forget_damage(torn)
+    assert storage.damage_reports().keys() == {gone}
+
+
+def test_a_forked_child_can_use_what_its_parent_has_opened(storage):
+    location = written(storage, b"of the parent")
+
+    from_the_child = in_a_fork(lambda: (read(storage, location), written(storage, b"of the child")))
+
+    assert from_the_child[0] == b"of the parent"
+    assert read(storage, from_the_child[1]) == b"of the child"

@@ -1,0 +1,56 @@
+"""Storages of each kind: tests that run on all of them, and their files behind the store's back."""
+
+from __future__ import annotations
+
+import pyarrow.fs as pafs
+import pytest
+
+from queue_core.filesystems import connect
+
+#: For tests that run in a folder and in a bucket.
+EVERYWHERE = pytest.mark.parametrize(
+    "storage_uri", ["folder", pytest.param("s3", marks=pytest.mark.s3)], indirect=True
+)
+#: For tests that run in a bucket only.
+IN_A_BUCKET = pytest.mark.parametrize(
+    "storage_uri", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True
+)
+
+
+class Files:
+    """The files of a storage, as somebody sees them who goes round the store."""
+
+    def __init__(self, uri: str) -> None:
+        self._fs, self._root = connect(uri)
+
+    def names(self) -> set[str]:
+        """All files that are there, whoever has written them."""
+        selector = pafs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        found = self._fs.get_file_info(selector)
+        return {info.path[len(self._root) + 1 :] for info in found if info.is_file}
+
+    def file(self, name: str) -> File:
+        """One of them, whether or not it is there."""
+        return File(self._fs, self._root, name)
+
+
+class File:
+    """A file that a test reads, spoils or removes: with the methods of a `Path`."""
+
+    def __init__(self, filesystem: pafs.FileSystem, root: str, name: str) -> None:
+        self.name = name
+        self._fs = filesystem
+        self._path = f"{root}/{name}"
+
+    def read_bytes(self) -> bytes:
+        with self._fs.open_input_stream(self._path) as source:
+            return bytes(source.read())
+
+    def write_bytes(self, data: bytes) -> None:
+        if isinstance(self._fs, pafs.LocalFileSystem):
+            self._fs.create_dir(self._path.rpartition("/")[0])
+        with self._fs.open_output_stream(self._path) as sink:
+            sink.write(data)
+
+    def unlink(self) -> None:
+        self._fs.delete_file(self._path)
