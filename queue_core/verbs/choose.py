@@ -210,7 +210,9 @@ def _take_picked(
     for place, pieces in by_place(found).items():
         if place in shards:
             narrowed = [_narrowed(piece, picked) for piece in pieces]
-            chosen[place] = take([piece for piece in narrowed if piece.rows], None)
+            left = [piece for piece in narrowed if piece.rows]
+            # What is left of a slice may stand behind what is left of later ones.
+            chosen[place] = take(sorted(left, key=lambda piece: piece.position), None)
     if wanted.max_messages is not None:
         chosen = _first(chosen, wanted.max_messages)
     return {

@@ -39,6 +39,22 @@ def test_the_oldest_matches_of_a_shard_come_first(store: Store) -> None:
     ]
 
 
+@pytest.mark.parametrize("limit", [{"max_messages": 1}, {"max_bytes": 1}], ids=str)
+def test_the_oldest_matches_come_first_whatever_slices_they_are_in(
+    store: Store, limit: dict[str, int]
+) -> None:
+    """Slices lie between each other, and what matches of an earlier one stands behind."""
+    queue = make_queue(store)
+    queue.load(orders(6))
+    ids = queue.fire().ids.to_pylist()
+    for back in ([0, 4], [1, 5], [2, 3]):
+        queue.reload([ids[number] for number in back])
+
+    for number in (3, 4, 5):
+        fired = queue.fire(selector="number >= 3", **limit)
+        assert numbers_of(fired.messages) == [number]
+
+
 def test_an_order_says_what_comes_first_over_all_shards(store: Store) -> None:
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(100))
