@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from queue_core.catalog.slices import Changes, Place, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
-from queue_core.plan import Taken, share, take
+from queue_core.plan import Taken, interleaved, share, take
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.room import Excess, NoRoom
 
@@ -45,9 +45,10 @@ def drop_oldest(connection: Connection, queue: QueueInfo, excess: Excess) -> Non
 def _oldest_first(connection: Connection, queue: QueueInfo, few: int) -> Iterator[list[Slice]]:
     """Waiting slices in order of their loading, those together that were loaded together."""
     shards = sorted(waiting(connection, Wanted(queue_ids=(queue.id,)), "wait"))
-    in_order = heapq.merge(*(_of_shard(connection, place, few) for place in shards), key=_age)
-    for _, together in groupby(in_order, key=_age):
-        yield list(together)
+    # Messages that were written anew are of another segment than those between which they stand.
+    blocks = (interleaved(_of_shard(connection, place, few)) for place in shards)
+    for _, together in groupby(heapq.merge(*blocks, key=_age), key=_age):
+        yield [piece for block in together for piece in block]
 
 
 def _of_shard(connection: Connection, place: Place, few: int) -> Iterator[Slice]:
@@ -67,9 +68,9 @@ def _of_shard(connection: Connection, place: Place, few: int) -> Iterator[Slice]
         end = found[-1].position
 
 
-def _age(piece: Slice) -> tuple[int, int]:
+def _age(block: Sequence[Slice]) -> tuple[int, int]:
     # Clocks may give the same time twice, and segments are numbered in the order of loads.
-    return piece.loaded_at, piece.segment_id
+    return min((piece.loaded_at, piece.segment_id) for piece in block)
 
 
 def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:

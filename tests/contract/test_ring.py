@@ -97,6 +97,20 @@ def test_what_came_back_stands_where_it_stood(store):
     assert numbers(queue) == [1, 2, 3, 4]
 
 
+def test_what_took_values_over_is_dropped_in_its_turn(store):
+    """It is in another segment than the messages before and behind it."""
+    queue = make_queue(store, key="number", max_size=5, overflow="ring")
+    queue.load(orders(5))
+    ids = queue.fire().ids.to_pylist()
+    queue.reload([ids[0], ids[2], ids[4]])
+    queue.reload([ids[1], ids[3]])
+    queue.load(orders(1, 1), policy="merge(sum(amount))")
+
+    queue.load(orders(2, 5))
+
+    assert numbers(queue) == [2, 3, 4, 5, 6]
+
+
 def test_bytes_are_a_bound_of_a_ring_too(store):
     queue = make_queue(store, max_bytes=1 << 20, overflow="ring")
     queue.load(orders(1000))
