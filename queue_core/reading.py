@@ -182,6 +182,9 @@ def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.A
     """The queue's own columns of a compacted segment, and which messages its rows are."""
     own = batch.num_columns - len(COMPACTED)
     kept = dict(zip(COMPACTED.names, batch.columns[own:], strict=True))
+    if not own:
+        # All that is asked for came later; only the rows have to be there.
+        return pa.record_batch([pa.nulls(batch.num_rows)], [""]), kept
     fields = [batch.schema.field(index) for index in range(own)]
     queues = pa.RecordBatch.from_arrays(batch.columns[:own], schema=pa.schema(fields))
     return queues, {name: kept[name] for name in kept if name in METADATA.names}

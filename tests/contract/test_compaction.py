@@ -243,6 +243,14 @@ def test_columns_can_be_added_afterwards(store, queue):
     assert messages.column("note").null_count == MANY
 
 
+def test_a_selector_asks_about_nothing_but_what_came_later(store, queue):
+    load_singly(queue, MANY)
+    assert queue.compact() == MANY
+    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    assert numbers_of(queue.fire(2, selector="note IS NULL").messages) == [0, 1]
+    assert not queue.fire(selector="note = 'new'")
+
+
 def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
     load_singly(queue, MANY)
     times = queue.browse().column("_loaded_at").to_pylist()
