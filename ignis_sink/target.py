@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -30,7 +30,8 @@ from queue_core.storage import Storage
 class Target:
     """How to stage rows for a queue."""
 
-    storage: str
+    #: Not shown, as it may have credentials.
+    storage: str = field(repr=False)
     queue: str
     schema: pa.Schema
     schema_version: int
@@ -203,18 +204,18 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
     """As Spark's own file formats do: what is not null today may be tomorrow."""
-    return pa.schema([field.with_nullable(True) for field in schema])
+    return pa.schema([column.with_nullable(True) for column in schema])
 
 
 def _incoming(rows: StructType) -> pa.Schema:
     """The columns of a DataFrame in Arrow's types, without those that describe a message."""
-    fields = [field for field in rows if field.name not in METADATA.names]
-    for field in fields:
+    columns = [column for column in rows if column.name not in METADATA.names]
+    for column in columns:
         try:
-            to_arrow_schema(StructType([field]), timezone="UTC")
+            to_arrow_schema(StructType([column]), timezone="UTC")
         except PySparkTypeError as error:
             raise SchemaMismatch(
-                f"column {field.name!r}: PySpark cannot hand over the type "
-                f"{field.dataType.simpleString()}; cast it, to a string for instance"
+                f"column {column.name!r}: PySpark cannot hand over the type "
+                f"{column.dataType.simpleString()}; cast it, to a string for instance"
             ) from error
-    return to_arrow_schema(StructType(fields), timezone="UTC")
+    return to_arrow_schema(StructType(columns), timezone="UTC")

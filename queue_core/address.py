@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from queue_core.errors import BadOption
+from queue_core.masking import masked
 
 #: The catalog of an embedded store, in its folder.
 CATALOG_FILE = "catalog.db"
@@ -18,6 +19,9 @@ class Address:
 
     catalog: str
     storage: str
+
+    def __repr__(self) -> str:
+        return f"Address(catalog={masked(self.catalog)!r}, storage={masked(self.storage)!r})"
 
     @staticmethod
     def of(
@@ -45,9 +49,10 @@ def _folder(path: str) -> Path:
     if "://" in path or path.startswith("file:"):
         parts = urlsplit(path)
         if parts.scheme != "file":
+            uri = masked(path)
             raise BadOption(
-                f"path={path!r} is no local folder; give catalog=postgresql+psycopg://… and "
-                f"storage={path}"
+                f"path={uri!r} is no local folder; give catalog=postgresql+psycopg://… and "
+                f"storage={uri}"
             )
         path = unquote(parts.path)
     return Path(path).absolute()

@@ -23,7 +23,7 @@ SILENT_SECONDS = 10.0
 ATTEMPTS = 3
 
 #: What may be said of a bucket's server behind the question mark of its URI, as in pyarrow's own.
-_OF_A_SERVER = ("endpoint_override", "region", "scheme", "tls_ca_file_path")
+_OF_A_SERVER = ("endpoint_override", "region", "scheme")
 #: Where the environment tells of a server other than Amazon's.
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")

@@ -222,8 +222,8 @@ class Piece:
 class Reading:
     """All that is needed to read some messages in order: picklable, no handles."""
 
-    #: Where segments are.
-    storage: str
+    #: Where segments are; not shown, as it may have credentials.
+    storage: str = field(repr=False)
     #: The schema that is handed out, as Arrow IPC bytes.
     schema: bytes
     #: The schemas of older segments, by queue and version.

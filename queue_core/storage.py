@@ -1,14 +1,15 @@
 """Segment bytes in a folder or a bucket; the only place that makes paths.
 
 A location is relative to the storage (``segments/orders/0f….arrow``) and never used twice. A file
-that is `durable` survives a power failure: itself and its folder are synced.
+that is `durable` survives a power failure: itself and its folder are synced. An object of a bucket
+is durable, and to be seen, once it is closed, and not before.
 """
 
 import os
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from queue_core import faults
-from queue_core.errors import BadOption, DamagedSegment, PublicationRefused, StorageUnavailable
+from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
+from queue_core.filesystems import connect
+from queue_core.masking import masked
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
+#: What to do when a bucket refuses, or does not answer.
+_REMEDY = (
+    "; see that its server and the bucket can be reached from here, and that the credentials "
+    "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) are right, then try again"
+)
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.arrow")
 
 
@@ -28,27 +36,24 @@ class Storage:
     """The segment files of one store: ``Storage.open("some/folder")`` or ``"s3://bucket/prefix"``."""
 
     def __init__(self, uri: str, filesystem: pafs.FileSystem, root: str) -> None:
+        #: Where it is, with the credentials that the URI may have: for machines.
         self.uri = uri
+        #: The same without them: for people.
+        self.name = masked(uri)
         self._fs = filesystem
         self._root = root.rstrip("/")
         self._local = isinstance(filesystem, pafs.LocalFileSystem)
+        in_bucket = isinstance(filesystem, pafs.S3FileSystem)
+        self._bucket = self._root.partition("/")[0] if in_bucket else None
 
     @staticmethod
     @lru_cache(maxsize=64)
     def open(uri: str) -> "Storage":
         """Open a folder or any URI of `pyarrow.fs`; raises `BadOption` or `StorageUnavailable`."""
-        if "://" not in uri:
-            return Storage(uri, pafs.LocalFileSystem(), str(Path(uri).absolute()))
-        try:
-            filesystem, root = pafs.FileSystem.from_uri(uri)
-        except (pa.ArrowException, ValueError) as error:
-            raise BadOption(f"storage={uri!r} is no file system URI: {error}") from error
-        except OSError as error:
-            raise StorageUnavailable(f"storage {uri!r} cannot be reached: {error}") from error
-        return Storage(uri, filesystem, root)
+        return Storage(uri, *connect(uri))
 
     def __repr__(self) -> str:
-        return f"<Storage {self.uri}>"
+        return f"<Storage {self.name}>"
 
     def new_location(self, queue: str) -> str:
         """A location that nothing has used before."""
@@ -76,7 +81,9 @@ class Storage:
                 "published: load the messages again, and let vacuum's grace outlast every writer"
             ) from error
         except Exception:
-            self.remove(location)
+            # Where that fails as well, it is left to vacuum.
+            with suppress(StorageUnavailable):
+                self.remove(location)
             raise
         faults.point("load.segment_synced")
 
@@ -86,8 +93,9 @@ class Storage:
             with self._mapped(location):
                 return self._fs.open_input_file(self._path(location))
         except FileNotFoundError as error:
+            self._check_bucket(location)
             raise DamagedSegment(
-                f"segment {location} is missing from {self.uri}; restore the file, then load its "
+                f"segment {location} is missing from {self.name}; restore the file, then load its "
                 "messages again with `ignis repair`"
             ) from error
 
@@ -109,6 +117,8 @@ class Storage:
                 self._path(_SEGMENTS), recursive=True, allow_not_found=True
             )
             found = self._fs.get_file_info(selector)
+        if not found:
+            self._check_bucket(_SEGMENTS)
         skip = len(self._root) + 1
         return {
             info.path[skip:]: (info.mtime_ns or 0) // 1000
@@ -152,6 +162,18 @@ class Storage:
     def _path(self, location: str) -> str:
         return f"{self._root}/{location}"
 
+    def _check_bucket(self, location: str) -> None:
+        """A bucket that is not there is another matter than one in which something is missing."""
+        if self._bucket is None:
+            return
+        with self._mapped(location):
+            there = self._fs.get_file_info(self._bucket).type
+        if there == pafs.FileType.NotFound:
+            raise StorageUnavailable(
+                f"storage {self.name}: there is no bucket {self._bucket!r}; make it, or give "
+                "another `storage`"
+            )
+
     def _make_folder(self, folder: str) -> None:
         if not self._local:
             return
@@ -174,8 +196,9 @@ class Storage:
         except (OSError, pa.ArrowException) as error:
             number = getattr(error, "errno", None)
             reason = os.strerror(number) if number else str(error)
+            remedy = "" if self._bucket is None else _REMEDY
             raise StorageUnavailable(
-                f"storage {self.uri}: {location}: {reason}; nothing was changed"
+                f"storage {self.name}: {location}: {reason}; nothing was changed{remedy}"
             ) from error
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import uuid
 import weakref
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,7 +18,7 @@ from queue_core.consumers.keeping import Keeper
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.keys import can_be_key
 from queue_core.model import Consumer, QueueInfo
-from queue_core.names import check_consumer, check_queue, nearest
+from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
 from queue_core.queue import Queue
 from queue_core.schema import canonical
@@ -48,8 +46,9 @@ class Store(AbstractContextManager["Store"]):
 
     def __init__(self, address: Address, *, create: bool = True) -> None:
         self.address = address
-        self.catalog = Catalog(address.catalog, create=create)
+        # First, as it makes nothing: a URI that is none leaves no catalog behind.
         self.storage = Storage.open(address.storage)
+        self.catalog = Catalog(address.catalog, create=create)
         self._consumer: Consumer | None = None
         self._keeper = Keeper(self.catalog)
         _close_in_children(self)
@@ -157,8 +156,7 @@ class Store(AbstractContextManager["Store"]):
                 lambda connection: consumers.enlist(connection, checked, beats=beats)
             )
         if self._consumer is None:
-            own = f"python:{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-            self._consumer = self.consumer(own)
+            self._consumer = self.consumer(f"python:{of_process()}")
         return self._consumer
 
     def vacuum(self, *, grace: float = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
@@ -185,7 +183,7 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Store {self.storage.uri} with {self.catalog!r}>"
+        return f"<Store {self.storage.name} with {self.catalog!r}>"
 
 
 def _check_key(columns: pa.Schema, key: str | None) -> None:

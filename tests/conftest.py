@@ -70,10 +70,19 @@ def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
         yield url
 
 
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[servers.ObjectStore]:
+    """An S3 server of this worker."""
+    with servers.object_store() as server:
+        yield server
+
+
 @pytest.fixture(params=["folder"])
 def storage_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URI of an empty storage, once per kind."""
-    return str(tmp_path / "store")
+    """The URI of an empty storage: a folder, or with `tests.storages.EVERYWHERE` a bucket too."""
+    if request.param == "folder":
+        return str(tmp_path / "store")
+    return str(request.getfixturevalue("object_store").bucket())
 
 
 @pytest.fixture

@@ -1,14 +1,19 @@
 """Servers that tests start by themselves: nothing to install, nothing left behind."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 import sqlalchemy as sa
 
 #: Room for the many processes of the tests that run at once.
@@ -70,3 +75,61 @@ def postgres() -> Iterator[Postgres]:
         running.close()
         server.cleanup()
         shutil.rmtree(root, ignore_errors=True)
+
+
+class ObjectStore:
+    """A server that speaks S3, and fresh buckets in it; the credentials are part of each URI."""
+
+    #: Any will do, but for what must be quoted in a URI and is not, and must not be seen anywhere.
+    KEY, SECRET = "AKIATESTS", "very+secret"
+
+    def __init__(self, endpoint: str) -> None:
+        #: Its host and port.
+        self.endpoint = endpoint
+        self._admin = pafs.S3FileSystem(
+            access_key=self.KEY,
+            secret_key=self.SECRET,
+            endpoint_override=endpoint,
+            scheme="http",
+            region="us-east-1",
+            allow_bucket_creation=True,
+        )
+
+    def bucket(self) -> str:
+        """The URI of a folder in a new bucket."""
+        name = f"ignis-{uuid.uuid4().hex[:12]}"
+        self._admin.create_dir(name)
+        return self.uri(f"{name}/some/folder")
+
+    def uri(self, path: str) -> str:
+        """The URI of a bucket and what is in it, whether or not it is there."""
+        return self.at(self.endpoint, path)
+
+    @classmethod
+    def at(cls, endpoint: str, path: str) -> str:
+        """The same at any server."""
+        server = f"endpoint_override={endpoint}&scheme=http&region=us-east-1"
+        return f"s3://{cls.KEY}:{cls.SECRET}@{path}?{server}"
+
+
+@contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """Start an S3 server on a free port; what is in it ends with it."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            for line in server.stdout:
+                if found := re.search(r"http://(127\.0\.0\.1:\d+)", line):
+                    break
+            else:
+                raise AssertionError("the S3 server did not start")
+            # It tells of each request, and stands still when nobody listens.
+            listener = threading.Thread(target=server.stdout.read)
+            listener.start()
+            yield ObjectStore(found[1])
+        finally:
+            server.kill()
+        listener.join()

@@ -8,7 +8,7 @@ nothing; `pick` looks for the messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -40,8 +40,8 @@ class Selection:
     """Conditions, an order, or both, over the columns of some queues of one schema."""
 
     queues: tuple[QueueInfo, ...]
-    #: The storage's URI.
-    storage: str
+    #: The storage's URI; not shown, as it may have credentials.
+    storage: str = field(repr=False)
     #: What the consumer asks for.
     selector: Selector | None
     #: Whether the oldest is taken when nothing is what the consumer asks for.

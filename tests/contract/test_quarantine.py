@@ -14,6 +14,7 @@ from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.storages import EVERYWHERE, Files
 
 pytestmark = pytest.mark.spoiled
 
@@ -46,22 +47,18 @@ def file_of(store, number):
     """The file of the n-th segment."""
     with store.catalog.read() as connection:
         locations = connection.scalars(select(segments.c.location).order_by(segments.c.id)).all()
-    return Path(store.storage.uri) / locations[number]
+    return Files(store.storage.uri).file(locations[number])
 
 
-def spoil(path, how):
+def spoil(file, how):
     """Spoil a file, and return how to restore it."""
-    data = path.read_bytes()
+    data = file.read_bytes()
     left = SPOILED[how](data)
     if left is None:
-        path.unlink()
+        file.unlink()
     else:
-        path.write_bytes(left)
-    return lambda: path.write_bytes(data)
-
-
-def name_of(path, store):
-    return str(path.relative_to(store.storage.uri))
+        file.write_bytes(left)
+    return lambda: file.write_bytes(data)
 
 
 def states(store):
@@ -71,13 +68,13 @@ def states(store):
 
 @pytest.mark.parametrize("how", SPOILED)
 def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, how):
-    path = file_of(store, 1)
-    restore = spoil(path, how)
+    file = file_of(store, 1)
+    restore = spoil(file, how)
 
     with pytest.raises(DamagedSegment) as error:
         queue.fire()
 
-    assert name_of(path, store) in str(error.value)
+    assert file.name in str(error.value)
     assert states(store) == [(0, 1000, "loaded"), (1000, 1000, "damaged"), (2000, 1000, "loaded")]
     expected = [*range(1000), *range(2000, 3000)]
     assert numbers_of(queue.browse()) == expected
@@ -107,6 +104,7 @@ def test_the_error_says_what_to_do(store, queue):
         queue.fire()
 
 
+@EVERYWHERE
 def test_only_the_chunks_that_are_wanted_are_read_and_checked(store, queue):
     """A file torn behind the rows of a firing does not stop it."""
     spoil(file_of(store, 0), "torn in the middle")
@@ -163,6 +161,7 @@ def test_a_spoiled_segment_in_the_sideline_is_set_apart_there(store, queue):
     assert damaged == {"main": 990, "sideline": 10}
 
 
+@EVERYWHERE
 def test_what_is_set_apart_is_neither_fired_nor_shovelled_nor_swept_nor_forgotten(store, queue):
     queue.sideline(queue.fire(10))
     restore = spoil(file_of(store, 0), "missing")
@@ -247,6 +246,7 @@ def write_inlined(store, segment_id, data):
     )
 
 
+@EVERYWHERE
 def test_damage_found_where_there_is_no_catalog_is_reported_through_the_storage(store, queue):
     ticket = planned(store, queue, store.consumer("query", beats=True), 3000)
     reading = seen(store, queue, ticket)
@@ -255,7 +255,7 @@ def test_damage_found_where_there_is_no_catalog_is_reported_through_the_storage(
     with pytest.raises(DamagedSegment):
         read_table(reading)
     (report,) = store.storage.damage_reports().items()
-    assert report[0] == name_of(file_of(store, 1), store)
+    assert report[0] == file_of(store, 1).name
     assert "checksum" in report[1]
 
     assert quarantine(store.catalog, store.storage) == 1000
@@ -275,7 +275,7 @@ def test_damage_is_told_even_where_no_report_of_it_can_be_written(store, queue, 
 
 
 def test_a_report_of_what_was_settled_meanwhile_is_forgotten(store, queue):
-    name = name_of(file_of(store, 0), store)
+    name = file_of(store, 0).name
     queue.delete(queue.fire(1000))
     store.storage.report_damage(name, "it was torn")
 
