@@ -52,7 +52,7 @@ class Merging(RuleBasedStateMachine):
 
     def _load(self, keys: list[str], policy: str | None) -> None:
         self.step += 1
-        rows = [{"key": key, "amount": 3**self.step + at} for at, key in enumerate(keys)]
+        rows = [{"key": key, "amount": 7919 * self.step + at} for at, key in enumerate(keys)]
         ids = self.queue.load(rows, policy=policy).to_pylist()
         for id, row in zip(ids, rows, strict=True):
             queued = [m for m in self.main if m.key == row["key"] and not m.fired]
