@@ -8,7 +8,8 @@ is durable, and to be seen, once it is closed, and not before.
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +25,8 @@ from queue_core.masking import masked
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
+#: How many files a server is asked for at once: each answer is a way there and back.
+_AT_ONCE = 16
 #: What to do when a bucket refuses, or does not answer.
 _REMEDY = (
     "; see that its server and the bucket can be reached from here, and that the credentials "
@@ -103,6 +106,17 @@ class Storage:
         """Whether a file is there."""
         with self._mapped(location):
             return bool(self._fs.get_file_info(self._path(location)).is_file)
+
+    def missing(self, locations: Iterable[str]) -> set[str]:
+        """Those of some files that are not there."""
+        asked = sorted(locations)
+        if self._local or len(asked) < 2:
+            return {location for location in asked if not self.exists(location)}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as pool:
+            there = pool.map(self.exists, asked)
+            return {
+                location for location, is_there in zip(asked, there, strict=True) if not is_there
+            }
 
     def read(self, handle: Any, offset: int, length: int, location: str) -> pa.Buffer:
         """At most *length* bytes at *offset*; fewer when the file ends before."""

@@ -152,12 +152,12 @@ def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) ->
     """Make the files of staged segments safe from removal; raises `PublicationRefused`."""
     locations = [segment.location for segment in staged if segment.location is not None]
     segments.claim(connection, locations)
-    for location in locations:
-        # One that was removed and forgotten can be claimed.
-        if not storage.exists(location):
-            raise PublicationRefused(
-                f"segment {location} was cleaned up before it was published; write the rows again"
-            )
+    # One that was removed and forgotten can be claimed.
+    missing = storage.missing(locations)
+    if missing:
+        raise PublicationRefused(
+            f"segment {min(missing)} was cleaned up before it was published; write the rows again"
+        )
 
 
 def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id: int) -> bool:

@@ -111,6 +111,15 @@ def test_a_storage_that_was_emptied_goes_on(storage, files):
     assert storage.exists(written(storage))
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_of_many_files_the_missing_ones_are_told(storage, count):
+    there = [written(storage) for _ in range(count)]
+    gone = [storage.new_location("orders") for _ in range(count)]
+
+    assert storage.missing(there) == set()
+    assert storage.missing(there[:1] + gone) == storage.missing(gone) == set(gone)
+
+
 def test_word_of_damage_is_left_read_and_taken_back(storage):
     torn, gone = storage.new_location("orders"), storage.new_location("returns")
     storage.report_damage(torn, "it is torn")
