@@ -27,7 +27,11 @@ class Option:
 STORE: tuple[Option, ...] = (
     Option("path", "Folder of an embedded store; may also be given to `load()` or `start()`."),
     Option("catalog", "Database URL of the catalog, with `storage`, instead of `path`."),
-    Option("storage", "Folder or `pyarrow.fs` URI of the segments, with `catalog`."),
+    Option(
+        "storage",
+        "Folder or `pyarrow.fs` URI of the segments, with `catalog`. Give the credentials of a "
+        "bucket in the environment (`AWS_ACCESS_KEY_ID`, …): Spark may show options.",
+    ),
 )
 
 
