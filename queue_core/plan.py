@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -68,16 +68,21 @@ def before(taken: Sequence[Taken], end: int) -> list[Taken]:
     return [(piece, rows) for piece, rows in cut if rows]
 
 
-def within_bytes(taken: Mapping[Name, Sequence[Taken]], limit: int) -> dict[Name, list[Taken]]:
+def within_bytes(
+    taken: Mapping[Name, Sequence[Taken]], limit: int, ranked: Collection[Name] = ()
+) -> dict[Name, list[Taken]]:
     """
     Of what was taken from each shard, the first messages that fit into *limit* bytes in all.
 
-    At least one message is left, so that one which is larger than the limit is not stuck.
+    At least one message is left, so that one which is larger than the limit is not stuck. What was
+    taken of *ranked* shards was cut by another order than that of places, and stays.
     """
     sizes = {name: _bytes(pieces) for name, pieces in taken.items()}
-    if sum(sizes.values()) <= limit:
+    whole = {name: list(pieces) for name, pieces in taken.items() if name in ranked}
+    limit -= sum(sizes.pop(name) for name in whole)
+    if not sizes or sum(sizes.values()) <= limit:
         return {name: list(pieces) for name, pieces in taken.items()}
-    shares = share(sizes, limit)
+    shares = share(sizes, max(limit, 0))
     fitting = {
         name: list(_fitting(taken[name], given)) for name, given in shares.items() if taken[name]
     }
@@ -86,7 +91,7 @@ def within_bytes(taken: Mapping[Name, Sequence[Taken]], limit: int) -> dict[Name
         name = next(iter(shares))
         piece, rows = taken[name][0]
         fitting = {name: [(piece, rows.split(1)[0])]}
-    return fitting
+    return whole | fitting
 
 
 def pieces(

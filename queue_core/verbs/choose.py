@@ -61,6 +61,8 @@ class Picked:
     #: How many messages had been fired from shards until then, where that must not change: in a
     #: queue with groups another one may be the head by now.
     fired: Mapping[Place, int]
+    #: The shards of which what was picked keeps the limit of bytes already, by an order.
+    ranked: frozenset[Place]
 
 
 def horizon(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
@@ -164,7 +166,7 @@ def choose(
             chosen = _first(_take_shares(connection, wanted, every, lock), wanted.max_messages)
     chosen = {place: taken for place, taken in chosen.items() if taken}
     if wanted.max_bytes is not None and chosen:
-        chosen = within_bytes(chosen, wanted.max_bytes)
+        chosen = within_bytes(chosen, wanted.max_bytes, picked.ranked if picked else ())
     return [taken for place in sorted(chosen) for taken in chosen[place]]
 
 

@@ -51,7 +51,7 @@ class _Pick:
         self._wanted = wanted
         self._selection = selection
         # First of all: what is fired after this is noticed.
-        _, self._fired = counted(connection, wanted)
+        self._waiting, self._fired = counted(connection, wanted)
         now = int(connection.scalar(select(dialect.now())) or 0)
         self._look = Look(connection, selection.queues, selection.storage, now)
 
@@ -61,8 +61,11 @@ class _Pick:
         families: dict[Own, list[Place]] = {}
         for place in self._fired:
             families.setdefault(self._selection.own[place[0]], []).append(place)
-        found = [self._of(own, places) for own, places in families.items()]
-        limit = self._wanted.max_messages
+        limit, most = self._wanted.max_messages, self._wanted.max_bytes
+        if most is not None:
+            there = sum(any(self._waiting[p] for p in places) for places in families.values())
+            most = max(most // max(there, 1), 1)
+        found = [self._of(own, places, most) for own, places in families.items()]
         if limit is not None and len(found) > 1:
             # Each as much as the others, and of each what its order puts first.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
@@ -74,15 +77,17 @@ class _Pick:
             for place in places
             if own.group is not None
         }
-        return Picked(IdSet.of(compactions.logical(self._connection, ids)), grouped)
+        ranked = [place for own in families if own.order for place in families[own]]
+        found_ids = IdSet.of(compactions.logical(self._connection, ids))
+        return Picked(found_ids, grouped, frozenset(ranked) if most is not None else frozenset())
 
     @property
     def _turn(self) -> int:
         """By what was fired before, each turn begins where the last one ended."""
         return sum(self._fired.values())
 
-    def _of(self, own: Own, places: list[Place]) -> Numbers:
-        limit, most = self._wanted.max_messages, self._wanted.max_bytes
+    def _of(self, own: Own, places: list[Place], most: int | None) -> Numbers:
+        limit = self._wanted.max_messages
         if own.order is None or (limit is None and most is None):
             return self._in_turn(own, places, limit)
         found = self._slices(own, places)

@@ -6,15 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from sqlalchemy import update
 
 from queue_core import Queue, Store
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.reading import read_table
 from queue_core.schema import TIMESTAMP
 from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
+from queue_core.verbs.held import held
 from queue_core.verbs.selection import Selection
 from tests.factories import make_queue, numbers_of
 
@@ -318,6 +321,35 @@ def test_what_others_change_holds_at_once(store: Store) -> None:
     firing = queue.fire()
     assert numbers_of(firing.messages) == [3, 2]
     assert firing.messages.schema.names[:2] == ["number", "who"]
+
+
+def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Store) -> None:
+    rows = [{"number": n, "who": "a", "priority": n} for n in range(100)]
+    urgent = make_queue(store, "urgent", SCHEMA, priority="priority")
+    plain = make_queue(store, "plain", SCHEMA)
+    for queue in (urgent, plain):
+        queue.load(rows)
+    half = store.view("slices").column("bytes").to_pylist()[0] // 2
+    infos = [urgent.info, plain.info]
+    selection = Selection.parse(infos, store.storage.uri)
+    ids = tuple(info.id for info in infos)
+    consumer = store.consumer("both")
+
+    ticket = fire(
+        store.catalog, consumer, Wanted(queue_ids=ids, max_bytes=half, selection=selection)
+    )
+
+    assert ticket is not None
+    taken = held(store.catalog, store.storage.uri, infos, consumer.id, 0, ticket.number)
+    messages = read_table(taken)
+    of_queue = {
+        queue.name: numbers_of(messages.filter(pc.field("_queue") == queue.name))
+        for queue in (urgent, plain)
+    }
+    assert 40 <= ticket.messages <= 50
+    assert of_queue["urgent"] == list(range(100 - len(of_queue["urgent"]), 100))
+    assert of_queue["plain"] == list(range(len(of_queue["plain"])))
+    assert all(of_queue.values())
 
 
 def test_many_take_from_groups_one_after_the_other(store: Store) -> None:

@@ -197,6 +197,16 @@ def test_a_message_larger_than_the_limit_is_not_stuck():
     assert rows.numbers().tolist() == [4]
 
 
+def test_what_was_cut_by_another_order_stays_as_it_is():
+    some = plan.take([make_slice(range(10), bytes=1000)], None)
+    taken = {"ranked": [(piece, rows.between(7, 10)) for piece, rows in some], "plain": some}
+
+    fitting = plan.within_bytes(taken, 500, ["ranked"])
+
+    left = {name: [rows.numbers().tolist() for _, rows in fitting[name]] for name in fitting}
+    assert left == {"ranked": [[7, 8, 9]], "plain": [[0, 1]]}
+
+
 # --- pieces -------------------------------------------------------------------------------------
 
 
