@@ -157,8 +157,10 @@ def choose(
     elif wanted.max_messages is None:
         chosen = _take_shares(connection, wanted, dict.fromkeys(hints), lock)
     else:
-        # By what was fired before, each turn begins where the last one ended.
-        shares = share(hints, wanted.max_messages, turn=sum(fired.values()))
+        # By what was fired before, each turn begins where the last one ended. Of shards in which
+        # something waits, as it is those alone whose turns are taken: so a peek shows the same.
+        turn = sum(count for place, count in fired.items() if hints[place])
+        shares = share(hints, wanted.max_messages, turn)
         chosen = _take_shares(connection, wanted, shares, lock)
         if not any(chosen.values()):
             # The hints were wrong: take what there is.
