@@ -16,17 +16,21 @@ from tests.factories import make_queue, numbers_of, orders
 #: Where files need not wait for a disk: what is tested here is not that they survive.
 MEMORY = Path("/dev/shm")
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["load", "fire", "delete", "reload", "sideline"]), st.integers(1, 7)),
+    st.tuples(
+        st.sampled_from(["load", "merge", "fire", "delete", "reload", "sideline"]),
+        st.integers(1, 7),
+    ),
+    min_size=5,
     max_size=25,
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(size=st.integers(1, 8), overflow=st.sampled_from(["fail", "ring"]), steps=STEPS)
 def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) -> None:
     folder = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=folder) as path, Store.open(path) as store:
-        queue = make_queue(store, max_size=size, overflow=overflow)
+        queue = make_queue(store, key="number", max_size=size, overflow=overflow)
         waiting: list[int] = []
         flying: dict[int, int] = {}
         number = 0
@@ -38,6 +42,13 @@ def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) 
                     waiting = (waiting + new)[-(size - len(flying)) :]
                 else:
                     refused(queue, count, new[0])
+            elif verb == "merge":
+                # They stay where they are, between each other's places and in several segments.
+                ids = queue.fire().ids.to_pylist()
+                for some in (ids[::2], ids[1::2]):
+                    queue.reload(some)
+                for same in waiting[count - 1 :: 2]:
+                    queue.load(orders(1, same), policy="merge(last(amount))")
             elif verb == "fire":
                 firing = queue.fire(count)
                 fired = numbers_of(firing.messages)
@@ -45,7 +56,7 @@ def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) 
                 waiting = waiting[count:]
                 flying |= dict(zip(fired, firing.ids.to_pylist(), strict=True))
             else:
-                some = list(flying)[:count]
+                some = list(flying)[::count]
                 getattr(queue, verb)([flying.pop(n) for n in some])
                 if verb == "reload":
                     waiting = sorted(waiting + some)

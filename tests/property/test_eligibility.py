@@ -214,6 +214,16 @@ class Eligibility(RuleBasedStateMachine):
             if outcome != "reload":
                 self.main.remove(m)
 
+    @precondition(lambda self: sum(m.fired for m in self.main) > 1)
+    @rule(step=st.integers(2, 4))
+    def reload_apart(self, step: int) -> None:
+        """So that slices lie between each other's places."""
+        held = [m for m in self.main if m.fired]
+        for some in (held[first::step] for first in range(min(step, len(held)))):
+            assert self.queue.reload([m.id for m in some]) == len(some)
+            for m in some:
+                m.fired = False
+
     @rule()
     def expire(self) -> None:
         over = [m for m in self.main if m.expires is PAST and not m.fired]
