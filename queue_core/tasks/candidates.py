@@ -1,7 +1,8 @@
 """Which slices are worth compacting, and together with which. Pure: touches no catalog.
 
 Merged are neighbours of one shard that nothing but their rows tells apart. Nobody else's message
-may stand between them: it would have to be read between two rows of one segment.
+may stand between them: it would have to be read between two rows of one segment. Those of about the
+same age become one slice: a slice is as old as its oldest message, and expires with it.
 """
 
 from __future__ import annotations
@@ -64,21 +65,52 @@ _ROOM: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
 
 
 def units(
-    pieces: Sequence[Slice], waiting: Collection[int], conditions: Mapping[int, Condition]
+    pieces: Sequence[Slice],
+    waiting: Collection[int],
+    conditions: Mapping[int, Condition],
+    age: int | None = None,
 ) -> list[Unit]:
     """
     What to rewrite of one magazine.
 
     *pieces* are all of its slices in order of shards and positions, *waiting* the ids of those that
-    are loaded, and *conditions* are those of their segments.
+    are loaded, and *conditions* are those of their segments. Slices become one only if their oldest
+    messages were loaded within *age* microseconds, where that is given.
     """
-    groups = [
-        Group(tuple(piece for cluster in clusters for piece in cluster))
-        for run in _runs(pieces, waiting, conditions)
-        for clusters in _packed(run, _sizes(run))
-    ]
+    groups: list[Group] = []
+    for run in _runs(pieces, waiting, conditions, age):
+        merged = [
+            Group(tuple(piece for cluster in clusters for piece in cluster))
+            for aged in _aged(run, age)
+            for clusters in _packed(aged, _sizes(aged))
+        ]
+        if _is_worth_it(merged, conditions):
+            groups.extend(merged)
     sizes = [(len(group.pieces), group.bytes, group.span) for group in groups]
     return list(_packed(groups, sizes))
+
+
+def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
+    """Neighbours of about the same age."""
+    together: list[Cluster] = []
+    oldest = youngest = 0
+    for cluster in run:
+        first, last = _loaded(cluster)
+        oldest, youngest = min(oldest, first), max(youngest, last)
+        if together and age is not None and youngest - oldest > age:
+            yield together
+            together = []
+        if not together:
+            oldest, youngest = first, last
+        together.append(cluster)
+    if together:
+        yield together
+
+
+def _loaded(cluster: Cluster) -> tuple[int, int]:
+    """When the first and the last of some slices were loaded."""
+    times = [piece.loaded_at for piece in cluster]
+    return min(times), max(times)
 
 
 def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
@@ -106,9 +138,12 @@ def _sizes(run: Sequence[Cluster]) -> Iterator[_Size]:
 
 
 def _runs(
-    pieces: Iterable[Slice], waiting: Collection[int], conditions: Mapping[int, Condition]
+    pieces: Iterable[Slice],
+    waiting: Collection[int],
+    conditions: Mapping[int, Condition],
+    age: int | None,
 ) -> Iterator[list[Cluster]]:
-    """Neighbours that are worth it."""
+    """Neighbours that can be rewritten together."""
 
     def key(cluster: Cluster) -> tuple[object, ...] | None:
         first = cluster[0]
@@ -121,15 +156,18 @@ def _runs(
             condition = conditions[piece.segment_id]
             if not (condition.small or condition.sparse):
                 return None
+        first_loaded, last_loaded = _loaded(cluster)
+        if age is not None and last_loaded - first_loaded > age:
+            return None
         return same
 
     for _, of_shard in groupby(pieces, key=lambda piece: piece.shard):
         for same, run in groupby(interleaved(list(of_shard)), key=key):
-            clusters = list(run)
-            if same is not None and _is_worth_it(clusters, conditions):
-                yield clusters
+            if same is not None:
+                yield list(run)
 
 
-def _is_worth_it(clusters: Sequence[Cluster], conditions: Mapping[int, Condition]) -> bool:
-    members = [piece for cluster in clusters for piece in cluster]
-    return len(members) >= NEIGHBOURS or any(conditions[p.segment_id].sparse for p in members)
+def _is_worth_it(groups: Sequence[Group], conditions: Mapping[int, Condition]) -> bool:
+    members = [piece for group in groups for piece in group.pieces]
+    fewer = len(members) - len(groups)
+    return fewer >= NEIGHBOURS - 1 or any(conditions[p.segment_id].sparse for p in members)

@@ -30,6 +30,10 @@ from queue_core.tasks.candidates import Condition, Unit, units
 from queue_core.verbs.choose import Wanted, waiting
 from queue_core.verbs.load import claim
 
+#: Slices become one if they were loaded within this part of the time after which messages expire. A
+#: slice is too old when its oldest message is; merged twice, it may be so by twice that part early.
+AGE = 1 / 256
+
 
 def compact(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
     """
@@ -72,7 +76,9 @@ def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Un
             )
             for row in rows
         }
-    return units(pieces, loaded, conditions)
+    expiry = queue.settings.message_expiry
+    age = None if expiry is None else int(expiry * 1e6 * AGE)
+    return units(pieces, loaded, conditions, age)
 
 
 def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -> int:

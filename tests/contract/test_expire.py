@@ -124,16 +124,31 @@ def test_an_expiry_of_ages_never_overflows(store):
 
 
 @pytest.fixture
-def mixed(store, queue):
-    """One slice of 200 messages, of which the first 90 are too old."""
+def aged(store, queue):
+    """200 single loads, of which the first 90 are too old."""
     for number in range(90):
         queue.load(orders(1, number))
     age(store)
     for number in range(90, 200):
         queue.load(orders(1, number))
-    assert queue.compact() == 200
-    assert store.view("slices").num_rows == 1
     return queue
+
+
+@pytest.fixture
+def mixed(store, aged):
+    """One slice of them all, as when it was not known yet that they would expire."""
+    aged.change_settings(message_expiry=None)
+    assert aged.compact() == 200
+    assert store.view("slices").num_rows == 1
+    aged.change_settings(message_expiry=EXPIRY)
+    return aged
+
+
+def test_the_young_are_fired_though_they_are_compacted_with_the_old(store, aged):
+    assert aged.compact() == 200
+    assert store.view("slices").num_rows == 2
+    assert numbers_of(aged.fire().messages) == list(range(90, 200))
+    assert aged.expire() == 90
 
 
 def test_of_several_ages_only_the_old_ones_go(store, mixed):

@@ -1,5 +1,7 @@
 """What is worth compacting, and together with what."""
 
+from dataclasses import replace
+
 import pytest
 
 from queue_core.model import MAX_SEGMENT_ROWS
@@ -25,17 +27,47 @@ def singles(count, **values):
     ]
 
 
-def planned(pieces, *, busy=(), **conditions):
+def planned(pieces, *, busy=(), age=None, **conditions):
     """The positions of the slices in each group of each unit; segments are small unless told."""
     known = {piece.segment_id: SMALL for piece in pieces}
     known |= {int(name[1:]): condition for name, condition in conditions.items()}
     waiting = {piece.id for piece in pieces if piece.position not in busy}
-    found = units(pieces, waiting, known)
+    found = units(pieces, waiting, known, age)
     return [[[piece.position for piece in group.pieces] for group in unit] for unit in found]
 
 
 def test_small_neighbours_become_one():
     assert planned(singles(4)) == [[[0, 1, 2, 3]]]
+
+
+def test_those_of_one_age_become_one_in_one_segment():
+    pieces = [*singles(3, loaded_at=19), *singles(2, position=3, loaded_at=30)]
+    assert planned(pieces, age=10) == [[[0, 1, 2], [3, 4]]]
+    assert planned(pieces, age=11) == planned(pieces) == [[[0, 1, 2, 3, 4]]]
+
+
+def test_an_age_begins_with_the_first_of_its_messages():
+    pieces = [piece for at in range(6) for piece in singles(1, position=at, loaded_at=at)]
+    assert planned(pieces, age=2) == [[[0, 1, 2], [3, 4, 5]]]
+
+
+def test_the_old_behind_the_young_are_of_another_age():
+    pieces = [*singles(3, loaded_at=30), *singles(3, position=3, loaded_at=0)]
+    assert planned(pieces, age=10) == [[[0, 1, 2], [3, 4, 5]]]
+
+
+def test_of_several_ages_what_lies_between_each_other_is_left_alone():
+    around, between = make_slice([0, 2], loaded_at=0), make_slice([1], segment_id=9, loaded_at=99)
+    between = replace(between, position=1)
+    pieces = [around, between, *singles(3, position=3, loaded_at=0)]
+    assert planned(pieces, age=10) == [[[3, 4, 5]]]
+    assert planned(pieces, age=99) == planned(pieces)
+
+
+def test_what_would_be_hardly_fewer_is_left_alone():
+    pieces = [piece for at in range(4) for piece in singles(1, position=at, loaded_at=10 * at)]
+    assert planned(pieces, age=5) == []
+    assert planned(pieces, age=10) == [[[0, 1], [2, 3]]]
 
 
 def test_few_are_left_alone():
