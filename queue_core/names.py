@@ -1,4 +1,4 @@
-"""Names are checked before they reach SQL, a path or a DataFrame."""
+"""Names: checked before they reach SQL, a path or a DataFrame; and made for a process."""
 
 import difflib
 import os

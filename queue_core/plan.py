@@ -138,10 +138,9 @@ def _in_order_of_rows(group: Sequence[Taken]) -> Iterator[list[Taken]]:
     places = np.concatenate(
         [rows.numbers().astype(np.int64) + piece.place_of(0) for piece, rows in group]
     )
-    number = {distance: at for at, distance in enumerate(dict.fromkeys(distances))}
-    of = np.repeat([number[distance] for distance in distances], [len(r) for _, r in group])
+    of = np.repeat(distances, [len(rows) for _, rows in group], axis=0)
     order = np.argsort(places)
-    ends = np.flatnonzero(np.diff(of[order])) + 1
+    ends = np.flatnonzero(np.diff(of[order], axis=0).any(axis=1)) + 1
     begins = [*places[order][[0, *ends]].tolist(), int(places.max()) + 1]
     for begin, end in pairwise(begins):
         stretch = [
