@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_core import Queue, Store
+from queue_core.blocking.publish import publish
 from queue_core.model import Staged
-from queue_core.reading import read_table
-from queue_core.staging import Stager
-from queue_core.verbs.choose import Wanted
+from queue_core.segments.reader import read_table
+from queue_core.segments.stager import Stager
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
-from queue_core.verbs.load import publish
+from queue_core.verbs.read_tickets import held
 
 SCHEMA = pa.schema([("key", pa.string()), ("payload", pa.binary())])
 #: Loads in one transaction.
@@ -74,7 +74,7 @@ class Life:
     def handle(self) -> int:
         """Fire, read and delete everything; how many messages."""
         store, queue, done = self._store, self._queue, 0
-        who, wanted = store.consumer("benchmark"), Wanted(queue_ids=(queue.info.id,))
+        who, wanted = store.consumer("benchmark"), FireRequest(queue_ids=(queue.info.id,))
         while ticket := self._timed("fire", partial(fire, store.catalog, who, wanted)):
             number, uri = ticket.number, store.storage.uri
             plan = partial(held, store.catalog, uri, [queue.info], who.id, number - 1, number)

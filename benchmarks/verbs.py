@@ -23,10 +23,10 @@ from rich.table import Table
 from queue_core import Store
 from queue_core.ids import IdSet
 from queue_core.outcomes import Settlement
-from queue_core.reading import read_table
-from queue_core.verbs.choose import Wanted
+from queue_core.segments.reader import read_table
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
+from queue_core.verbs.read_tickets import held
 
 MESSAGES = 100_000
 SHARDS = 32
@@ -67,7 +67,7 @@ class Verbs:
     def handle(self) -> None:
         """Fire, read and settle as many messages as one load brought."""
         catalog, who = self._store.catalog, self._consumer
-        wanted = Wanted(queue_ids=(self._queue.info.id,), max_messages=MESSAGES)
+        wanted = FireRequest(queue_ids=(self._queue.info.id,), max_messages=MESSAGES)
         ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted))
         assert ticket is not None
         assert ticket.messages == MESSAGES
@@ -85,7 +85,7 @@ class Verbs:
         left = self._queue.browse().num_rows
         for _ in range(MILLION // MESSAGES - left // MESSAGES):
             self._queue.load(self._rows)
-        wanted = Wanted(queue_ids=(self._queue.info.id,))
+        wanted = FireRequest(queue_ids=(self._queue.info.id,))
         assert fire(self._store.catalog, self._store.consumer("dead"), wanted) is not None
         moved = timed(self.times, "sweep a million", lambda: self._queue.sweep(0))
         assert moved >= MILLION

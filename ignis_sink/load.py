@@ -102,21 +102,21 @@ def publish(
 ) -> None:
     """Load staged segments in one transaction; a batch only if it was not loaded before."""
     # Not at the top: executors import this module and need no SQL library.
-    from queue_core.verbs import load
-    from queue_core.verbs.judgement import Rule
-    from queue_core.verbs.room import WhenFull
-    from queue_core.verbs.smart import load_staged
+    from queue_core.blocking import publish as blocking
+    from queue_core.capacity.bounds import OnFull
+    from queue_core.smart.decide import LoadPolicy
+    from queue_core.smart.load import load_staged
 
     catalog, storage = queue.store.catalog, queue.store.storage
-    when_full = WhenFull(overflow=options.on_full, timeout=options.timeout)
+    when_full = OnFull(overflow=options.on_full, timeout=options.timeout)
     info = replace(queue.info, settings=by_options(queue.info.settings, options))
-    rule = Rule.of(info)
+    rule = LoadPolicy.of(info)
     if rule is not None:
         load_staged(catalog, storage, info, rule, staged, when_full, batch)
     elif batch is not None:
-        load.publish_once(catalog, storage, info, staged, *batch, when_full)
+        blocking.publish_once(catalog, storage, info, staged, *batch, when_full)
     else:
-        load.publish(catalog, storage, info, staged, when_full)
+        blocking.publish(catalog, storage, info, staged, when_full)
 
 
 def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:

@@ -9,7 +9,17 @@ from typing import Any
 from queue_core.address import Address
 from queue_core.errors import BadOption
 from queue_core.names import check_consumer, check_queue
-from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, size, whole, words
+from queue_core.options import (
+    STORE,
+    Option,
+    boolean,
+    one_of,
+    parse,
+    seconds,
+    size,
+    whole,
+    words,
+)
 from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS
 
 OPTIONS: tuple[Option, ...] = (

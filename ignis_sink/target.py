@@ -12,18 +12,24 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ignis_sink.options import SETTINGS, SinkOptions
-from queue_core import roles
+from queue_core import column_roles
 from queue_core.address import Address
-from queue_core.errors import BadOption, Conflict, NoSuchQueue, NoSuchStore, SchemaMismatch
-from queue_core.keys import can_be_key
+from queue_core.column_roles import described
+from queue_core.errors import (
+    BadOption,
+    Conflict,
+    NoSuchQueue,
+    NoSuchStore,
+    SchemaMismatch,
+)
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.policies import binding
-from queue_core.roles import described
 from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
+from queue_core.segments.shard_hash import can_be_key
+from queue_core.segments.stager import Stager
+from queue_core.segments.storage import Storage
 from queue_core.settings import QueueSettings
-from queue_core.staging import Stager
-from queue_core.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +195,7 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
         )
     if key is not None and not can_be_key(schema.field(key).type):
         raise SchemaMismatch(f"key={key!r}: a column of type {schema.field(key).type} is no key")
-    roles.check(settings, schema, key)
+    column_roles.check(settings, schema, key)
     binding.check(by_options(settings, options), schema, key)
     return Target(
         storage=options.address.storage,

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
-from ignis_source.table import TablePartition
+from ignis_source.table_partition import TablePartition
 
 
 class IgnisBatchReader(DataSourceReader):
@@ -30,9 +30,9 @@ class IgnisBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """What to read, as the catalog says now."""
         # Not at the top: executors import this module and need no SQL library.
-        from ignis_source.queues import open_queues
+        from ignis_source.queue_refresh import open_queues
         from queue_core.store import Store
-        from queue_core.verbs.peek import browse
+        from queue_core.verbs.browse import browse
         from queue_core.verbs.quarantine import quarantine
 
         options = self._options

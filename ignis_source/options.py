@@ -12,8 +12,18 @@ from queue_core.errors import BadOption
 from queue_core.leader import CLIENT_ID
 from queue_core.model import Magazine
 from queue_core.names import check_consumer, check_queue
-from queue_core.options import STORE, Option, boolean, one_of, parse, seconds, size, whole, words
-from queue_core.tasks.kinds import OF_THE_STORE, TASKS, check_task
+from queue_core.options import (
+    STORE,
+    Option,
+    boolean,
+    one_of,
+    parse,
+    seconds,
+    size,
+    whole,
+    words,
+)
+from queue_core.tasks.registry import OF_THE_STORE, TASKS, check_task
 from queue_core.views import VIEWS
 
 ALL, NONE = "all", "none"

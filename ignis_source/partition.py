@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from queue_core.model import Piece, Reading
+from queue_core.model import ReadPlan, ScanTask
 from queue_core.plan import partitions as spread
 
 
@@ -16,12 +16,12 @@ from queue_core.plan import partitions as spread
 class IgnisPartition(InputPartition):
     """Messages of some shards, each shard in order."""
 
-    reading: Reading
+    reading: ReadPlan
 
 
-def split(reading: Reading, count: int) -> Sequence[IgnisPartition]:
+def split(reading: ReadPlan, count: int) -> Sequence[IgnisPartition]:
     """Spread a reading over at most *count* partitions; the rows of a shard stay together."""
-    shards: dict[tuple[str, int], list[Piece]] = defaultdict(list)
+    shards: dict[tuple[str, int], list[ScanTask]] = defaultdict(list)
     for piece in reading.pieces:
         shards[piece.queue, piece.shard].append(piece)
     sizes = {shard: sum(piece.bytes for piece in pieces) for shard, pieces in shards.items()}

@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
 from queue_core.names import nearest
-from queue_core.reading import output_schema
 from queue_core.schema import METADATA
+from queue_core.segments.reader import output_schema
 from queue_core.store import Store
 from queue_core.views import REPORTS, VIEWS
 

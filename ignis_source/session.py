@@ -11,26 +11,27 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from ignis_source.background_tasks import BackgroundTasks
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
-from ignis_source.queues import Queues, open_queues, with_columns_of
-from ignis_source.side import Side
-from ignis_source.standing import Standing
+from ignis_source.presence import QueryPresence
+from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core import faults
-from queue_core.catalog import consumers
-from queue_core.catalog.wake import Watch
-from queue_core.model import Consumer, QueueInfo, Reading, Ticket
-from queue_core.roles import holding
+from queue_core.catalog import consumers, turns
+from queue_core.catalog.notifications import Watch
+from queue_core.column_roles import holding
+from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket
+from queue_core.selection.acquire import horizon
+from queue_core.selection.conditions import fireable
+from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.selection import Selection
 from queue_core.store import Store
 from queue_core.verbs import browse
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.choose import Horizon, Wanted, horizon, waiting
-from queue_core.verbs.eligibility import of_firing
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
 from queue_core.verbs.quarantine import quarantine
-from queue_core.verbs.rules import fireable
-from queue_core.verbs.selection import Selection
+from queue_core.verbs.read_tickets import held
 
 #: Seconds between two looks of an idle query at a store in which others are busy.
 LOOK_SECONDS = 0.2
@@ -54,8 +55,8 @@ class Session:
         # What is wrong with what is asked for is told at once.
         self._selection()
         self._watch = Watch(self.store.catalog)
-        self._standing: Standing | None = None
-        self._side: Side | None = None
+        self._standing: QueryPresence | None = None
+        self._side: BackgroundTasks | None = None
         self._horizon: Horizon | None = None
         #: Up to which ticket this session has acknowledged, and which it has given out last.
         self._acknowledged = -1
@@ -111,7 +112,7 @@ class Session:
         self._latest = number
         return Offset(start.consumer, number)
 
-    def plan(self, start: Offset, end: Offset) -> Reading:
+    def plan(self, start: Offset, end: Offset) -> ReadPlan:
         """What the tickets behind *start* up to *end* hold."""
         # The start of batch 0 is not logged; a restarted query has made up another consumer for it.
         after = start.ticket if start.consumer == end.consumer else 0
@@ -133,9 +134,10 @@ class Session:
         """How many messages wait, at most a second old."""
         asked_at, count = self._backlog
         if time.monotonic() - asked_at > 1.0:
-            wanted = self._wanted(None, None)
+            ids = self._wanted(None, None).queue_ids
             with self.store.catalog.read() as connection:
-                count = sum(waiting(connection, wanted).values())
+                shards = turns.backlog(connection, ids, self._options.magazine)
+            count = sum(shard.waiting for shard in shards.values())
             self._backlog = (time.monotonic(), count)
         return count
 
@@ -155,7 +157,7 @@ class Session:
         if standing is None or standing.consumer.name != name:
             if standing is not None:
                 standing.stop()
-            standing = self._standing = Standing(
+            standing = self._standing = QueryPresence(
                 self.store.catalog,
                 self._options,
                 self.store.consumer(name, beats=True),
@@ -225,11 +227,11 @@ class Session:
             self._standing.tell()
         return ticket.number if ticket is not None else None
 
-    def _wanted(self, max_messages: int | None, max_bytes: int | None) -> Wanted:
+    def _wanted(self, max_messages: int | None, max_bytes: int | None) -> FireRequest:
         # A browser takes nothing, and so is not paused.
         browses = self._options.ack == "browse"
         queues = self._queues.infos if browses else self._queues.running
-        return Wanted(
+        return FireRequest(
             queue_ids=tuple(info.id for info in queues),
             magazine=self._options.magazine,
             max_messages=max_messages,
@@ -272,7 +274,7 @@ class Session:
         The side tasks look for themselves from the first time on.
         """
         if self._side is None and self._options.tasks:
-            self._side = Side(self.store, self._options, lambda: self._queues.infos)
+            self._side = BackgroundTasks(self.store, self._options, lambda: self._queues.infos)
             self._side.start()
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()

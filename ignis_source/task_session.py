@@ -12,16 +12,16 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from ignis_source.background_tasks import LOOK_SECONDS, runner
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
-from ignis_source.queues import Queues
-from ignis_source.side import LOOK_SECONDS, runner
-from queue_core.catalog import queues, reports
+from ignis_source.queue_refresh import Queues
+from queue_core.catalog import queues, task_log
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
 from queue_core.store import Store
-from queue_core.tasks.kinds import OF_THE_LEADER, OF_THE_STORE, concerns
-from queue_core.tasks.side import RETRY_SECONDS
+from queue_core.tasks.registry import OF_THE_LEADER, OF_THE_STORE, concerns
+from queue_core.tasks.runner import RETRY_SECONDS
 
 #: How often a one-shot task is tried before its query fails.
 TRIES = 3
@@ -80,7 +80,7 @@ class TaskSession:
         # The start of batch 0 is not logged; a restarted query has begun elsewhere.
         after = start.report if start.since == end.since else end.since
         with self.store.catalog.read() as connection:
-            return reports.read(
+            return task_log.read(
                 connection, self._about(connection), self._options.tasks, after, end.report
             )
 
@@ -155,7 +155,7 @@ class TaskSession:
 
     def _last(self) -> int | None:
         with self.store.catalog.read() as connection:
-            return reports.last(connection, self._about(connection), self._options.tasks)
+            return task_log.last(connection, self._about(connection), self._options.tasks)
 
     def _about(self, connection: Connection) -> list[QueueInfo | None]:
         """Whose reports are told: those of the queues named, or else of all and of the store."""

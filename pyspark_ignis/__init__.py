@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark_ignis.manager import IgnisManager
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
-    from queue_core.handling.handlers import batch_handler
+    from queue_core.handlers.handler import batch_handler
 
 _HOMES = {
     # The name under which Spark looks for a data source in packages called ``pyspark_…``.
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
-    "batch_handler": ("queue_core.handling.handlers", "batch_handler"),
+    "batch_handler": ("queue_core.handlers.handler", "batch_handler"),
     "consume": ("pyspark_ignis.consuming", "consume"),
 }
 

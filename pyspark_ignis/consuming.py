@@ -14,12 +14,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
-from ignis_source.queues import open_queues
+from ignis_source.queue_refresh import open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handling.contract import DEFAULT_METADATA, Contract, Ignorable
-from queue_core.handling.payloads import Payload
+from queue_core.handlers.contract import DEFAULT_METADATA, Contract, Ignorable
+from queue_core.handlers.payloads import Payload
 from queue_core.names import nearest
 from queue_core.schema import METADATA
 from queue_core.store import Store
@@ -73,7 +73,7 @@ def consume(
 
     Where the messages are JSON, *payload* names the column with the text. The handler is then given
     the object instead of the row: dicts and lists, or an instance of *payload_type*, which is a
-    dataclass (see `queue_core.handling.payload_types`) or a pydantic model. *with_metadata* gives
+    dataclass (see `queue_core.handlers.payload_types`) or a pydantic model. *with_metadata* gives
     it the other columns too, as a dict and second argument. A batch handler is given lists of both.
     What cannot be read is sidelined as ``unreadable``, and does not reach the handler.
 

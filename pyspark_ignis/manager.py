@@ -12,24 +12,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.consuming import consume
-from pyspark_ignis.managed import (
+from pyspark_ignis.managed_query import (
     Assignment,
     ManagedQuery,
     QueueState,
     arguments,
     stop_between_batches,
 )
-from pyspark_ignis.tally import Tally, tallies
-from pyspark_ignis.ticker import Ticker
+from pyspark_ignis.periodic import PeriodicThread
+from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from queue_core.catalog import queues
 from queue_core.errors import BadOption
 from queue_core.leader import CLIENT_ID, candidate
 from queue_core.model import QueueInfo
 from queue_core.settings import check_seconds
 from queue_core.store import Store
-from queue_core.tasks.kinds import TASKS
+from queue_core.tasks.registry import TASKS
 from queue_core.tasks.retirement import retire
-from queue_core.tasks.side import SideTasks
+from queue_core.tasks.runner import SideTasks
 
 #: Seconds between two refreshes, and from the start to the first of them. Source: IgnisMQ.
 REFRESH_SECONDS = 300.0
@@ -95,12 +95,14 @@ class IgnisManager:
                 client_id=client_id,
                 partitions=lambda: [i.name for i in self._infos if i.deactivated_at is None],
             )
-            self._side = SideTasks(self._store, self._leader, tasks=tasks)
+            self._side = SideTasks(
+                self._store.catalog, self._store.storage, self._leader, tasks=tasks
+            )
         except BaseException:
             self._store.close()
             raise
         self._started = False
-        self._tickers: list[Ticker] = []
+        self._tickers: list[PeriodicThread] = []
         #: Who changes what is running. Taken again by whoever has it.
         self._lock = threading.RLock()
 
@@ -117,8 +119,10 @@ class IgnisManager:
                 self.stop(grace=0)
                 raise
             self._tickers = [
-                Ticker("ignis-refresh", self.refresh, self._every, self._first),
-                Ticker("ignis-tasks", lambda: self._side.run_due(self._infos), LOOK_SECONDS),
+                PeriodicThread("ignis-refresh", self.refresh, self._every, self._first),
+                PeriodicThread(
+                    "ignis-tasks", lambda: self._side.run_due(self._infos), LOOK_SECONDS
+                ),
             ]
             for ticker in self._tickers:
                 ticker.start()
@@ -208,9 +212,9 @@ class IgnisManager:
         self._store.deactivate(queue)
         self.refresh()
 
-    def stats(self) -> dict[str, Tally]:
+    def stats(self) -> dict[str, QueueStats]:
         """What each queue of the store has seen, by its name; of all processes."""
-        return tallies(self._store)
+        return queue_stats(self._store)
 
     def state(self) -> dict[str, QueueState]:
         """How it stands with each queue that has a handler."""

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType
 
 from queue_core.errors import BadOption
-from queue_core.handling.contract import Contract
-from queue_core.handling.handlers import BatchHandler, Handling, RowHandler
+from queue_core.failure_kinds import REJECTED, UNDECIDED
+from queue_core.handlers.contract import Contract
+from queue_core.handlers.handler import BatchHandler, Handling, RowHandler
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
-from queue_core.reasons import REJECTED, UNDECIDED
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
 Handler: TypeAlias = RowHandler | BatchHandler | Column

@@ -51,7 +51,7 @@ class IgnisDataSource(DataSource):
         from ignis_source.options import SourceOptions
         from ignis_source.schema import projection
         from ignis_source.stream import IgnisStreamReader
-        from ignis_source.tasks import IgnisTaskReader
+        from ignis_source.task_stream import IgnisTaskReader
 
         options = SourceOptions.of(self.options)
         if options.reports:

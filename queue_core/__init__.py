@@ -8,24 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from queue_core.consumers.pool import ConsumerPool
-    from queue_core.consumers.pressure import Pressure
     from queue_core.errors import IgnisError
     from queue_core.firing import Firing
-    from queue_core.handling.handlers import batch_handler
+    from queue_core.handlers.handler import batch_handler
+    from queue_core.pool.pool import ConsumerPool
+    from queue_core.pool.pressure import Pressure
     from queue_core.queue import Queue
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
 
 _HOMES = {
-    "ConsumerPool": "queue_core.consumers.pool",
+    "ConsumerPool": "queue_core.pool.pool",
     "Firing": "queue_core.firing",
     "IgnisError": "queue_core.errors",
-    "Pressure": "queue_core.consumers.pressure",
+    "Pressure": "queue_core.pool.pressure",
     "Queue": "queue_core.queue",
     "QueueSettings": "queue_core.settings",
     "Store": "queue_core.store",
-    "batch_handler": "queue_core.handling.handlers",
+    "batch_handler": "queue_core.handlers.handler",
 }
 
 __all__ = [

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from queue_core.errors import BadOption
-from queue_core.masking import masked
 
 #: The catalog of an embedded store, in its folder.
 CATALOG_FILE = "catalog.db"
+
+#: A user, a password, and the @ after them. To the last @, as a password may not have been quoted.
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#@]*:.*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +59,8 @@ def _folder(path: str) -> Path:
             )
         path = unquote(parts.path)
     return Path(path).absolute()
+
+
+def masked(url: str) -> str:
+    """Return a URL without its credentials, as it may be shown: ``s3://***@bucket/prefix``."""
+    return _CREDENTIALS.sub("***@", url)

@@ -169,7 +169,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SegmentRef:
     """What is needed to read a segment, on any machine, without the catalog."""
 
     segment_id: int
@@ -184,7 +184,7 @@ class Source:
     #: Whether its rows say themselves which messages they are (`queue_core.schema.COMPACTED`).
     compacted: bool = False
 
-    def narrowed(self, start: int, stop: int) -> Source:
+    def narrowed(self, start: int, stop: int) -> SegmentRef:
         """With only those chunks that hold rows of a half-open range."""
         wanted = (pair for pair in self.chunks if pair[0] < stop and start < pair[0] + pair[1].rows)
         return replace(self, chunks=tuple(wanted))
@@ -205,12 +205,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ScanTask:
     """Rows of one segment to be read in order of their rows; several parts may interleave."""
 
     queue: str
     shard: int
-    source: Source
+    source: SegmentRef
     parts: tuple[Part, ...]
     bytes: int = 0
 
@@ -219,7 +219,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadPlan:
     """All that is needed to read some messages in order: picklable, no handles."""
 
     #: Where segments are; not shown, as it may have credentials.
@@ -228,7 +228,7 @@ class Reading:
     schema: bytes
     #: The schemas of older segments, by queue and version.
     schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[ScanTask, ...] = ()
 
     def __len__(self) -> int:
         return sum(len(piece) for piece in self.pieces)

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
+from queue_core.failure_kinds import REASON_LENGTH, REASONS, REJECTED, check_kind, readable
 from queue_core.ids import IdSet
 from queue_core.names import nearest
-from queue_core.reasons import REASON_LENGTH, REASONS, REJECTED, check_kind, readable
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from queue_core.model import Part, Piece, Slice, Source
+from queue_core.model import Part, ScanTask, SegmentRef, Slice
 from queue_core.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
@@ -94,9 +94,9 @@ def within_bytes(
     return whole | fitting
 
 
-def pieces(
-    held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, Source], queue: str
-) -> Iterator[Piece]:
+def scan_tasks(
+    held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, SegmentRef], queue: str
+) -> Iterator[ScanTask]:
     """What to read for slices of one queue, in order of shards and places."""
     shards: dict[tuple[int, int], list[Taken]] = {}
     for piece, rows in held:
@@ -111,9 +111,9 @@ def pieces(
                 yield _piece(stretch, sources[stretch[0][0].segment_id], queue)
 
 
-def _piece(stretch: Sequence[Taken], source: Source, queue: str) -> Piece:
+def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str) -> ScanTask:
     parts = tuple(Part(rows=rows, attempts=s.attempts, fired_at=s.fired_at) for s, rows in stretch)
-    return Piece(
+    return ScanTask(
         queue=queue,
         shard=stretch[0][0].shard,
         source=source.narrowed(

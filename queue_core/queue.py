@@ -13,48 +13,51 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from queue_core.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
+from queue_core.blocking.fire import fire_or_wait
+from queue_core.blocking.publish import publish
+from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import queues, views
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption
+from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, consumer_of, ids_of
 from queue_core.ids import IdSet, ids_from
 from queue_core.model import (
     Consumer,
-    Piece,
     QueueInfo,
-    Reading,
+    ReadPlan,
+    ScanTask,
     Staged,
     Ticket,
     magazine_of,
 )
 from queue_core.outcomes import Settlement
-from queue_core.reading import output_schema, read_table
-from queue_core.reasons import REJECTED
-from queue_core.roles import expiring, holding, stamped
 from queue_core.schema import EXPIRES_AT, HOLD_UNTIL, TIMESTAMP, Loadable, conform
+from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
+from queue_core.segments.distributor import Distributor
+from queue_core.segments.reader import output_schema, read_table
+from queue_core.selection.conditions import fireable
+from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
 from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
-from queue_core.spreading import Spreader
+from queue_core.smart.decide import LoadPolicy
+from queue_core.smart.incoming import IncomingRows
+from queue_core.smart.load import SmartLoad, load_rows
 from queue_core.tasks.compaction import compact
 from queue_core.verbs.abandon import abandon
-from queue_core.verbs.choose import Wanted
+from queue_core.verbs.browse import browse
 from queue_core.verbs.deactivate import deactivate
-from queue_core.verbs.eligibility import of_firing
 from queue_core.verbs.expire import expire
-from queue_core.verbs.held import reading
-from queue_core.verbs.incoming import Rowed
-from queue_core.verbs.judgement import Rule
-from queue_core.verbs.load import publish
-from queue_core.verbs.peek import browse, peek
-from queue_core.verbs.quarantine import repair, setting_apart
+from queue_core.verbs.peek import peek
+from queue_core.verbs.quarantine import setting_apart
+from queue_core.verbs.read_tickets import reading
+from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
-from queue_core.verbs.room import WhenFull
-from queue_core.verbs.rules import fireable
-from queue_core.verbs.selection import Selection
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
-from queue_core.verbs.smart import SmartLoad, load_rows
-from queue_core.verbs.sweep import DEAD_AFTER_SECONDS, sweep
-from queue_core.verbs.wait import fire_or_wait
+from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -69,7 +72,7 @@ class Queue:
         self._store = store
         self.info = info
         self._buffers = BufferPool(info.name, info.schema, buffers)
-        self._spread = Spreader(store.storage)
+        self._spread = Distributor(store.storage)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
@@ -121,11 +124,11 @@ class Queue:
             return pa.array([], pa.int64())
         if ttl is not None or hold is not None:
             table = self._timed(table, ttl, hold)
-        when_full = WhenFull(timeout=timeout)
+        when_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
-        rule = Rule.of(self.info, policy)
+        rule = LoadPolicy.of(self.info, policy)
         if rule is not None:
-            incoming = Rowed(self.info, storage, table, self._staged)
+            incoming = IncomingRows(self.info, storage, table, self._staged)
             load = SmartLoad(catalog, storage, self.info, rule, incoming)
             with self._setting_apart():
                 return load_rows(load, incoming, when_full)
@@ -393,11 +396,11 @@ class Queue:
         selector: str | None,
         order_by: str | None,
         fallback: bool = False,
-    ) -> Wanted:
+    ) -> FireRequest:
         # Others may have changed what may be fired, and in which order, just now.
         with self._store.catalog.read() as connection:
             queue = queues.as_it_is(connection, self.info)
-        return Wanted(
+        return FireRequest(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
             max_messages=_positive("max_messages", max_messages),
@@ -417,7 +420,7 @@ class Queue:
         return self._spread.staged(self.info, table)
 
     def _read(
-        self, found: Reading, ticket: Ticket | None, selection: Selection | None = None
+        self, found: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
         try:
             with self._setting_apart():
@@ -434,7 +437,7 @@ class Queue:
     def _setting_apart(self) -> AbstractContextManager[None]:
         return setting_apart(self._store.catalog, self._store.storage)
 
-    def _give_back(self, pieces: Iterable[Piece], ticket: Ticket) -> None:
+    def _give_back(self, pieces: Iterable[ScanTask], ticket: Ticket) -> None:
         """Nobody has seen the messages of a ticket that cannot be read."""
         blocks: dict[int, BitMap] = {}
         for piece in pieces:

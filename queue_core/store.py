@@ -10,18 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core import faults, roles
+from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.buffers import DEFAULT_BUFFERS
-from queue_core.catalog import Catalog, consumers, queues, views
-from queue_core.consumers.keeping import Keeper
+from queue_core.catalog import consumers, queues, views
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.keys import can_be_key
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
+from queue_core.presence.keeper import Keeper
 from queue_core.queue import Queue
 from queue_core.schema import canonical
+from queue_core.segments.buffers import DEFAULT_BUFFERS
+from queue_core.segments.shard_hash import can_be_key
+from queue_core.segments.storage import Storage
 from queue_core.settings import (
     DEFAULT_SHARDS,
     QueueSettings,
@@ -29,10 +32,8 @@ from queue_core.settings import (
     check_shards,
     is_whole,
 )
-from queue_core.storage import Storage
 from queue_core.tasks.vacuum import GRACE_SECONDS, vacuum
 from queue_core.verbs.recover import recover
-from queue_core.verbs.sweep import DEAD_AFTER_SECONDS
 from queue_core.views import VIEWS
 
 
@@ -95,7 +96,7 @@ class Store(AbstractContextManager["Store"]):
         # Messages of one group are in one shard.
         key = checked.group if key is None else key
         _check_key(columns, key)
-        roles.check(checked, columns, key)
+        column_roles.check(checked, columns, key)
         binding.check(checked, columns, key)
 
         def work(connection: Any) -> QueueInfo:

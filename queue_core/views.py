@@ -6,7 +6,7 @@ shard), the others IgnisMQ's queue statistics.
 
 import pyarrow as pa
 
-from queue_core.reasons import TOLD
+from queue_core.failure_kinds import TOLD
 from queue_core.schema import TIMESTAMP
 
 _COUNTS = (

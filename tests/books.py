@@ -15,11 +15,11 @@ from pyroaring import BitMap
 from sqlalchemy import Connection, select
 
 from queue_core import Store
-from queue_core.catalog.compactions import logical
+from queue_core.catalog.id_map import logical
 from queue_core.catalog.tables import (
-    compactions,
     counters,
     files,
+    id_map,
     schemas,
     segments,
     shards,
@@ -30,7 +30,7 @@ from queue_core.ids import first_id
 from queue_core.model import Magazine, State
 from queue_core.rows import Rows
 from queue_core.schema import COMPACTED, deserialize
-from queue_core.segment import decode, unpack_chunks
+from queue_core.segments.format import decode, unpack_chunks
 
 #: Counters of what has left a shard.
 _GONE = ("deleted", "expired", "replaced", "dropped")
@@ -69,7 +69,7 @@ def audit(store: Store, *, spoiled: bool = False) -> Books:
     with store.catalog.read() as connection:
         tables = {
             table.name: connection.execute(select(table)).mappings().all()
-            for table in (segments, compactions, files, slices, shards, turns, counters, schemas)
+            for table in (segments, id_map, files, slices, shards, turns, counters, schemas)
         }
         # Within the transaction, so that nothing that is named now can be removed meanwhile.
         _check_segments(store, tables)

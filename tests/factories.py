@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
-from queue_core.model import Consumer, Magazine, Reading, Slice, Ticket
+from queue_core.model import Consumer, Magazine, ReadPlan, Slice, Ticket
 from queue_core.rows import Rows
-from queue_core.staging import Stager
-from queue_core.verbs.choose import Wanted
+from queue_core.segments.stager import Stager
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
+from queue_core.verbs.read_tickets import held
 
 #: Messages that say in which order they were loaded, and for whom.
 ORDERS = pa.schema(
@@ -108,11 +108,11 @@ def planned(
     store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
 ) -> Ticket | None:
     """Fire as a streaming query does: nobody has seen the messages until they are planned."""
-    what = Wanted(queue_ids=(queue.info.id,), max_messages=count, **wanted)
+    what = FireRequest(queue_ids=(queue.info.id,), max_messages=count, **wanted)
     return fire(store.catalog, consumer, what, seen=False)
 
 
-def seen(store: Store, queue: Queue, ticket: Ticket) -> Reading:
+def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:
     """Plan what a ticket holds, as a streaming query does."""
     number = ticket.number
     uri = store.storage.uri

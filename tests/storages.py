@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.fs as pafs
 import pytest
 
-from queue_core.filesystems import connect
+from queue_core.segments.filesystems import connect
 
 #: For tests that run in a folder and in a bucket.
 EVERYWHERE = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 
 from queue_core import Queue, Store
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import lines
+from queue_core.catalog.tables import waiters
 
 #: Long enough for anything that is waited for, on a busy machine.
 PATIENCE = 60.0
@@ -45,7 +45,7 @@ class Caller(threading.Thread):
 def standing(store: Store, side: str = "load") -> list[int]:
     """The numbers of those who wait."""
     with store.catalog.read() as connection:
-        query = select(lines.c.id).where(lines.c.side == side).order_by(lines.c.id)
+        query = select(waiters.c.id).where(waiters.c.side == side).order_by(waiters.c.id)
         return list(connection.scalars(query))
 
 
@@ -68,6 +68,6 @@ def stands_for_ever(store: Store, queue: Queue, side: str, alive: float) -> None
     row = {"queue_id": queue.info.id, "side": side}
     store.catalog.write(
         lambda connection: connection.execute(
-            insert(lines).values(**row, joined_at=now, alive_until=now + int(alive * 1e6))
+            insert(waiters).values(**row, joined_at=now, alive_until=now + int(alive * 1e6))
         )
     )

@@ -3,7 +3,7 @@
 Imports no Spark: it must answer at once, and on machines that have none.
 """
 
-from pyspark_ignis.cli import change, look, mend  # noqa: F401 - each adds its commands
+from pyspark_ignis.cli import change, look, maintenance  # noqa: F401 - each adds its commands
 from pyspark_ignis.cli.app import app
 
 

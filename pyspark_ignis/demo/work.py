@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core import Queue, Store
-from queue_core.handling.handlers import BatchHandler, RowHandler, batch_handler
+from queue_core.handlers.handler import BatchHandler, RowHandler, batch_handler
 
 #: What is published of each flight that departed: minutes of delay, by carrier and planned hour.
 DELAYS = pa.schema(

@@ -13,6 +13,12 @@ from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.errors import ConsumerFenced
 from queue_core.model import Consumer, State
 
+#: A consumer whose heart has not beaten for so many seconds is dead.
+DEAD_AFTER_SECONDS = 60.0
+
+#: How the names of those begin who keep what they have received.
+KEEPER = "keeper:"
+
 
 def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
     """

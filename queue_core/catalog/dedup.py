@@ -92,7 +92,7 @@ def _of(queue_id: int) -> ColumnElement[bool]:
 
 
 def _now(connection: Connection) -> int:
-    return int(connection.scalar(select(dialect.now())) or 0)
+    return dialect.read_clock(connection)
 
 
 def _packed(table: pa.Table) -> bytes:

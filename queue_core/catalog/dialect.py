@@ -34,7 +34,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from queue_core.errors import BadOption, CatalogUnavailable, Damaged, DamagedCatalog, IgnisError
+from queue_core.errors import (
+    BadOption,
+    CatalogUnavailable,
+    Damaged,
+    DamagedCatalog,
+    IgnisError,
+)
 
 _SQLITE = "sqlite:///"
 #: Seconds that SQLite waits for another process to commit.
@@ -170,6 +176,11 @@ def locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:
     if connection.dialect.name == "sqlite":
         return query
     return query.with_for_update(of=of or None)
+
+
+def read_clock(connection: Connection) -> int:
+    """Return the time by the database's clock, in microseconds since 1970."""
+    return int(connection.scalar(select(now())) or 0)
 
 
 def one_of(

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, exists, insert, select
 
-from queue_core.catalog import compactions, dialect
+from queue_core.catalog import dialect, id_map
 from queue_core.catalog.tables import failures, slices
+from queue_core.failure_kinds import FAILURES, REJECTED, TOLD
 from queue_core.ids import first_id
 from queue_core.model import Slice
-from queue_core.reasons import FAILURES, REJECTED, TOLD
 from queue_core.rows import Rows
 from queue_core.schema import TIMESTAMP
 
@@ -59,7 +59,7 @@ def record(
     """Keep the `FAILURES` of one queue's messages, which *consumer_name* held."""
     if told.num_rows == 0:
         return
-    ids = compactions.logical(connection, told.column("message_id").to_numpy())
+    ids = id_map.logical(connection, told.column("message_id").to_numpy())
     told = told.set_column(0, "message_id", pa.array(ids))
     ids = told.column("message_id").to_numpy()
     # As one chunk: each chunk would bring the texts along again.

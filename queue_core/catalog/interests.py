@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import FromClause
 
-from queue_core.catalog import consumers, dialect, wake
+from queue_core.catalog import consumers, dialect, notifications
 from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
@@ -106,13 +106,13 @@ def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> Non
         .values(interested=interested)
     )
     if changed.rowcount:
-        wake.notify(connection, "")
+        notifications.notify(connection, "")
 
 
 def leave(connection: Connection, consumer: Consumer) -> None:
     """A consumer wants nothing any more: whoever it has held back may go."""
     connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
-    wake.notify(connection, "")
+    notifications.notify(connection, "")
 
 
 def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Sequence[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
-from queue_core import roles
+from queue_core import column_roles
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import counters, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
@@ -116,7 +116,7 @@ def change_settings(
     """The queue with some of its settings changed; raises `BadOption`."""
     info = _held(connection, queue)
     settings = info.settings.changed(values)
-    roles.check(settings, info.schema, info.key)
+    column_roles.check(settings, info.schema, info.key)
     binding.check(settings, info.schema, info.key)
     connection.execute(
         update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import compactions, files, segments, slices
+from queue_core.catalog.tables import files, id_map, segments, slices
 from queue_core.errors import PublicationRefused
 from queue_core.ids import first_id
-from queue_core.model import Source, Staged
-from queue_core.segment import pack_chunks, unpack_chunks
+from queue_core.model import SegmentRef, Staged
+from queue_core.segments.format import pack_chunks, unpack_chunks
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 _INSERT = (
@@ -56,11 +56,11 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
     return int(segment_id), int(loaded_at)
 
 
-def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, Source]:
+def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
     """What is needed to read segments, with all of their chunks."""
     rows = connection.execute(
-        select(segments, compactions.c.segment_id.is_not(None).label("compacted"))
-        .outerjoin(compactions, compactions.c.segment_id == segments.c.id)
+        select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
+        .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
         .where(dialect.one_of(connection, segments.c.id, segment_ids))
     )
     return {row.id: _source(row) for row in rows}
@@ -77,8 +77,8 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
         delete(segments).where(unnamed).returning(segments.c.id, segments.c.location)
     ).all()
     if gone:
-        these = dialect.one_of(connection, compactions.c.segment_id, [row.id for row in gone])
-        connection.execute(delete(compactions).where(these))
+        these = dialect.one_of(connection, id_map.c.segment_id, [row.id for row in gone])
+        connection.execute(delete(id_map).where(these))
     discard(connection, [row.location for row in gone if row.location is not None])
 
 
@@ -104,10 +104,10 @@ def discard_unpublished(connection: Connection, locations: Collection[str]) -> N
         )
 
 
-def _source(row: Row[Any]) -> Source:
+def _source(row: Row[Any]) -> SegmentRef:
     chunks = unpack_chunks(row.chunks)
     firsts = accumulate((chunk.rows for chunk in chunks[:-1]), initial=0)
-    return Source(
+    return SegmentRef(
         segment_id=row.id,
         first_id=first_id(row.id),
         location=row.location,

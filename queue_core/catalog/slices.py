@@ -33,7 +33,7 @@ from queue_core.model import Magazine, Slice, State
 from queue_core.rows import Rows
 
 #: (queue, magazine, shard)
-Place = tuple[int, int, int]
+ShardKey = tuple[int, int, int]
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 _INSERT = insert(slices)
@@ -87,7 +87,7 @@ def fetch(
 
 
 def allocate(
-    connection: Connection, place: Place, span: int, count: int, *, new: bool = False
+    connection: Connection, place: ShardKey, span: int, count: int, *, new: bool = False
 ) -> int:
     """
     Take *span* places at the tail of a shard for *count* messages; return the first.
@@ -118,8 +118,8 @@ class Changes:
         self._put: list[dict[str, Any]] = []
         self._moved: list[tuple[Slice, Rows, Magazine, dict[str, Any]]] = []
         self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
-        self._counts: dict[Place, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self._fired: dict[Place, tuple[int, int]] = {}
+        self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._fired: dict[ShardKey, tuple[int, int]] = {}
 
     def keep(self, piece: Slice, rows: Rows) -> None:
         """Only these of the slice's rows stay as they are."""
@@ -151,7 +151,7 @@ class Changes:
         """Add to the counters of the shard in which a slice is."""
         self.count_at((piece.queue_id, piece.magazine, piece.shard), **deltas)
 
-    def count_at(self, place: Place, **deltas: int) -> None:
+    def count_at(self, place: ShardKey, **deltas: int) -> None:
         """Add to the counters of a shard."""
         for name, delta in deltas.items():
             self._counts[place][name] += delta
@@ -199,12 +199,12 @@ class Changes:
             )
 
     def _write_moves(self, connection: Connection) -> None:
-        tails: dict[Place, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
+        tails: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
         for piece, rows, magazine, values in self._moved:
             place = (piece.queue_id, int(magazine), piece.shard)
             tails[place].append((piece, rows, values))
         new = []
-        now = connection.scalar(select(dialect.now())) if tails else None
+        now = dialect.read_clock(connection) if tails else None
         for place in sorted(tails):
             moves = sorted(tails[place], key=lambda move: (move[0].magazine, _first(*move[:2])))
             offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
@@ -240,7 +240,7 @@ class Changes:
             connection.execute(update(counters).where(*_at(counters, place)).values(values))
 
 
-def _at(table: Table, place: Place) -> list[ColumnElement[bool]]:
+def _at(table: Table, place: ShardKey) -> list[ColumnElement[bool]]:
     return [table.c.queue_id == place[0], table.c.magazine == place[1], table.c.shard == place[2]]
 
 

@@ -118,7 +118,7 @@ def _same_place(one: Table, other: Table) -> ColumnElement[bool]:
 
 
 #: Load pointer, fire pointer and counters of each shard, side by side.
-places = shards.join(turns, _same_place(shards, turns)).join(
+shard_totals = shards.join(turns, _same_place(shards, turns)).join(
     counters, _same_place(shards, counters)
 )
 
@@ -150,7 +150,7 @@ segments = Table(
 )
 
 #: Segments that compaction has written: the ids that their rows had before, and keep.
-compactions = Table(
+id_map = Table(
     "compactions",
     metadata,
     Column("segment_id", BigInteger, primary_key=True, autoincrement=False),
@@ -286,7 +286,7 @@ failures = Table(
 )
 
 #: What side tasks have done: one row per transaction that moved something, an Arrow table in it.
-reports = Table(
+task_log = Table(
     "reports",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
@@ -310,7 +310,7 @@ schedule = Table(
 )
 
 #: Those who wait for room in a queue, or for messages, in the order in which they came.
-lines = Table(
+waiters = Table(
     "lines",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),

@@ -9,13 +9,14 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, case, func, select
 
-from queue_core.catalog import Catalog, failures, queues, reports
+from queue_core.catalog import failures, queues, task_log
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     consumers,
     counters,
     interests,
-    places,
     segments,
+    shard_totals,
     shards,
     slices,
     turns,
@@ -38,7 +39,7 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
             return _failures(connection, names)
         if name == "reports":
             # Of a queue, those of the store are none.
-            return reports.read(connection, found if queue else [*found, None])
+            return task_log.read(connection, found if queue else [*found, None])
         rows = _QUERIES[name](connection, names)
         return pa.Table.from_pylist([dict(row) for row in rows], schema=VIEWS[name])
 
@@ -106,7 +107,7 @@ def _shards(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
     counts = [c for table in (turns, counters) for c in table.c if not c.primary_key]
     rows = connection.execute(
         select(shards, *counts)
-        .select_from(places)
+        .select_from(shard_totals)
         .order_by(shards.c.queue_id, shards.c.magazine, shards.c.shard)
     )
     for row in rows.mappings():

@@ -23,7 +23,7 @@ from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.entries import Entry, EntryList
 
 
-class Standing(Enum):
+class ConsumerState(Enum):
     """In which of the lists a consumer is, beside the list of all."""
 
     NON_ACQUIRING = "non-acquiring"
@@ -34,7 +34,7 @@ class Standing(Enum):
 
 
 #: Those who want work, and could take messages.
-WANTING = frozenset({Standing.INTERESTED, Standing.NOTIFIED})
+WANTING = frozenset({ConsumerState.INTERESTED, ConsumerState.NOTIFIED})
 
 
 class Node:
@@ -44,7 +44,7 @@ class Node:
 
     def __init__(self, consumer: QueueConsumer) -> None:
         self.consumer = consumer
-        self.standing = Standing.REMOVED
+        self.standing = ConsumerState.REMOVED
         self.lock = threading.Lock()
         self.entry: Entry[QueueConsumer] | None = None
         self.in_all: Entry[QueueConsumer] | None = None
@@ -68,29 +68,33 @@ class ConsumerLists:
         """Register a consumer."""
         node = consumer.node = Node(consumer)
         node.in_all = self.all.append(consumer)
-        self._move(node, {Standing.REMOVED}, self._desired(consumer, consumer.desires_work))
+        self._move(node, {ConsumerState.REMOVED}, self._desired(consumer, consumer.desires_work))
 
-    def remove(self, consumer: QueueConsumer) -> Standing:
+    def remove(self, consumer: QueueConsumer) -> ConsumerState:
         """Forget a consumer; where it stood."""
         node = consumer.node
         if node is None:
-            return Standing.REMOVED
-        stood = self._move(node, set(Standing) - {Standing.REMOVED}, Standing.REMOVED)
+            return ConsumerState.REMOVED
+        stood = self._move(
+            node, set(ConsumerState) - {ConsumerState.REMOVED}, ConsumerState.REMOVED
+        )
         if node.in_all is not None:
             node.in_all.delete()
-        return stood or Standing.REMOVED
+        return stood or ConsumerState.REMOVED
 
-    def set_interest(self, consumer: QueueConsumer, desired: bool) -> Standing | None:
+    def set_interest(self, consumer: QueueConsumer, desired: bool) -> ConsumerState | None:
         """It wants work, or it wants none; where it stood, or None when it has not moved."""
         if desired:
             return self._change(
-                consumer, {Standing.NOT_INTERESTED}, self._desired(consumer, desired)
+                consumer, {ConsumerState.NOT_INTERESTED}, self._desired(consumer, desired)
             )
-        return self._change(consumer, {*WANTING, Standing.NON_ACQUIRING}, Standing.NOT_INTERESTED)
+        return self._change(
+            consumer, {*WANTING, ConsumerState.NON_ACQUIRING}, ConsumerState.NOT_INTERESTED
+        )
 
     def set_notified(self, consumer: QueueConsumer, notified: bool) -> bool:
         """It is told of work, or it found none and goes to the back; whether it has moved."""
-        here, there = Standing.INTERESTED, Standing.NOTIFIED
+        here, there = ConsumerState.INTERESTED, ConsumerState.NOTIFIED
         if not notified:
             here, there = there, here
         return self._change(consumer, {here}, there) is not None
@@ -115,17 +119,19 @@ class ConsumerLists:
             "notified": len(self.notified),
         }
 
-    def _desired(self, consumer: QueueConsumer, desired: bool) -> Standing:
+    def _desired(self, consumer: QueueConsumer, desired: bool) -> ConsumerState:
         if not desired:
-            return Standing.NOT_INTERESTED
-        return Standing.INTERESTED if consumer.acquires else Standing.NON_ACQUIRING
+            return ConsumerState.NOT_INTERESTED
+        return ConsumerState.INTERESTED if consumer.acquires else ConsumerState.NON_ACQUIRING
 
     def _change(
-        self, consumer: QueueConsumer, origins: set[Standing], to: Standing
-    ) -> Standing | None:
+        self, consumer: QueueConsumer, origins: set[ConsumerState], to: ConsumerState
+    ) -> ConsumerState | None:
         return None if consumer.node is None else self._move(consumer.node, origins, to)
 
-    def _move(self, node: Node, origins: set[Standing], to: Standing) -> Standing | None:
+    def _move(
+        self, node: Node, origins: set[ConsumerState], to: ConsumerState
+    ) -> ConsumerState | None:
         with node.lock:
             stood = node.standing
             if stood not in origins:
@@ -141,15 +147,15 @@ class ConsumerLists:
                     self._wanting[node.consumer.rank] += change
             return stood
 
-    def _list(self, standing: Standing, rank: float) -> EntryList[QueueConsumer] | None:
+    def _list(self, standing: ConsumerState, rank: float) -> EntryList[QueueConsumer] | None:
         match standing:
-            case Standing.NON_ACQUIRING:
+            case ConsumerState.NON_ACQUIRING:
                 return self.non_acquiring
-            case Standing.NOT_INTERESTED:
+            case ConsumerState.NOT_INTERESTED:
                 return self.not_interested
-            case Standing.NOTIFIED:
+            case ConsumerState.NOTIFIED:
                 return self.notified
-            case Standing.INTERESTED:
+            case ConsumerState.INTERESTED:
                 return self._rank(rank)
         return None
 

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any
 
 from queue_core.consumers.consumer import QueueConsumer
-from queue_core.consumers.lists import ConsumerLists, Standing
+from queue_core.consumers.lists import ConsumerLists, ConsumerState
 from queue_core.consumers.trace import Step, say
 
 
@@ -126,7 +126,7 @@ class QueueConsumerManager:
         # It may come without being told, and then is at work as well.
         self.lists.set_notified(consumer, True)
         node = consumer.node
-        if node is None or node.standing is not Standing.NOTIFIED:
+        if node is None or node.standing is not ConsumerState.NOTIFIED:
             return False
         highest = self.lists.highest_wanting()
         if highest is not None and highest > consumer.rank:
@@ -152,11 +152,11 @@ class QueueConsumerManager:
         elif self.has_work:
             self._notify_one(Reason.INTERESTED)
 
-    def _somebody_else(self, stood: Standing) -> None:
+    def _somebody_else(self, stood: ConsumerState) -> None:
         """One that stood there wants no more work: another may have to do it, or may do it now."""
-        if stood is Standing.NOTIFIED:
+        if stood is ConsumerState.NOTIFIED:
             self._notify_one(Reason.NOT_DONE)
-        elif stood is Standing.INTERESTED:
+        elif stood is ConsumerState.INTERESTED:
             self._notify_one(Reason.UNINTERESTED)
 
     def _notify_one(self, reason: Reason) -> None:

@@ -30,7 +30,7 @@ class Step(IntEnum):
     DELIVERED = 12
 
 
-class Taken(NamedTuple):
+class TracedStep(NamedTuple):
     """A step that was taken."""
 
     step: Step
@@ -44,7 +44,7 @@ class Trace:
     """The steps that were taken while this was traced, by all threads of the process."""
 
     def __init__(self) -> None:
-        self.taken: list[Taken] = []
+        self.taken: list[TracedStep] = []
 
     @property
     def steps(self) -> list[Step]:
@@ -77,4 +77,4 @@ def say(step: Step, who: str) -> None:
     """Somebody takes a step."""
     trace = _trace
     if trace is not None:
-        trace.taken.append(Taken(step, who, threading.current_thread().name))
+        trace.taken.append(TracedStep(step, who, threading.current_thread().name))

@@ -14,7 +14,7 @@ from queue_core.errors import BadOption
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from queue_core.catalog import Catalog
+    from queue_core.catalog.database import Catalog
 
 #: Under which instances meet in ZooKeeper unless told otherwise.
 CLIENT_ID = "ignis"

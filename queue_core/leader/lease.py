@@ -13,7 +13,8 @@ import time
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import Catalog, leases
+from queue_core.catalog import leases
+from queue_core.catalog.database import Catalog
 from queue_core.errors import IgnisError, NotLeading
 from queue_core.names import of_process
 

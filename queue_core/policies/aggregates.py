@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.names import nearest
-from queue_core.policies.arena import Numbers
+from queue_core.policies.inputs import Numbers
 
 #: Ways to take a column over: the last value, the first, and those that leave NULL out.
 FUNCTIONS = ("sum", "min", "max", "count", "first", "last")

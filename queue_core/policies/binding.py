@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
-from queue_core.policies.arena import Evaluation
+from queue_core.policies.inputs import BoundPolicy
 from queue_core.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
 
 def bind(
     policy: Policy | Check | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
-) -> Evaluation | None:
+) -> BoundPolicy | None:
     """
     Make a policy, as a value or as text, ready for a queue; None stays None.
 
@@ -51,7 +51,7 @@ def bind(
 
 
 @lru_cache(maxsize=64)
-def _understood(text: str, schema: pa.Schema, key: str) -> Evaluation:
+def _understood(text: str, schema: pa.Schema, key: str) -> BoundPolicy:
     # Not at the top: a SQL parser takes long to import, and few queues have a policy.
     from queue_core.policies.parsing import parse
 

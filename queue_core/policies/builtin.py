@@ -11,24 +11,18 @@ import pyarrow as pa
 from queue_core.errors import BadOption, BadSelector
 from queue_core.names import nearest
 from queue_core.policies.aggregates import Take
-from queue_core.policies.arena import Arena, Evaluation, Flags, Numbers, Verdict
 from queue_core.policies.decisions import NEWEST, OLDEST, ORDERS
+from queue_core.policies.inputs import BoundPolicy, Flags, Numbers, PolicyInput, PolicyResult
 from queue_core.policies.matching import cancel
 from queue_core.policies.merging import merged
-from queue_core.policies.numbering import (
-    check_comparable,
-    first_of,
-    last_of,
-    matched,
-    ranks,
-)
+from queue_core.policies.numbering import check_comparable, first_of, last_of, matched, ranks
 from queue_core.selector import Selector
 
 
 class Policy(Protocol):
     """What is done about new and queued messages of one key."""
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Make it ready for the messages of a queue; raises `BadOption`."""
 
 
@@ -38,12 +32,12 @@ class Latest:
 
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Any queue will do."""
         _check_order(self.order)
-        return Evaluation(columns=(), evaluate=self._evaluate)
+        return BoundPolicy(columns=(), evaluate=self._evaluate)
 
-    def _evaluate(self, arena: Arena) -> Verdict:
+    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
         waiting = arena.waiting
         queued = arena.queued_keys[waiting]
         if self.order == NEWEST:
@@ -51,12 +45,12 @@ class Latest:
                 len(arena.new_keys)
             )
             newest = last_of(queued, arena.keys, waiting)
-            return Verdict(kept=kept, deleted=newest[newest >= 0])
+            return PolicyResult(kept=kept, deleted=newest[newest >= 0])
         # Each new one takes the oldest away, also of those before it; an empty queue has none yet.
         there = np.bincount(queued, minlength=arena.keys)
         gone = np.bincount(arena.new_keys, minlength=arena.keys) - (there == 0)
         kept = there[arena.new_keys] + ranks(arena.new_keys) >= gone[arena.new_keys]
-        return Verdict(kept=kept, deleted=waiting[ranks(queued) < gone[queued]])
+        return PolicyResult(kept=kept, deleted=waiting[ranks(queued) < gone[queued]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class DropDuplicates:
     columns: tuple[str, ...] = ()
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Raises `BadOption` for a column that is not there or cannot be compared."""
         _check_order(self.order)
         names = tuple(name for name in self.columns or schema.names if name != key)
@@ -78,9 +72,9 @@ class DropDuplicates:
                     f"{nearest(name, schema.names)}"
                 )
         check_comparable("drop_duplicates", schema, names)
-        return Evaluation(columns=names, evaluate=lambda arena: self._evaluate(arena, names))
+        return BoundPolicy(columns=names, evaluate=lambda arena: self._evaluate(arena, names))
 
-    def _evaluate(self, arena: Arena, names: tuple[str, ...]) -> Verdict:
+    def _evaluate(self, arena: PolicyInput, names: tuple[str, ...]) -> PolicyResult:
         waiting = arena.waiting
         new, queued = matched(
             _with_keys(arena.new, arena.new_keys),
@@ -92,7 +86,7 @@ class DropDuplicates:
         count = int(new.max(initial=-1)) + 1
         found = find(queued[alike], count, waiting[alike])
         first = first_of(new, count)[new] == np.arange(len(new))
-        return Verdict(kept=first & (found[new] < 0), asked=found[found >= 0])
+        return PolicyResult(kept=first & (found[new] < 0), asked=found[found >= 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +96,13 @@ class Merge:
     takes: tuple[Take, ...]
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Raises `BadOption` for a column that cannot be taken over so."""
         _check_order(self.order)
         columns = _check_takes("merge", self.takes, schema, key)
-        return Evaluation(columns=columns, evaluate=self._evaluate)
+        return BoundPolicy(columns=columns, evaluate=self._evaluate)
 
-    def _evaluate(self, arena: Arena) -> Verdict:
+    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
         waiting = arena.waiting
         find = last_of if self.order == NEWEST else first_of
         into = find(arena.queued_keys[waiting], arena.keys, waiting)
@@ -121,12 +115,12 @@ class MergeAdjacent:
 
     takes: tuple[Take, ...]
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Raises `BadOption` for a column that cannot be taken over so."""
         columns = _check_takes("merge_adjacent", self.takes, schema, key)
-        return Evaluation(columns=columns, evaluate=self._evaluate, asks_last_only=True)
+        return BoundPolicy(columns=columns, evaluate=self._evaluate, asks_last_only=True)
 
-    def _evaluate(self, arena: Arena) -> Verdict:
+    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
         order = np.argsort(arena.new_shards, kind="stable")
         shards, keys = arena.new_shards[order], arena.new_keys[order]
         begins = (np.diff(shards, prepend=-1) != 0) | (np.diff(keys, prepend=-1) != 0)
@@ -151,14 +145,14 @@ class Annihilate:
     off: str
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Raises `BadOption` for a condition that cannot be understood."""
         _check_order(self.order)
         on, off = _condition(self.on, schema), _condition(self.off, schema)
         columns = tuple(sorted(on.columns | off.columns))
-        return Evaluation(columns=columns, evaluate=lambda arena: self._evaluate(arena, on, off))
+        return BoundPolicy(columns=columns, evaluate=lambda arena: self._evaluate(arena, on, off))
 
-    def _evaluate(self, arena: Arena, on: Selector, off: Selector) -> Verdict:
+    def _evaluate(self, arena: PolicyInput, on: Selector, off: Selector) -> PolicyResult:
         waiting = arena.waiting
         queued = arena.queued.take(pa.array(waiting))
         # What meets both is an off.
@@ -172,7 +166,7 @@ class Annihilate:
             arena.keys,
             self.order,
         )
-        return Verdict(kept=~(met.opened | met.closed), deleted=opens[met.queued])
+        return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +175,16 @@ class Confirm:
 
     condition: str
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """Raises `BadOption` for a condition that cannot be understood."""
         condition = _condition(self.condition, schema)
-        return Evaluation(
+        return BoundPolicy(
             columns=tuple(sorted(condition.columns)),
             evaluate=lambda arena: self._evaluate(arena, condition),
             asks_retrieved=True,
         )
 
-    def _evaluate(self, arena: Arena, condition: Selector) -> Verdict:
+    def _evaluate(self, arena: PolicyInput, condition: Selector) -> PolicyResult:
         # What confirms is not confirmed itself.
         plain = ~_met(condition, arena.queued)
         opens = np.concatenate(
@@ -198,7 +192,7 @@ class Confirm:
         )
         closes = _met(condition, arena.new)
         met = cancel(arena.queued_keys[opens], arena.new_keys, ~closes, closes, arena.keys, OLDEST)
-        return Verdict(kept=~(met.opened | met.closed), deleted=opens[met.queued])
+        return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
 
 
 def _with_keys(rows: pa.Table, keys: Numbers) -> pa.Table:

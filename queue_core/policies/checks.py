@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
-from queue_core.policies.arena import Arena, Evaluation, Flags, Numbers, Verdict
 from queue_core.policies.decisions import NEWEST, ORDERS, Decision
+from queue_core.policies.inputs import BoundPolicy, Flags, Numbers, PolicyInput, PolicyResult
 from queue_core.policies.numbering import ranks
 
 #: What a queued message tells besides its columns.
@@ -43,11 +43,11 @@ class Vectorised:
     order: str = NEWEST
     distance: bool = False
 
-    def bind(self, schema: pa.Schema, key: str) -> Evaluation:
+    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
         """It is shown all columns of the queue."""
         if self.order not in ORDERS:
             raise BadOption(f"order={self.order!r}; use {' or '.join(ORDERS)}")
-        return Evaluation(
+        return BoundPolicy(
             columns=tuple(schema.names),
             evaluate=lambda arena: _Rounds(self, arena, schema).verdict(),
             asks_retrieved=True,
@@ -79,7 +79,7 @@ def per_message(check: Check, *, order: str = NEWEST) -> Vectorised:
 class _Rounds:
     """All rounds over one arena. Queued messages come first, then new ones, by their numbers."""
 
-    def __init__(self, policy: Vectorised, arena: Arena, schema: pa.Schema) -> None:
+    def __init__(self, policy: Vectorised, arena: PolicyInput, schema: pa.Schema) -> None:
         self._policy = policy
         self._arena = arena
         names = schema.names
@@ -97,7 +97,7 @@ class _Rounds:
         self._retrieved = np.concatenate([arena.retrieved, np.zeros(len(arena.new_keys), np.bool_)])
         self._asked = np.zeros(self._queued, np.bool_)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> PolicyResult:
         arena = self._arena
         groups = arena.new_shards if self._policy.distance else arena.new_keys
         turns = ranks(groups)
@@ -106,7 +106,7 @@ class _Rounds:
         for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             self._decide(order[start:stop])
         deleted = ~self._there[: self._queued]
-        return Verdict(
+        return PolicyResult(
             kept=self._there[self._queued :],
             deleted=np.flatnonzero(deleted),
             asked=np.flatnonzero(self._asked & ~deleted),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from queue_core.policies.arena import Flags, Numbers
 from queue_core.policies.decisions import OLDEST
+from queue_core.policies.inputs import Flags, Numbers
 from queue_core.policies.numbering import ranks
 
 

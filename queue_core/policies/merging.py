@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.policies.aggregates import Take
-from queue_core.policies.arena import Arena, Numbers, Overwritten, Verdict
+from queue_core.policies.inputs import Numbers, Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import first_of
 
 
-def merged(arena: Arena, takes: Sequence[Take], into_queued: Numbers, groups: Numbers) -> Verdict:
+def merged(
+    arena: PolicyInput, takes: Sequence[Take], into_queued: Numbers, groups: Numbers
+) -> PolicyResult:
     """
     The verdict when new messages of a group become one with the first of it.
 
@@ -41,7 +43,7 @@ def merged(arena: Arena, takes: Sequence[Take], into_queued: Numbers, groups: Nu
         others = arena.new.column(take.column).take(pa.array(rest))
         column = pa.chunked_array([*firsts.chunks, *others.chunks], firsts.type)
         values[take.column] = take.fold(column, order, len(into))
-    return Verdict(
+    return PolicyResult(
         kept=kept,
         overwritten=_overwritten(into[queued], values, queued),
         overwritten_new=_overwritten(mine[new], values, new),

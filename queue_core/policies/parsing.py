@@ -28,13 +28,13 @@ from queue_core.policies.decisions import NEWEST, ORDERS
 from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Unfit
-from queue_core.selector.syntax import Source
+from queue_core.selector.syntax import SourceText
 
 
 def parse(text: str, schema: pa.Schema, key: str) -> Policy:
     """The policy that a text describes; raises `BadOption`, which shows the fault and its place."""
     try:
-        source = Source.of("policy", text)
+        source = SourceText.of("policy", text)
         name, arguments = _call(source)
         maker = MAKERS.get(name.text.lower())
         if maker is None:
@@ -52,38 +52,38 @@ def parse(text: str, schema: pa.Schema, key: str) -> Policy:
     return policy
 
 
-_Maker = Callable[[Source, Sequence[Source], str | None, pa.Schema], Policy]
+_Maker = Callable[[SourceText, Sequence[SourceText], str | None, pa.Schema], Policy]
 
 
 def _latest(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     _count(source, arguments, 0)
     return Latest(order or NEWEST)
 
 
 def _drop_duplicates(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     columns = tuple(_column(argument, argument.tokens, schema) for argument in arguments)
     return DropDuplicates(columns, order or NEWEST)
 
 
 def _merge(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     return Merge(tuple(_takes(arguments, schema)), order or NEWEST)
 
 
 def _merge_adjacent(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     _no_order(source, order)
     return MergeAdjacent(tuple(_takes(arguments, schema)))
 
 
 def _annihilate(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     _count(source, arguments, 2)
     on, off = (_condition(argument, schema) for argument in arguments)
@@ -91,7 +91,7 @@ def _annihilate(
 
 
 def _confirm(
-    source: Source, arguments: Sequence[Source], order: str | None, schema: pa.Schema
+    source: SourceText, arguments: Sequence[SourceText], order: str | None, schema: pa.Schema
 ) -> Policy:
     _count(source, arguments, 1)
     _no_order(source, order)
@@ -109,7 +109,7 @@ MAKERS: dict[str, _Maker] = {
 }
 
 
-def _call(source: Source) -> tuple[Token, list[Source]]:
+def _call(source: SourceText) -> tuple[Token, list[SourceText]]:
     """The name of a call and what stands between its brackets, divided by commas."""
     name, *rest = source.tokens
     if not rest:
@@ -122,7 +122,7 @@ def _call(source: Source) -> tuple[Token, list[Source]]:
     return name, list(replace(source, tokens=rest[1:-1]).parts()) if rest[1:-1] else []
 
 
-def _order(arguments: Sequence[Source]) -> tuple[str | None, list[Source]]:
+def _order(arguments: Sequence[SourceText]) -> tuple[str | None, list[SourceText]]:
     order, rest = None, []
     for argument in arguments:
         first, *others = argument.tokens
@@ -136,7 +136,7 @@ def _order(arguments: Sequence[Source]) -> tuple[str | None, list[Source]]:
     return order, rest
 
 
-def _takes(arguments: Sequence[Source], schema: pa.Schema) -> Iterator[Take]:
+def _takes(arguments: Sequence[SourceText], schema: pa.Schema) -> Iterator[Take]:
     for argument in arguments:
         function, inner = _call(argument)
         if len(inner) != 1:
@@ -145,7 +145,7 @@ def _takes(arguments: Sequence[Source], schema: pa.Schema) -> Iterator[Take]:
         yield Take(function.text.lower(), column)
 
 
-def _column(source: Source, tokens: Sequence[Token], schema: pa.Schema) -> str:
+def _column(source: SourceText, tokens: Sequence[Token], schema: pa.Schema) -> str:
     name = tokens[0].text
     if len(tokens) != 1 or tokens[0].token_type == TokenType.STRING:
         raise source.fault("the name of a column is expected", *source.span())
@@ -155,7 +155,7 @@ def _column(source: Source, tokens: Sequence[Token], schema: pa.Schema) -> str:
     return name
 
 
-def _condition(source: Source, schema: pa.Schema) -> str:
+def _condition(source: SourceText, schema: pa.Schema) -> str:
     """The text of a condition; understood here as well, for the place of a fault."""
     root, _ = understand(source.tree(), source, schema)
     start, end = source.span()
@@ -166,12 +166,12 @@ def _condition(source: Source, schema: pa.Schema) -> str:
     return source.text[start : end + 1]
 
 
-def _count(source: Source, arguments: Sequence[Source], wanted: int) -> None:
+def _count(source: SourceText, arguments: Sequence[SourceText], wanted: int) -> None:
     if len(arguments) != wanted:
         message = f"{wanted or 'no'} arguments are expected, and not {len(arguments)}"
         raise source.fault(message, *source.span())
 
 
-def _no_order(source: Source, order: str | None) -> None:
+def _no_order(source: SourceText, order: str | None) -> None:
     if order is not None:
         raise source.fault("it has one order of its own", *source.span())

@@ -13,14 +13,14 @@ moment without a zone is in UTC, a text that is compared with something else is 
 selector is, and a text column is compared with texts only.
 """
 
-from queue_core.selector.order import Order, Place
+from queue_core.column_stats import ColumnStats, column_stats, stats_from_json, stats_to_json
+from queue_core.selector.order import Order, SortKey
 from queue_core.selector.predicate import Selector
-from queue_core.stats import ColumnStats, column_stats, stats_from_json, stats_to_json
 
 __all__ = [
     "ColumnStats",
     "Order",
-    "Place",
+    "SortKey",
     "Selector",
     "column_stats",
     "stats_from_json",

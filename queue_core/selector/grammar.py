@@ -26,7 +26,7 @@ from queue_core.selector.functions import (
 from queue_core.selector.kernels import AND, IS_NULL, IS_TRUE, NOT, OR, membership
 from queue_core.selector.literals import number
 from queue_core.selector.nodes import Kernel, Literal, Node, Unfit, call
-from queue_core.selector.syntax import Source
+from queue_core.selector.syntax import SourceText
 from queue_core.selector.translate import Handler, Translator
 from queue_core.selector.types import MOMENT, decimal, is_ordered
 
@@ -50,7 +50,7 @@ _TYPES = {
 
 
 def understand(
-    tree: exp.Expression, source: Source, schema: pa.Schema
+    tree: exp.Expression, source: SourceText, schema: pa.Schema
 ) -> tuple[Node, frozenset[str]]:
     """The tree of a text, typed, and the columns of *schema* it names; raises `BadSelector`."""
     translator = Translator(source, schema, _GRAMMAR)

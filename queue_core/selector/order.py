@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from sqlglot import TokenType, exp
 
+from queue_core.column_stats import ColumnStats, python_value
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Column, Literal, Node
 from queue_core.selector.prune import bounds
-from queue_core.selector.syntax import Source
+from queue_core.selector.syntax import SourceText
 from queue_core.selector.types import is_ordered
-from queue_core.stats import ColumnStats, python_value
 
 #: A heap is faster than a sort below this part of the rows.
 _FEW = 1 / 8
@@ -29,7 +29,7 @@ _ROW = "row"
 #: A rank, then the value if the rank is that of values.
 _Place: TypeAlias = tuple[Any, ...]
 #: Where something stands among others by each key: what comes first is less.
-Place: TypeAlias = tuple[_Place, ...]
+SortKey: TypeAlias = tuple[_Place, ...]
 
 
 class Key(NamedTuple):
@@ -76,7 +76,7 @@ class Order:
         ``MIN(size)`` is ``size ASC`` and ``MAX(size)`` is ``size DESC``. NULLs come last unless
         ``NULLS FIRST`` is said. Raises `BadSelector`, which shows the fault and its place.
         """
-        parts = [_key(part, schema) for part in Source.of("order", text).parts()]
+        parts = [_key(part, schema) for part in SourceText.of("order", text).parts()]
         names = frozenset[str]().union(*(names for _, names in parts))
         return cls(text, touched(names, schema), tuple(key for key, _ in parts))
 
@@ -106,14 +106,14 @@ class Order:
             return pc.sort_indices(table, sort_keys=sort_keys).slice(0, k)
         return pc.select_k_unstable(table, k, sort_keys)
 
-    def place(self, rows: pa.RecordBatch | pa.Table, row: int) -> Place:
+    def place(self, rows: pa.RecordBatch | pa.Table, row: int) -> SortKey:
         """Where a row stands: of two rows, the one with the lesser place comes first."""
         values = work_out(
             [key.node for key in self._keys], rows.slice(row, 1), self.schema, self.text
         )
         return tuple(_place(key, value[0]) for key, value in zip(self._keys, values, strict=True))
 
-    def bound(self, stats: Mapping[str, ColumnStats]) -> Place:
+    def bound(self, stats: Mapping[str, ColumnStats]) -> SortKey:
         """
         A place that no row comes before, given statistics of all rows.
 
@@ -161,7 +161,7 @@ class _Backwards:
         return f"-{self.value!r}"
 
 
-def _key(part: Source, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
+def _key(part: SourceText, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
     """One part of an order, an expression and its direction, and the columns that it names."""
     part, nulls = _without_words(part, ("NULLS", "FIRST"), ("NULLS", "LAST"))
     part, direction = _without_words(part, ("ASC",), ("DESC",))
@@ -180,7 +180,9 @@ def _key(part: Source, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
     return Key(node, direction == ("DESC",), nulls == ("NULLS", "FIRST")), names
 
 
-def _without_words(part: Source, *endings: tuple[str, ...]) -> tuple[Source, tuple[str, ...]]:
+def _without_words(
+    part: SourceText, *endings: tuple[str, ...]
+) -> tuple[SourceText, tuple[str, ...]]:
     """The part without the words that it ends with, if it does; quoted ones are names."""
     words = [
         "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()

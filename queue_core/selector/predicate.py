@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core.column_stats import ColumnStats
 from queue_core.errors import BadSelector
 from queue_core.selector import prune
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
 from queue_core.selector.nodes import Call, Literal, Node, Unfit, expression
-from queue_core.selector.syntax import Source
-from queue_core.stats import ColumnStats
+from queue_core.selector.syntax import SourceText
 
 #: Nodes of an Arrow expression at most.
 _LARGEST_EXPRESSION = 1 << 16
@@ -41,7 +41,7 @@ class Selector:
 
         Raises `BadSelector`, which shows the fault and its place.
         """
-        source = Source.of("selector", text)
+        source = SourceText.of("selector", text)
         root, names = understand(source.tree(), source, schema)
         try:
             root = truth(root)

@@ -31,7 +31,7 @@ _EXCERPT = 60
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A selector's or an order's text, or a part of it, with its tokens."""
 
     #: "selector" or "order", as errors name it.
@@ -40,7 +40,7 @@ class Source:
     tokens: Sequence[Token]
 
     @classmethod
-    def of(cls, kind: str, text: str) -> Source:
+    def of(cls, kind: str, text: str) -> SourceText:
         """Split into tokens; raises `BadSelector`."""
         if not isinstance(text, str):
             raise BadSelector(f"a {kind} is a text, not {type(text).__name__}")
@@ -72,7 +72,7 @@ class Source:
             raise self.fault("it is not one condition", *self.span())
         return found[0]
 
-    def parts(self) -> Iterator[Source]:
+    def parts(self) -> Iterator[SourceText]:
         """What commas outside of brackets divide; raises `BadSelector` for a part with nothing."""
         start = depth = 0
         for at, token in enumerate([*self.tokens, None]):

@@ -17,7 +17,7 @@ from queue_core.errors import BadSelector
 from queue_core.names import nearest
 from queue_core.selector.functions import FUNCTIONS
 from queue_core.selector.nodes import Column, Node, Unfit
-from queue_core.selector.syntax import Source
+from queue_core.selector.syntax import SourceText
 
 #: Expressions within expressions; lists of AND and OR do not count.
 _DEEPEST = 64
@@ -33,7 +33,7 @@ class Translator:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceText,
         schema: pa.Schema,
         grammar: dict[type[exp.Expression], tuple[Handler, tuple[str, ...]]],
     ) -> None:

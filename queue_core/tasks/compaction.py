@@ -16,19 +16,19 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, compactions, dialect, queues, readings
+from queue_core.catalog import dialect, id_map, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
-from queue_core.catalog.reports import Moves
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.publications import claim
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
+from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo, Staged, State
-from queue_core.reading import read_table
-from queue_core.repacking import Group, Repacked, kept_columns, repack
 from queue_core.rows import EMPTY
-from queue_core.storage import Storage
-from queue_core.tasks.candidates import Condition, Unit, units
-from queue_core.verbs.choose import Wanted, waiting
-from queue_core.verbs.load import claim
+from queue_core.segments.reader import read_table
+from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.storage import Storage
+from queue_core.tasks.compaction_plan import Condition, Unit, units
 
 #: Slices become one if they were loaded within this part of the time after which messages expire. A
 #: slice is too old when its oldest message is; merged twice, it may be so by twice that part early.
@@ -89,7 +89,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         # As it is now: what was loaded with newer columns must keep them.
         current = queues.find(connection, queue.name)
         pieces = ((piece, piece.rows) for group in groups for piece in group.pieces)
-        reading = readings.build(connection, [current], pieces, storage.uri)
+        reading = read_plans.build(connection, [current], pieces, storage.uri)
     messages = read_table(reading, kept_columns(current))
     staged, repacked = repack(storage, current, groups, messages)
     faults.point("compact.written")
@@ -114,9 +114,8 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
 def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
     """Keep others from firing from the shards meanwhile; they would pass over what is locked."""
     first = groups[0].pieces[0]
-    shards = tuple(sorted({group.pieces[0].shard for group in groups}))
-    wanted = Wanted(queue_ids=(first.queue_id,), magazine=first.magazine, shards=shards)
-    waiting(connection, wanted, lock="wait")
+    shards = {group.pieces[0].shard for group in groups}
+    turns.lock(connection, [first.queue_id], first.magazine, shards)
 
 
 def _intact(
@@ -141,7 +140,7 @@ def _put_in_place(
 ) -> None:
     segment_id, _ = segment_rows.publish(connection, queue.id, staged)
     ids = np.concatenate([one.ids for one in repacked])
-    compactions.record(
+    id_map.record(
         connection, queue.id, segment_id, ids, np.concatenate([one.rows for one in repacked])
     )
     changes, moves = Changes(), Moves()

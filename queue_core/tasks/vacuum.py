@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, exists, select, update
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, schedule, segments
-from queue_core.catalog.reports import Moves
+from queue_core.catalog import dialect, schedule, segments
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
-from queue_core.storage import Storage
+from queue_core.catalog.task_log import Moves
+from queue_core.segments.storage import Storage
 
 #: Seconds for which a file that nobody names is left alone.
 GRACE_SECONDS = 3600.0
@@ -83,7 +84,7 @@ def _removable(
     connection: Connection, present: Mapping[str, int], grace: float
 ) -> tuple[list[str], list[str]]:
     """Files that the catalog does not know, and those that it has given up; in order."""
-    now = int(connection.scalar(select(dialect.now())) or 0)
+    now = dialect.read_clock(connection)
     before = now - int(grace * 1e6)
     known = {row.location: row for row in connection.execute(select(files))}
     strangers = (at for at, written in present.items() if at not in known and written <= before)

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import slices
+from queue_core.failure_kinds import DELIVERIES
 from queue_core.model import QueueInfo
-from queue_core.reasons import DELIVERIES
-from queue_core.verbs.choose import Wanted, anything, choose
-from queue_core.verbs.rules import overdelivered
+from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.conditions import overdelivered
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.sweep import Guard, put_aside
 
 
@@ -29,7 +31,7 @@ def abandon(catalog: Catalog, queue: QueueInfo, leads: Guard | None = None) -> i
 
     Raises `NotLeading` when *leads* does.
     """
-    wanted = Wanted(queue_ids=(queue.id,), rules=overdelivered(queue))
+    wanted = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
     if not wanted.rules:
         return 0
     with catalog.read() as connection:
@@ -39,7 +41,7 @@ def abandon(catalog: Catalog, queue: QueueInfo, leads: Guard | None = None) -> i
     def work(connection: Connection) -> int:
         if leads is not None:
             leads(connection)
-        taken = choose(connection, wanted, "wait")
+        taken = acquire(connection, wanted, "wait")
         changes = Changes()
         for piece, rows in taken:
             changes.fire(piece, rows)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers, wake
+from queue_core.catalog import consumers, notifications
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Consumer, QueueInfo
@@ -38,7 +39,7 @@ def acknowledge(
         deleted = _delete_held(connection, consumer, upto) if delete else 0
         bounded = [queue.name for queue in queues if queue.settings.is_bounded]
         if deleted and bounded:
-            wake.notify(connection, bounded[0])
+            notifications.notify(connection, bounded[0])
         faults.point("acknowledge.before_commit")
         return deleted
 

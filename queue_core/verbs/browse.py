@@ -8,22 +8,24 @@ between firing and reading is not seen.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import Catalog, consumers
-from queue_core.catalog.slices import Place
-from queue_core.catalog.tables import tickets
-from queue_core.model import Consumer, Magazine, QueueInfo, Reading, Ticket
+from queue_core.catalog import consumers, dialect, read_plans
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.tables import slices, tickets
+from queue_core.model import Consumer, Magazine, QueueInfo, ReadPlan, Slice, State, Ticket
 from queue_core.plan import share
-from queue_core.verbs.choose import Wanted, horizon
-from queue_core.verbs.peek import browse_within
+from queue_core.rows import Rows
+from queue_core.selection.acquire import horizon
+from queue_core.selection.request import FireRequest
 
-_Windows = dict[Place, tuple[int, int]]
+_Windows = dict[ShardKey, tuple[int, int]]
 
 
-def browse_next(catalog: Catalog, consumer: Consumer, wanted: Wanted) -> Ticket | None:
+def browse_next(catalog: Catalog, consumer: Consumer, wanted: FireRequest) -> Ticket | None:
     """A ticket for the places that the consumer has not seen; None when there are none."""
     limits = wanted.horizon or horizon(catalog, wanted.queue_ids, wanted.magazine)
     with catalog.read() as connection:
@@ -53,7 +55,7 @@ def browsed(
     consumer_id: int,
     after: int,
     upto: int,
-) -> Reading:
+) -> ReadPlan:
     """How to read what a browser's tickets *after* (exclusive) to *upto* (inclusive) show."""
     with catalog.read() as connection:
         windows = _windows(connection, consumer_id, after, upto)
@@ -76,3 +78,48 @@ def _windows(connection: Connection, consumer_id: int, after: int, upto: int | N
             place = (queue_id, magazine, shard)
             windows[place] = (windows.get(place, (begin, end))[0], end)
     return windows
+
+
+#: From (inclusive) and to (exclusive) which place of each shard.
+Window = Mapping[ShardKey, tuple[int, int]]
+
+
+def browse(
+    catalog: Catalog,
+    storage_uri: str,
+    queues: Sequence[QueueInfo],
+    magazine: Magazine,
+    window: Window | None = None,
+) -> ReadPlan:
+    """How to read everything that is in a magazine, waiting or in flight, or a window of it."""
+    with catalog.read() as connection:
+        return browse_within(connection, storage_uri, queues, magazine, window)
+
+
+def browse_within(
+    connection: Connection,
+    storage_uri: str,
+    queues: Sequence[QueueInfo],
+    magazine: Magazine,
+    window: Window | None,
+) -> ReadPlan:
+    """The same within a transaction."""
+    found = fetch(
+        connection,
+        dialect.one_of(connection, slices.c.queue_id, [queue.id for queue in queues]),
+        slices.c.magazine == int(magazine),
+        slices.c.state != int(State.DAMAGED),
+    )
+    seen = [(piece, _seen(piece, window)) for piece in found]
+    return read_plans.build(
+        connection, queues, [(piece, rows) for piece, rows in seen if rows], storage_uri
+    )
+
+
+def _seen(piece: Slice, window: Window | None) -> Rows:
+    if window is None:
+        return piece.rows
+    place = (piece.queue_id, int(piece.magazine), piece.shard)
+    start, stop = window.get(place, (0, 0))
+    first = piece.rows.start - piece.position
+    return piece.rows.between(max(start + first, 0), max(stop + first, 0))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, queues
+from queue_core.catalog import queues
+from queue_core.catalog.database import Catalog
 from queue_core.model import QueueInfo
 
 

@@ -9,24 +9,24 @@ from __future__ import annotations
 from sqlalchemy import Connection, Table, delete, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
-    compactions,
     counters,
     dedup,
     failures,
+    id_map,
     interests,
-    lines,
     publications,
     queues,
-    reports,
     schedule,
     schemas,
     segments,
     shards,
     slices,
+    task_log,
     turns,
+    waiters,
 )
 from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
@@ -38,12 +38,12 @@ _THEN: tuple[Table, ...] = (
     interests,
     shards,
     counters,
-    compactions,
+    id_map,
     dedup,
     failures,
-    lines,
+    waiters,
     publications,
-    reports,
+    task_log,
     schedule,
     schemas,
 )

@@ -12,23 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, readings, wake
-from queue_core.catalog.reports import Moves
+from queue_core.catalog import dialect, notifications, read_plans
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
-from queue_core.catalog.tables import compactions, slices
+from queue_core.catalog.tables import id_map, slices
+from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken
-from queue_core.reading import read_table
 from queue_core.rows import EMPTY, Rows
-from queue_core.verbs.choose import Wanted, anything, choose
-from queue_core.verbs.overdue import remove_overdue
-from queue_core.verbs.rules import expired
+from queue_core.segments.reader import read_table
+from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.conditions import expired
+from queue_core.selection.queue_rules import of_expiry
+from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.selection import Selection
+
+#: Messages that one transaction removes at most.
+BATCH = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,9 @@ class _Ages:
 def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
     """Remove the waiting messages that are too old; return how many. Raises `DamagedSegment`."""
     rules = expired(queue)
-    gone = remove_overdue(catalog, storage_uri, queue)
+    gone = _expire_by_column(catalog, storage_uri, queue)
     for magazine in Magazine if rules else ():
-        wanted = Wanted(queue_ids=(queue.id,), magazine=magazine, rules=rules)
+        wanted = FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
         with catalog.read() as connection:
             if not anything(connection, wanted):
                 continue
@@ -67,12 +75,14 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
     return gone
 
 
-def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[int, _Ages]) -> int:
+def _remove(
+    catalog: Catalog, queue: QueueInfo, wanted: FireRequest, ages: Mapping[int, _Ages]
+) -> int:
     expiry = int((queue.settings.message_expiry or 0) * 1e6)
 
     def work(connection: Connection) -> int:
-        taken = choose(connection, wanted, "wait")
-        before = int(connection.scalar(select(dialect.now())) or 0) - expiry
+        taken = acquire(connection, wanted, "wait")
+        before = dialect.read_clock(connection) - expiry
         compacted = _compacted(connection, taken)
         changes, moves = Changes(), Moves()
         for piece, rows in taken:
@@ -94,7 +104,7 @@ def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[in
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
         if taken and queue.settings.is_bounded:
-            wake.notify(connection, queue.name)
+            notifications.notify(connection, queue.name)
         faults.point("expire.before_commit")
         return len(moves)
 
@@ -106,13 +116,15 @@ def _remove(catalog: Catalog, queue: QueueInfo, wanted: Wanted, ages: Mapping[in
 def _compacted(connection: Connection, taken: list[Taken]) -> set[int]:
     """Which of the segments have messages of several ages."""
     segments = {piece.segment_id for piece, _ in taken}
-    these = dialect.one_of(connection, compactions.c.segment_id, list(segments))
-    return set(connection.scalars(select(compactions.c.segment_id).where(these)))
+    these = dialect.one_of(connection, id_map.c.segment_id, list(segments))
+    return set(connection.scalars(select(id_map.c.segment_id).where(these)))
 
 
-def _ages(catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: Wanted) -> dict[int, _Ages]:
+def _ages(
+    catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: FireRequest
+) -> dict[int, _Ages]:
     """When the messages of compacted slices were loaded, by segment."""
-    of_compacted = select(compactions.c.segment_id).where(compactions.c.queue_id == queue.id)
+    of_compacted = select(id_map.c.segment_id).where(id_map.c.queue_id == queue.id)
     with catalog.read() as connection:
         mixed = fetch(
             connection,
@@ -126,7 +138,9 @@ def _ages(catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: Wanted) 
         for piece in mixed:
             by_segment.setdefault(piece.segment_id, []).append(piece)
         found = {
-            segment: readings.build(connection, [queue], [(s, s.rows) for s in pieces], storage_uri)
+            segment: read_plans.build(
+                connection, [queue], [(s, s.rows) for s in pieces], storage_uri
+            )
             for segment, pieces in by_segment.items()
         }
     ages = {}
@@ -139,3 +153,31 @@ def _ages(catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: Wanted) 
         times = read_table(reading, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
         ages[segment] = _Ages(np.concatenate(rows).astype(np.int64), times)
     return ages
+
+
+def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
+    """Remove the waiting messages whose own time is over; return how many."""
+    selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
+    gone = 0
+    for magazine in Magazine if selection is not None else ():
+        wanted = FireRequest(
+            queue_ids=(queue.id,), magazine=magazine, max_messages=BATCH, selection=selection
+        )
+        while (picked := find_candidates(catalog, wanted)) is not None and len(picked.ids):
+            gone += catalog.write(partial(_remove_chosen, queue, wanted, picked))
+            faults.point("expire.committed")
+    return gone
+
+
+def _remove_chosen(
+    queue: QueueInfo, wanted: FireRequest, picked: Candidates, connection: Connection
+) -> int:
+    changes, moves = Changes(), Moves()
+    for piece, rows in acquire(connection, wanted, "wait", picked):
+        changes.remove(piece, rows, "expired")
+        moves.add(piece, len(rows), None)
+    changes.apply(connection)
+    moves.record(connection, queue.id, "expire")
+    notifications.notify(connection, queue.name)
+    faults.point("expire.before_commit")
+    return len(moves)

@@ -17,17 +17,19 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, consumers, interests, lines
+from queue_core.catalog import consumers, interests, waiters
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes
 from queue_core.model import Consumer, State, Ticket
-from queue_core.verbs.choose import Picked, Wanted, anything, choose
-from queue_core.verbs.pick import pick
+from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.request import Candidates, FireRequest
 
 
 def fire(
     catalog: Catalog,
     consumer: Consumer,
-    wanted: Wanted,
+    wanted: FireRequest,
     *,
     seen: bool = True,
     waiter: int | None = None,
@@ -46,10 +48,10 @@ def fire(
         wanted = replace(wanted, queue_ids=tuple(open_to))
         if not open_to or not anything(connection, wanted):
             return None
-        if waiter is not None and lines.ahead(connection, open_to[0], lines.FIRE, waiter):
+        if waiter is not None and waiters.ahead(connection, open_to[0], waiters.FIRE, waiter):
             return None
     while True:
-        picked = pick(catalog, wanted)
+        picked = find_candidates(catalog, wanted)
         if picked is not None and not len(picked.ids):
             return None
         take = partial(_take, consumer, wanted, picked, seen, waiter)
@@ -64,15 +66,15 @@ def fire(
 
 def _take(
     consumer: Consumer,
-    wanted: Wanted,
-    picked: Picked | None,
+    wanted: FireRequest,
+    picked: Candidates | None,
     seen: bool,
     waiter: int | None,
     lock: str,
     connection: Connection,
 ) -> Ticket | None:
     consumers.check(connection, consumer)
-    taken = choose(connection, wanted, lock, picked)
+    taken = acquire(connection, wanted, lock, picked)
     if not taken:
         return None
     number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
@@ -89,8 +91,8 @@ def _take(
         )
         changes.fire(piece, rows)
     changes.apply(connection)
-    if waiter is not None and waiter != lines.LAST:
-        lines.leave(connection, waiter)
+    if waiter is not None and waiter != waiters.LAST:
+        waiters.leave(connection, waiter)
     faults.point("fire.before_commit")
     messages = sum(len(rows) for _, rows in taken)
     return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)

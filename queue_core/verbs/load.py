@@ -9,87 +9,18 @@ commit: files that no slice names, for vacuum. Crash after it: the messages are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 
-from queue_core import faults
-from queue_core.catalog import Catalog, dialect, lines, segments, slices, wake
-from queue_core.catalog.tables import publications
-from queue_core.errors import PublicationRefused, QueueFull
+from queue_core.capacity.bounds import find_room
+from queue_core.capacity.eviction import drop_oldest
+from queue_core.catalog import notifications, segments, slices, waiters
+from queue_core.catalog.publications import claim
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
-from queue_core.storage import Storage
-from queue_core.verbs.admit import admit
-from queue_core.verbs.rendezvous import meet
-from queue_core.verbs.ring import drop_oldest
-from queue_core.verbs.room import WhenFull, find_room
-
-Result = TypeVar("Result")
-
-_AS_SET = WhenFull()
-
-
-def publish(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    when_full: WhenFull = _AS_SET,
-) -> list[int]:
-    """
-    Load staged segments, each run of which has a shard; return the id of the first message of each.
-
-    In a bounded queue as `admit` says. Raises `PublicationRefused` when a file was cleaned up
-    meanwhile, `QueueDeactivated` and `QueueFull`; then nothing is loaded.
-    """
-
-    def attempt(waiter: int | None) -> list[int]:
-        return _commit(
-            catalog, lambda c: load(c, storage, queue, staged, waiter, when_full.overflow)
-        )
-
-    if queue.settings.is_rendezvous:
-        return meet(catalog, queue, staged, attempt, when_full.timeout)
-    try:
-        return admit(catalog, storage.uri, queue, staged, attempt, when_full)
-    except QueueFull:
-        # Nothing was committed, for certain.
-        for segment in staged:
-            if segment.location is not None:
-                storage.remove(segment.location)
-        raise
-
-
-def publish_once(
-    catalog: Catalog,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    query_id: str,
-    batch_id: int,
-    when_full: WhenFull = _AS_SET,
-) -> bool:
-    """
-    Load the batch of a streaming query, unless it was loaded before; tell whether it was now.
-
-    A batch that is there already waits for no room, and leaves its staged files as garbage. Raises
-    as `publish` does.
-    """
-
-    def work(connection: Connection, waiter: int | None) -> bool:
-        fresh = is_new_batch(connection, queue.id, query_id, batch_id)
-        if fresh:
-            load(connection, storage, queue, staged, waiter, when_full.overflow)
-        else:
-            segments.discard_unpublished(connection, [s.location for s in staged if s.location])
-        return fresh
-
-    def attempt(waiter: int | None) -> bool:
-        return _commit(catalog, lambda c: work(c, waiter))
-
-    return admit(catalog, storage.uri, queue, staged, attempt, when_full)
+from queue_core.segments.storage import Storage
 
 
 def load(
@@ -130,55 +61,9 @@ def load(
     if excess is not None:
         drop_oldest(connection, queue, excess)
     if waiter is not None and not queue.settings.is_rendezvous:
-        lines.leave(connection, waiter)
-    wake.notify(connection, queue.name)
+        waiters.leave(connection, waiter)
+    notifications.notify(connection, queue.name)
     return first_ids
-
-
-def _commit(catalog: Catalog, work: Callable[[Connection], Result]) -> Result:
-    """Load in one transaction."""
-
-    def whole(connection: Connection) -> Result:
-        result = work(connection)
-        faults.point("load.before_commit")
-        return result
-
-    result = catalog.write(whole)
-    faults.point("load.committed")
-    return result
-
-
-def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) -> None:
-    """Make the files of staged segments safe from removal; raises `PublicationRefused`."""
-    locations = [segment.location for segment in staged if segment.location is not None]
-    segments.claim(connection, locations)
-    # One that was removed and forgotten can be claimed.
-    missing = storage.missing(locations)
-    if missing:
-        raise PublicationRefused(
-            f"segment {min(missing)} was cleaned up before it was published; write the rows again"
-        )
-
-
-def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id: int) -> bool:
-    """Record that a query publishes a batch; False when it, or a later one, is there already."""
-    statement = dialect.insert_new(connection, publications).values(
-        queue_id=queue_id,
-        query_id=query_id,
-        batch_id=batch_id,
-        published_at=dialect.now(),
-    )
-    recorded = connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[publications.c.queue_id, publications.c.query_id],
-            set_={
-                "batch_id": statement.excluded.batch_id,
-                "published_at": statement.excluded.published_at,
-            },
-            where=publications.c.batch_id < statement.excluded.batch_id,
-        ).returning(publications.c.batch_id)
-    )
-    return recorded.first() is not None
 
 
 def _offsets(runs: Sequence[tuple[Run, dict[str, Any]]]) -> tuple[list[int], int]:

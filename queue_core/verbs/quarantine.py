@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import DamagedSegment
 from queue_core.model import INLINE, State
-from queue_core.storage import Storage
+from queue_core.segments.storage import Storage
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
@@ -62,26 +63,6 @@ def setting_apart(catalog: Catalog, storage: Storage) -> Iterator[None]:
     except DamagedSegment:
         quarantine(catalog, storage)
         raise
-
-
-def repair(catalog: Catalog, queue_id: int) -> int:
-    """Load what was set apart again, once its segments were restored; return how many messages."""
-
-    def work(connection: Connection) -> int:
-        changes = Changes()
-        repaired = 0
-        damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
-        for piece in fetch(connection, damaged, lock="wait"):
-            changes.mark(piece, piece.rows, state=int(State.LOADED))
-            changes.count(piece, damaged=-len(piece.rows))
-            repaired += len(piece.rows)
-        changes.apply(connection)
-        faults.point("repair.before_commit")
-        return repaired
-
-    repaired = catalog.write(work)
-    faults.point("repair.committed")
-    return repaired
 
 
 def _damaged(connection: Connection, names: list[str]) -> list[int]:

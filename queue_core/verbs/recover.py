@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, wake
+from queue_core.catalog import dialect, notifications
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.model import State
-from queue_core.verbs.sweep import DEAD_AFTER_SECONDS
 
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
@@ -49,7 +50,7 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
             given_back += len(piece.rows)
         changes.apply(connection)
         connection.execute(delete(tickets).where(_of(connection, tickets, numbers, "number")))
-        wake.notify(connection, "")
+        notifications.notify(connection, "")
         faults.point("recover.before_commit")
         return given_back
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, wake
+from queue_core.catalog import notifications
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, KEEPER
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.model import Consumer, Magazine, QueueInfo, State
-from queue_core.verbs.rules import ago
-from queue_core.verbs.sweep import DEAD_AFTER_SECONDS
-
-#: How the names of those begin who keep what they have received.
-KEEPER = "keeper:"
+from queue_core.selection.conditions import ago
 
 
 def reset(
@@ -47,7 +45,7 @@ def reset(
             changes.mark(piece, piece.rows, state=int(State.LOADED), consumer_id=None, ticket=None)
             changes.count(piece, reloaded=len(piece.rows))
         changes.apply(connection)
-        wake.notify(connection, queue.name)
+        notifications.notify(connection, queue.name)
         faults.point("reset.before_commit")
         return sum(len(piece.rows) for piece in found)
 

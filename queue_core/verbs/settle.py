@@ -15,7 +15,9 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core import faults
-from queue_core.catalog import Catalog, compactions, dialect, failures, wake
+from queue_core.catalog import dialect, failures, id_map, notifications
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.publications import is_new_batch
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOutcome
@@ -23,7 +25,6 @@ from queue_core.ids import IdSet, first_id
 from queue_core.model import Consumer, Magazine, QueueInfo, Slice, State
 from queue_core.outcomes import Settlement
 from queue_core.rows import EMPTY, Rows
-from queue_core.verbs.load import is_new_batch
 
 
 def settle(
@@ -88,7 +89,7 @@ def _settle(
         failures.record(connection, queue_id, name, told)
     frees_room = bool(settled) and any(queue.settings.is_bounded for queue in queues)
     if frees_room or len(settlement.reloaded) or moved:
-        wake.notify(connection, queues[0].name)
+        notifications.notify(connection, queues[0].name)
     return settled
 
 
@@ -98,11 +99,11 @@ def _located(
     """The settlement of the rows that the messages are now, wherever compaction has put them."""
     ours = [queue.id for queue in queues]
     told = settlement.reasons
-    numbers = compactions.physical(connection, ours, told.column("message_id").to_numpy())
+    numbers = id_map.physical(connection, ours, told.column("message_id").to_numpy())
     return Settlement(
-        deleted=compactions.located(connection, ours, settlement.deleted),
-        sidelined=compactions.located(connection, ours, settlement.sidelined),
-        reloaded=compactions.located(connection, ours, settlement.reloaded),
+        deleted=id_map.located(connection, ours, settlement.deleted),
+        sidelined=id_map.located(connection, ours, settlement.sidelined),
+        reloaded=id_map.located(connection, ours, settlement.reloaded),
         reasons=told.set_column(0, "message_id", pa.array(numbers)),
     )
 

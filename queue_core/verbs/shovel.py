@@ -16,20 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, wake
-from queue_core.catalog.reports import Moves
+from queue_core.capacity.bounds import narrowed, within
+from queue_core.catalog import dialect, notifications
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes
+from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo
 from queue_core.rows import EMPTY
-from queue_core.verbs.choose import Picked, Wanted, anything, choose, horizon
-from queue_core.verbs.eligibility import of_moving
-from queue_core.verbs.pick import pick
-from queue_core.verbs.room import narrowed, within
-from queue_core.verbs.rules import retriable
-from queue_core.verbs.selection import Selection
+from queue_core.selection.acquire import acquire, anything, horizon
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.conditions import retriable
+from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ def shovel(
     Where neither a limit nor a rate asks for one count of all, and the catalog lets writers work
     side by side, the shards are dealt to threads, as many as `shovel_concurrency`.
     """
-    wanted = Wanted(
+    wanted = FireRequest(
         queue_ids=(queue.id,),
         magazine=Magazine.SIDELINE,
         max_messages=what.limit,
@@ -78,7 +80,7 @@ def shovel(
         if not anything(connection, wanted):
             return 0
     wanted = replace(wanted, horizon=horizon(catalog, [queue.id], Magazine.SIDELINE))
-    picked = pick(catalog, wanted)
+    picked = find_candidates(catalog, wanted)
     threads = min(queue.settings.shovel_concurrency, queue.shards)
     if what.limit or what.rate or threads == 1 or dialect.is_sqlite(catalog.engine):
         return _by_and_by(catalog, queue, wanted, picked, what.rate, pause)
@@ -92,8 +94,8 @@ def shovel(
 def _by_and_by(
     catalog: Catalog,
     queue: QueueInfo,
-    wanted: Wanted,
-    picked: Picked | None,
+    wanted: FireRequest,
+    picked: Candidates | None,
     rate: float | None,
     pause: Callable[[float], object],
 ) -> int:
@@ -117,14 +119,16 @@ def _by_and_by(
     return moved
 
 
-def _move(catalog: Catalog, queue: QueueInfo, wanted: Wanted, picked: Picked | None) -> int:
+def _move(
+    catalog: Catalog, queue: QueueInfo, wanted: FireRequest, picked: Candidates | None
+) -> int:
     def work(connection: Connection) -> int:
         room = narrowed(connection, queue, wanted)
-        taken = [] if room is None else choose(connection, room, "wait", picked)
+        taken = [] if room is None else acquire(connection, room, "wait", picked)
         if room is not None and not within(room, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
             taken = []
-        now = connection.scalar(select(dialect.now()))
+        now = dialect.read_clock(connection)
         changes, moves = Changes(), Moves()
         for piece, rows in taken:
             changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
@@ -135,7 +139,7 @@ def _move(catalog: Catalog, queue: QueueInfo, wanted: Wanted, picked: Picked | N
         changes.apply(connection)
         moves.record(connection, queue.id, "shovel")
         if taken:
-            wake.notify(connection, queue.name)
+            notifications.notify(connection, queue.name)
         faults.point("shovel.before_commit")
         return len(moves)
 

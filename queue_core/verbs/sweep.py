@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
 
 from queue_core import faults
-from queue_core.catalog import Catalog, dialect, failures, wake
-from queue_core.catalog.reports import Moves
+from queue_core.catalog import dialect, failures, notifications
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import consumers, counters, slices
+from queue_core.catalog.task_log import Moves
+from queue_core.failure_kinds import SWEPT
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.plan import Taken
-from queue_core.reasons import SWEPT
 from queue_core.rows import EMPTY
-from queue_core.verbs.rules import ago
+from queue_core.selection.conditions import ago
 
-#: A consumer whose heart has not beaten for so many seconds is dead.
-DEAD_AFTER_SECONDS = 60.0
 #: Slices that one transaction of a sweep moves at most.
 BATCH_SLICES = 1000
 
@@ -170,7 +170,7 @@ def put_aside(
             told = failures.of_same(those, kind, None)
             failures.record(connection, queue.id, names.get(holder), told)
         moves.record(connection, queue.id, "sweep")
-        wake.notify(connection, queue.name)
+        notifications.notify(connection, queue.name)
     return len(moves)
 
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event, update
 
-from queue_core.catalog.tables import lines, slices
+from queue_core.blocking import admission
+from queue_core.capacity import wait_line as waiting
+from queue_core.catalog.tables import slices, waiters
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
-from queue_core.verbs import admit
-from queue_core.verbs import line as waiting
 from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
@@ -197,7 +197,7 @@ def test_a_load_is_woken_by_whatever_makes_room(store, how):
 
 
 def test_a_load_that_waits_sees_to_it_that_what_is_overdue_makes_room(store, monkeypatch):
-    monkeypatch.setattr(admit, "EXPIRE_SECONDS", 0.1)
+    monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.1)
     schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", tz="UTC"))])
     queue = make_queue(store, schema=schema, max_size=1)
     soon = store.catalog.now() + 400_000
@@ -284,7 +284,7 @@ def test_who_was_taken_for_dead_waits_anew(store, monkeypatch):
     caller = Caller(lambda: queue.load(orders(1, 1)))
     waits(store, 1)
     (number,) = standing(store)
-    store.catalog.write(lambda connection: connection.execute(lines.delete()))
+    store.catalog.write(lambda connection: connection.execute(waiters.delete()))
 
     until(lambda: standing(store) not in ([], [number]))
     queue.delete(queue.fire())

@@ -6,10 +6,11 @@ from sqlalchemy import update
 from queue_core.catalog import tables
 from queue_core.errors import ConsumerFenced
 from queue_core.model import Magazine
-from queue_core.reading import read_table
+from queue_core.segments.reader import read_table
+from queue_core.selection.acquire import horizon
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
-from queue_core.verbs.choose import Wanted, horizon
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -21,7 +22,7 @@ def browser(store):
 
 def look(store, queue, consumer, limit=None, **wanted):
     """The next ticket of a browser; None when there is nothing new."""
-    what = Wanted(queue_ids=(queue.info.id,), max_messages=limit, **wanted)
+    what = FireRequest(queue_ids=(queue.info.id,), max_messages=limit, **wanted)
     return browse_next(store.catalog, consumer, what)
 
 

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from queue_core import Store, filesystems, staging
+from queue_core import Store
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.storage import Storage
-from queue_core.tasks import candidates
+from queue_core.segments import filesystems, stager
+from queue_core.segments.storage import Storage
+from queue_core.tasks import compaction_plan
 from queue_core.views import VIEWS
 from tests.books import audit, leftover_files
 from tests.dump import dump
@@ -47,7 +48,7 @@ def impatient(monkeypatch):
 @pytest.fixture
 def filed(monkeypatch):
     """Every load becomes a file."""
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
 
 
 def tables(store):
@@ -165,7 +166,7 @@ def test_messages_live_in_a_bucket_as_they_do_in_a_folder(store, filed):
 
 @IN_A_BUCKET
 def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
-    monkeypatch.setattr(candidates, "NEIGHBOURS", 8)
+    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 8)
     queue = make_queue(store)
     load_singly(queue, 20)
     before = queue.browse()

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core import segment
 from queue_core.errors import BadOption, QueueFull, SchemaMismatch
+from queue_core.segments import format
 from tests.books import leftover_files
 from tests.factories import make_queue
 
@@ -71,13 +71,13 @@ def test_a_load_writes_from_where_the_rows_were_put(tiles, monkeypatch):
     """By addresses: what the storage is handed lies within the buffer's own memory."""
     written = []
 
-    class Spy(segment._Checksummed):
+    class Spy(format._Checksummed):
         def write(self, data):
             view = np.frombuffer(data, np.uint8)
             written.append((view.ctypes.data, view.nbytes))
             return super().write(data)
 
-    monkeypatch.setattr(segment, "_Checksummed", Spy)
+    monkeypatch.setattr(format, "_Checksummed", Spy)
     buffer = tiles.request(1000, widths=WIDTHS)
     fill(buffer)
     pixels = buffer["pixels"]

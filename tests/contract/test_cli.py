@@ -14,11 +14,12 @@ from typer.testing import CliRunner, Result
 
 from pyspark_ignis.cli import app
 from pyspark_ignis.cli.top import frames
-from queue_core import Store, staging
+from queue_core import Store
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import DamagedSegment, QueueDeactivated
 from queue_core.model import Magazine, State
-from queue_core.verbs.choose import Wanted
+from queue_core.segments import stager
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
@@ -287,7 +288,7 @@ def test_slices_shards_and_consumers_are_shown(ignis, store):
 
 
 def test_repair_loads_again_what_was_damaged_once_its_file_is_restored(ignis, store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
     queue.load(orders(5))
     (location,) = store.storage.list()
@@ -308,7 +309,7 @@ def test_recover_gives_back_what_a_dead_consumer_has_never_seen(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
     consumer = store.consumer("spark:dead", beats=True)
-    fire(store.catalog, consumer, Wanted(queue_ids=(queue.info.id,)), seen=False)
+    fire(store.catalog, consumer, FireRequest(queue_ids=(queue.info.id,)), seen=False)
     assert answer(ignis("recover", "--json")) == [{"recovered": 0}], "it may be alive"
     store.catalog.write(
         lambda connection: connection.execute(update(consumers).values(heartbeat_at=1))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from queue_core.catalog import compactions
-from queue_core.catalog.tables import compactions as compaction_rows
+from queue_core.catalog import id_map
+from queue_core.catalog.tables import id_map as compaction_rows
 from queue_core.ids import IdSet, first_id
 
 OURS, OTHER = 1, 2
@@ -14,20 +14,18 @@ OURS, OTHER = 1, 2
 def record(store, segment, ids, rows, queue=OURS):
     """Say that messages are rows of a segment."""
     store.catalog.write(
-        lambda connection: compactions.record(
-            connection, queue, segment, np.array(ids), np.array(rows)
-        )
+        lambda connection: id_map.record(connection, queue, segment, np.array(ids), np.array(rows))
     )
 
 
 def physical(store, ids, queue=OURS):
     with store.catalog.read() as connection:
-        return compactions.physical(connection, [queue], np.array(ids)).tolist()
+        return id_map.physical(connection, [queue], np.array(ids)).tolist()
 
 
 def logical(store, ids):
     with store.catalog.read() as connection:
-        return compactions.logical(connection, np.array(ids)).tolist()
+        return id_map.logical(connection, np.array(ids)).tolist()
 
 
 @pytest.fixture
@@ -68,9 +66,9 @@ def test_what_was_moved_twice_is_where_it_was_moved_last(store, ids):
 def test_a_set_is_located_as_its_ids_are(store, ids):
     record(store, 9, ids, range(len(ids)))
     with store.catalog.read() as connection:
-        found = compactions.located(connection, [OURS], IdSet.of(ids))
+        found = id_map.located(connection, [OURS], IdSet.of(ids))
         same = IdSet.of([first_id(5)])
-        assert compactions.located(connection, [OURS], same) is same
+        assert id_map.located(connection, [OURS], same) is same
 
     assert found.numbers().tolist() == [first_id(9) + row for row in range(len(ids))]
 

@@ -4,18 +4,19 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import func, select
 
-from queue_core import staging
-from queue_core.catalog import reports
-from queue_core.catalog.tables import compactions, segments, slices
+from queue_core.catalog import task_log
+from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
 from queue_core.model import Magazine
-from queue_core.reading import read_table
-from queue_core.tasks import candidates
-from queue_core.tasks.candidates import NEIGHBOURS
+from queue_core.segments import stager
+from queue_core.segments.reader import read_table
+from queue_core.selection.acquire import horizon
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
+from queue_core.tasks import compaction_plan
+from queue_core.tasks.compaction_plan import NEIGHBOURS
 from queue_core.verbs.browse import browse_next, browsed
-from queue_core.verbs.choose import Wanted, horizon
 from queue_core.verbs.fire import fire
-from queue_core.verbs.selection import Selection
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 #: As many single loads as are merged.
@@ -67,7 +68,7 @@ def test_what_was_deleted_since_is_settled_in_vain(store, queue):
     queue.compact()
     queue.delete(queue.fire())
 
-    assert count(store, compactions) == 0
+    assert count(store, id_map) == 0
     assert queue.delete(ids) == 0
     with pytest.raises(BadOutcome):
         queue.delete([ids[-1] + (1000 << 20)])
@@ -88,7 +89,7 @@ def test_nothing_is_left_to_do_afterwards(store, queue):
 
 
 def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
-    monkeypatch.setattr(candidates, "NEIGHBOURS", 4)
+    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 4)
     ids = []
     for first in range(0, 20, 5):
         ids += load_singly(queue, 5, first)
@@ -98,7 +99,7 @@ def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
     while queue.compact():
         pass
 
-    assert count(store) == count(store, compactions) < 4
+    assert count(store) == count(store, id_map) < 4
     assert queue.browse().equals(before)
     assert queue.fire().ids.to_pylist() == ids
     assert queue.delete(ids) == 20
@@ -145,7 +146,7 @@ def test_a_place_that_is_gone_stays_so(store, queue):
 
 
 def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 1 << 12)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 1 << 12)
     ids = queue.load(orders(4000)).to_pylist()
     firing = queue.fire()
     kept = ids[7::10]
@@ -165,7 +166,7 @@ def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
 
 
 def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     ids = queue.load(orders(400)).to_pylist()
     firing = queue.fire()
     queue.reload(ids[:10])
@@ -271,16 +272,16 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     consumer = store.consumer("query")
 
     odd = Selection.parse([queue.info], store.storage.uri, "number % 2 = 1", None)
-    chosen = Wanted(queue_ids=ids, horizon=limits, selection=odd)
+    chosen = FireRequest(queue_ids=ids, horizon=limits, selection=odd)
     assert fire(store.catalog, consumer, chosen).messages == 20
-    assert fire(store.catalog, consumer, Wanted(queue_ids=ids, horizon=limits)).messages == 20
-    assert fire(store.catalog, consumer, Wanted(queue_ids=ids, horizon=limits)) is None
+    assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)).messages == 20
+    assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)) is None
 
     assert numbers_of(queue.fire().messages) == list(range(40, 80))
 
 
 def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue.load(orders(1000))
     load_singly(queue, MANY, first=1000)
     kept = list(range(5, 1000, 10))
@@ -288,7 +289,7 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
     browser = store.consumer("browser", beats=True)
 
     def look(limit=None):
-        wanted = Wanted(queue_ids=(queue.info.id,), max_messages=limit)
+        wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=limit)
         ticket = browse_next(store.catalog, browser, wanted)
         uri, number = store.storage.uri, ticket.number
         seen = browsed(
@@ -320,11 +321,11 @@ def test_what_is_done_is_reported(store, queue):
 
 def reports_of(store, queue):
     with store.catalog.read() as connection:
-        return reports.read(connection, [queue.info], ["compact"])
+        return task_log.read(connection, [queue.info], ["compact"])
 
 
 def test_a_unit_is_bounded(store, queue, monkeypatch):
-    monkeypatch.setattr(candidates, "_ROOM", (20, candidates.UNIT_BYTES, 1 << 20))
+    monkeypatch.setattr(compaction_plan, "_ROOM", (20, compaction_plan.UNIT_BYTES, 1 << 20))
     ids = load_singly(queue, MANY)
 
     assert queue.compact() == MANY

@@ -2,13 +2,14 @@
 
 import pytest
 
-from queue_core import faults, staging
+from queue_core import faults
 from queue_core.errors import DamagedSegment, PublicationRefused
 from queue_core.model import Magazine
-from queue_core.reading import read_table
+from queue_core.segments import stager
+from queue_core.segments.reader import read_table
 from queue_core.tasks import compaction
-from queue_core.tasks.candidates import NEIGHBOURS
-from queue_core.verbs.peek import browse_within
+from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.verbs.browse import browse_within
 from tests.factories import load_singly, make_queue, numbers_of
 
 #: As many single loads as are merged.
@@ -83,7 +84,7 @@ def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypa
 
 
 def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     ids = load_singly(queue, MANY)
     meanwhile(monkeypatch, lambda: store.vacuum(grace=0))
 
@@ -97,7 +98,7 @@ def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, 
 
 
 def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     load_singly(queue, MANY)
     with store.catalog.read() as connection:
         before = browse_within(connection, store.storage.uri, [queue.info], Magazine.MAIN, None)
@@ -109,7 +110,7 @@ def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
 
 @pytest.mark.spoiled
 def test_what_cannot_be_read_is_set_apart_and_the_others_go_on(store, queue, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     load_singly(queue, 2 * NEIGHBOURS + 1)
     lost = store.view("slices").column("location")[NEIGHBOURS].as_py()
     store.storage.remove(lost)

@@ -5,12 +5,12 @@ import threading
 import pytest
 from sqlalchemy import select
 
+from queue_core.blocking.publish import publish_once
 from queue_core.catalog import tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
-from queue_core.tasks.forgetting import forget
+from queue_core.tasks.purge import forget
 from queue_core.tasks.retirement import retire
 from queue_core.verbs.drop import drop
-from queue_core.verbs.load import publish_once
 from tests.dump import age, backdate, dump
 from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
 
@@ -216,7 +216,7 @@ def test_notes_of_messages_that_are_gone_are_forgotten(store):
     forget(store.catalog, 0)
     assert queue.failures().num_rows == 2, "the messages are there still"
     with store.catalog.read() as connection:
-        assert connection.execute(select(tables.reports)).all() == []
+        assert connection.execute(select(tables.task_log)).all() == []
 
     queue.delete(queue.fire())
     forget(store.catalog, 3600)

@@ -10,7 +10,7 @@ from queue_core import Queue, Store
 from queue_core.catalog import dedup as keys
 from queue_core.catalog.tables import dedup
 from queue_core.errors import BadOption
-from queue_core.tasks.forgetting import forget
+from queue_core.tasks.purge import forget
 from tests.factories import make_queue
 
 PAYMENTS = pa.schema([("order_id", pa.int64()), ("part", pa.string()), ("amount", pa.float64())])

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core import staging
 from queue_core.errors import BadOutcome
+from queue_core.segments import stager
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
@@ -99,7 +99,7 @@ def test_deleting_nothing_is_fine(store):
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_segment_goes_with_its_last_message(store, inline, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if inline else 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
     queue = make_queue(store)
     queue.load(orders(3))
     firing = queue.fire()

@@ -13,12 +13,12 @@ from sqlalchemy import update
 from queue_core import Queue, Store
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.reading import read_table
 from queue_core.schema import TIMESTAMP
-from queue_core.verbs.choose import Wanted
+from queue_core.segments.reader import read_table
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
-from queue_core.verbs.selection import Selection
+from queue_core.verbs.read_tickets import held
 from tests.factories import make_queue, numbers_of
 
 SCHEMA = pa.schema(
@@ -232,7 +232,7 @@ def test_categories_are_found_without_opening_a_segment(store: Store) -> None:
         # What is opened is found to be altered.
         connection.exec_driver_sql("UPDATE segments SET data = chunks")
     assert store.view("slices").column("messages").to_pylist() == [10, 10, 10]
-    wanted = Wanted(
+    wanted = FireRequest(
         queue_ids=(queue.info.id,),
         max_messages=4,
         selection=Selection.parse([queue.info], store.storage.uri, "who = 'y'"),
@@ -336,7 +336,7 @@ def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Sto
     consumer = store.consumer("both")
 
     ticket = fire(
-        store.catalog, consumer, Wanted(queue_ids=ids, max_bytes=half, selection=selection)
+        store.catalog, consumer, FireRequest(queue_ids=ids, max_bytes=half, selection=selection)
     )
 
     assert ticket is not None

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from queue_core import staging
 from queue_core.errors import SchemaMismatch
+from queue_core.segments import stager
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
 
@@ -19,7 +19,7 @@ def more(count, first):
 
 @pytest.fixture(params=["inlined", "file"])
 def queue(request, store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
     return make_queue(store)
 
 

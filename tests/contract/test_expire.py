@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from queue_core.catalog import reports
+from queue_core.catalog import task_log
 from queue_core.catalog.tables import segments, slices
 from queue_core.verbs import expire as module
 from tests.dump import dump
@@ -107,7 +107,7 @@ def test_what_is_gone_is_reported_and_its_segment_let_go(store, queue):
     queue.expire()
 
     with store.catalog.read() as connection:
-        (row,) = reports.read(connection, [queue.info], ["expire"]).to_pylist()
+        (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
     assert (row["moved"], row["from"], row["to"]) == (4_000, "main", None)
     assert len(store.vacuum(grace=0)) == 1
 

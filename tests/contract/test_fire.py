@@ -8,9 +8,9 @@ from itertools import chain
 import pyarrow.compute as pc
 import pytest
 
-from queue_core import staging
 from queue_core.errors import BadOption
-from queue_core.verbs import choose
+from queue_core.segments import stager
+from queue_core.selection import acquire
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -141,7 +141,7 @@ def test_every_shard_gets_its_turn_while_as_much_comes_in_as_goes_out(store):
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_limit_of_bytes_is_kept_and_used(store, inline, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if inline else 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
     queue = make_queue(store)
     queue.load(orders(1000))
     (size,) = store.view("slices").column("bytes").to_pylist()
@@ -209,7 +209,7 @@ def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store, limits)
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, most, monkeypatch):
     """One firing takes no more slices than a driver can plan, and none out of order."""
-    monkeypatch.setattr(choose, "MAX_SLICES", most)
+    monkeypatch.setattr(acquire, "MAX_SLICES", most)
     queue = make_queue(store)
     for number in range(4):
         queue.load(orders(3, 3 * number))

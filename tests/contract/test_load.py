@@ -6,8 +6,8 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from queue_core import spreading, staging
 from queue_core.errors import SchemaMismatch, StorageUnavailable
+from queue_core.segments import distributor, stager
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
 
@@ -29,11 +29,11 @@ def test_loading_returns_the_ids_in_the_order_of_the_rows(store, key):
 
 @pytest.mark.parametrize("key", [None, "customer"])
 def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 7)
-    monkeypatch.setattr(staging, "RUN_BYTES", 1000)
-    monkeypatch.setattr(staging, "MAX_SEGMENT_ROWS", 120)
-    monkeypatch.setattr(spreading, "_SPREAD_BYTES", 5000)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(stager, "RUN_BYTES", 1000)
+    monkeypatch.setattr(stager, "MAX_SEGMENT_ROWS", 120)
+    monkeypatch.setattr(distributor, "_SPREAD_BYTES", 5000)
     queue = make_queue(store, shards=3, key=key)
     rows = pa.concat_tables([orders(333), orders(1, 333), orders(166, 334)])
 
@@ -84,7 +84,7 @@ def test_loads_without_a_key_go_to_the_shards_in_turn(store):
 
 
 def test_a_large_load_without_a_key_is_spread_over_the_shards(store, monkeypatch):
-    monkeypatch.setattr(spreading, "_SPREAD_BYTES", 1000)
+    monkeypatch.setattr(distributor, "_SPREAD_BYTES", 1000)
     queue = make_queue(store, shards=4)
 
     queue.load(orders(400))
@@ -181,8 +181,8 @@ def test_rows_with_a_null_key_are_refused_and_leave_nothing_behind(store, count)
 
 @pytest.mark.parametrize("key", [None, "customer"])
 def test_a_storage_that_fails_half_way_leaves_nothing_behind(store, key, monkeypatch):
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 500)
-    monkeypatch.setattr(staging, "MAX_SEGMENT_ROWS", 1000)
+    monkeypatch.setattr(stager, "CHUNK_ROWS", 500)
+    monkeypatch.setattr(stager, "MAX_SEGMENT_ROWS", 1000)
     queue = make_queue(store, key=key, shards=2)
     before = dump(store)
     monkeypatch.setattr(store.storage, "new_location", fails_after(2, store.storage.new_location))
@@ -205,20 +205,20 @@ def fails_after(times, call):
 
 def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
     """A stager keeps no more rows than a run has, however many come."""
-    monkeypatch.setattr(staging, "RUN_BYTES", 50_000)
+    monkeypatch.setattr(stager, "RUN_BYTES", 50_000)
     queue = make_queue(store)
-    stager = make_stager(queue)
+    writer = make_stager(queue)
     batch = orders(500).to_batches()[0]
     most = 0
 
     for _ in range(100):
-        stager.add(batch)
-        most = max(most, stager._waiting.bytes)
-    staged = stager.finish()
+        writer.add(batch)
+        most = max(most, writer._waiting.bytes)
+    staged = writer.finish()
 
     assert most < 50_000
     assert sum(segment.rows for segment in staged) == 50_000
-    stager.discard()
+    writer.discard()
     assert store.storage.list() == {}
 
 

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from queue_core.blocking.publish import publish, publish_once
 from queue_core.errors import PublicationRefused
 from queue_core.outcomes import Settlement
-from queue_core.verbs.load import publish, publish_once
 from queue_core.verbs.settle import settle
 from tests.books import leftover_files
 from tests.dump import dump
@@ -27,9 +27,9 @@ def once(queue, segments, batch, query="query-1"):
 
 @pytest.fixture(params=["inlined", "file"])
 def queue(request, store, monkeypatch):
-    from queue_core import staging
+    from queue_core.segments import stager
 
-    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if request.param == "inlined" else 0)
     return make_queue(store)
 
 

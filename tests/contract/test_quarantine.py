@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from queue_core import staging
 from queue_core.catalog.tables import segments
 from queue_core.errors import DamagedSegment, StorageUnavailable
-from queue_core.reading import read_table
-from queue_core.storage import Storage
+from queue_core.segments import stager
+from queue_core.segments.reader import read_table
+from queue_core.segments.storage import Storage
 from queue_core.verbs.quarantine import quarantine
 from tests.books import audit
 from tests.dump import dump
@@ -35,8 +35,8 @@ SPOILED = {
 @pytest.fixture
 def queue(store, monkeypatch):
     """Three segments in files: orders 0 to 999, to 1999 and to 2999; each of several chunks."""
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 200)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "CHUNK_ROWS", 200)
     queue = make_queue(store)
     for first in (0, 1000, 2000):
         queue.load(orders(1000, first))

@@ -6,7 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from queue_core.errors import BadName, BadOption, NoSuchQueue, QueueExists, SchemaMismatch
+from queue_core.errors import (
+    BadName,
+    BadOption,
+    NoSuchQueue,
+    QueueExists,
+    SchemaMismatch,
+)
 from queue_core.settings import QueueSettings
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_core import staging
-from queue_core.catalog import reports
-from queue_core.catalog.reports import Moves
+from queue_core.catalog import task_log
+from queue_core.catalog.task_log import Moves
+from queue_core.segments import stager
 from tests.factories import make_queue, orders
 
 
@@ -23,12 +23,12 @@ def shovelled(store, count=5, name="orders", **shape):
 
 def last(store, *infos, tasks=("shovel",)):
     with store.catalog.read() as connection:
-        return reports.last(connection, infos, tasks)
+        return task_log.last(connection, infos, tasks)
 
 
 def read(store, *infos, tasks=("shovel",), **between):
     with store.catalog.read() as connection:
-        table = reports.read(connection, infos, tasks, **between)
+        table = task_log.read(connection, infos, tasks, **between)
     return table.select(["task", "queue", "moved"]).to_pylist()
 
 
@@ -52,7 +52,7 @@ def test_each_shard_in_which_something_was_moved_is_told(store):
 
 
 def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = shovelled(store, 2)
     queue.delete(queue.fire())
     for location in store.storage.list():

@@ -9,9 +9,9 @@ import pytest
 
 from queue_core import Store
 from queue_core.errors import BadSelector, DamagedSegment
-from queue_core.verbs.choose import Wanted
-from queue_core.verbs.pick import pick
-from queue_core.verbs.selection import Selection
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -157,11 +157,11 @@ def test_what_statistics_decide_is_taken_without_a_look(store: Store) -> None:
     ids = queue.load(orders(10)).to_pylist()
     queue.load(orders(10, first=10))
     _gone(store, "id > 0")
-    wanted = Wanted(
+    wanted = FireRequest(
         queue_ids=(queue.info.id,),
         selection=Selection.parse([queue.info], store.storage.uri, "number < 10 AND _attempt = 0"),
     )
-    picked = pick(store.catalog, wanted)
+    picked = find_candidates(store.catalog, wanted)
     assert picked is not None
     assert picked.ids.numbers().tolist() == ids
 

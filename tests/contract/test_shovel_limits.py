@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from queue_core.catalog import reports
+from queue_core.catalog import task_log
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadSelector
 from queue_core.verbs import shovel as module
@@ -175,7 +175,7 @@ def test_what_was_moved_is_reported(store):
     queue.shovel()
 
     with store.catalog.read() as connection:
-        told = reports.read(connection, [queue.info], ["shovel"])
+        told = task_log.read(connection, [queue.info], ["shovel"])
     assert pa.compute.sum(told.column("moved")).as_py() == 30
     assert set(zip(*(told.column(n).to_pylist() for n in ("from", "to")), strict=True)) == {
         ("sideline", "main")

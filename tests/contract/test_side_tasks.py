@@ -5,14 +5,14 @@ import pytest
 from queue_core.catalog import leases, schedule
 from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
 from queue_core.leader.lease import LeaseLeader
-from queue_core.tasks import side
-from queue_core.tasks.side import Ran, SideTasks, Timing
+from queue_core.tasks import runner
+from queue_core.tasks.runner import Ran, SideTasks, Timing
 from queue_core.verbs.shovel import Shovelful
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
 
 #: Everything is due whenever somebody comes.
-ALWAYS = {task: Timing(0.0) for task in side.TASKS}
+ALWAYS = {task: Timing(0.0) for task in runner.TASKS}
 
 
 @pytest.fixture
@@ -47,16 +47,19 @@ def test_what_is_due_is_run_and_told(store, leader):
     queue.fire()
     backdate(store, 7200)
 
-    ran = SideTasks(store, leader, timings=ALWAYS).run_due([queue.info])
+    ran = SideTasks(store.catalog, store.storage, leader, timings=ALWAYS).run_due([queue.info])
 
     assert tasks_of(ran)[:2] == [("shovel", "orders", 5), ("sweep", "orders", 2)]
-    assert [done.error for done in ran] == [None] * len(side.TASKS)
+    assert [done.error for done in ran] == [None] * len(runner.TASKS)
 
 
 def test_of_two_who_come_one_runs_it(store, leader):
     queue = with_sidelined(store)
     timings = {"shovel": Timing(600.0, first=0.0)}
-    one, other = (SideTasks(store, leader, tasks=["shovel"], timings=timings) for _ in range(2))
+    one, other = (
+        SideTasks(store.catalog, store.storage, leader, tasks=["shovel"], timings=timings)
+        for _ in range(2)
+    )
 
     assert tasks_of(one.run_due([queue.info])) == [("shovel", "orders", 5)]
     assert other.run_due([queue.info]) == one.run_due([queue.info]) == []
@@ -65,12 +68,12 @@ def test_of_two_who_come_one_runs_it(store, leader):
 def test_nothing_is_due_when_it_is_first_asked_for(store, leader):
     queue = with_sidelined(store)
 
-    assert SideTasks(store, leader).run_due([queue.info]) == []
+    assert SideTasks(store.catalog, store.storage, leader).run_due([queue.info]) == []
 
 
 def test_a_look_that_finds_nothing_due_writes_nothing(store, leader, monkeypatch):
     queue = make_queue(store)
-    tasks = SideTasks(store, leader)
+    tasks = SideTasks(store.catalog, store.storage, leader)
     tasks.run_due([queue.info])
     before = dump(store)
     monkeypatch.setattr(store.catalog, "write", None)
@@ -83,7 +86,7 @@ def test_a_look_that_finds_nothing_due_writes_nothing(store, leader, monkeypatch
 def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
     often = with_sidelined(store, shovel_interval=0.001)
     never = with_sidelined(store, name="never", shovel_interval=None)
-    tasks = SideTasks(store, leader, tasks=["shovel"])
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["shovel"])
     tasks.run_due([often.info, never.info])
     store.catalog.now()
 
@@ -100,7 +103,7 @@ def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
     queue.load(orders(3))
     queue.fire()
     backdate(store, 7200)
-    tasks = SideTasks(store, stranger, tasks=["sweep"], timings=ALWAYS)
+    tasks = SideTasks(store.catalog, store.storage, stranger, tasks=["sweep"], timings=ALWAYS)
 
     assert tasks.run_due([queue.info]) == []
     with pytest.raises(NotLeading):
@@ -121,7 +124,9 @@ def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
     assert leader.leads(), "it has not heard of it yet"
 
-    (ran,) = SideTasks(store, leader, tasks=["sweep"], timings=ALWAYS).run_due([queue.info])
+    (ran,) = SideTasks(
+        store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS
+    ).run_due([queue.info])
 
     assert isinstance(ran.error, NotLeading)
     assert numbers_of(queue.browse()) == [0, 1, 2]
@@ -132,14 +137,14 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
 ):
     one, other = with_sidelined(store), with_sidelined(store, name="other")
     timings = {"shovel": Timing(600.0, first=0.0)}
-    tasks = SideTasks(store, leader, tasks=["shovel"], timings=timings)
-    shovel = side.shovel
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["shovel"], timings=timings)
+    shovel = runner.shovel
 
     def fails_once(catalog, queue, *_):
-        monkeypatch.setattr(side, "shovel", shovel)
+        monkeypatch.setattr(runner, "shovel", shovel)
         raise CatalogUnavailable("not now")
 
-    monkeypatch.setattr(side, "shovel", fails_once)
+    monkeypatch.setattr(runner, "shovel", fails_once)
     failed, done = tasks.run_due([one.info, other.info])
 
     assert str(failed.error) == "not now"
@@ -153,7 +158,7 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
 
 def test_one_task_can_be_run_at_once(store, leader):
     queue = with_sidelined(store)
-    tasks = SideTasks(store, leader)
+    tasks = SideTasks(store.catalog, store.storage, leader)
 
     assert tasks.run("shovel", queue.info, Shovelful(limit=2)) == 2
     assert tasks.run("shovel", queue.info) == 3
@@ -169,12 +174,12 @@ def test_one_task_can_be_run_at_once(store, leader):
 )
 def test_an_unknown_task_is_refused(store, leader, wrong, told):
     with pytest.raises(BadOption, match=told):
-        SideTasks(store, leader, **wrong)
+        SideTasks(store.catalog, store.storage, leader, **wrong)
 
 
 def test_a_task_of_a_queue_needs_one(store, leader):
     with pytest.raises(BadOption, match="task='shovel' is of a queue"):
-        SideTasks(store, leader).run("shovel")
+        SideTasks(store.catalog, store.storage, leader).run("shovel")
 
 
 @pytest.mark.spoiled
@@ -184,7 +189,7 @@ def test_what_is_damaged_keeps_compaction_from_going_on_only_once(store, leader)
         queue.load(orders(1, number))
     with store.catalog.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
-    tasks = SideTasks(store, leader, tasks=["compact"], timings=ALWAYS)
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["compact"], timings=ALWAYS)
 
     [failed] = tasks.run_due([queue.info])
     [done] = tasks.run_due([queue.info])

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Queue, Store
-from queue_core.keys import shards_of
 from queue_core.policies.builtin import Latest
+from queue_core.segments.shard_hash import shards_of
 from tests.factories import make_queue
 from tests.unit import policy_reference as reference
 from tests.unit.policy_reference import Ask, Entry

@@ -10,7 +10,7 @@ import pytest
 
 from queue_core import Queue, Store
 from queue_core.errors import QueueDeactivated, QueueFull
-from queue_core.verbs import smart
+from queue_core.smart import load
 from tests.factories import make_queue
 
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
@@ -20,18 +20,18 @@ Act = Callable[[], object]
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Act, times: int = 1) -> list[int]:
     """Do something after each of the first decisions; how often it was decided, at last."""
-    judge, decisions = smart.judge, [0]
+    judge, decisions = load.judge, [0]
 
     def then_act(*args: Any) -> Any:
         judgement = judge(*args)
         decisions[0] += 1
         if decisions[0] <= times:
-            monkeypatch.setattr(smart, "judge", judge)
+            monkeypatch.setattr(load, "judge", judge)
             act()
-            monkeypatch.setattr(smart, "judge", then_act)
+            monkeypatch.setattr(load, "judge", then_act)
         return judgement
 
-    monkeypatch.setattr(smart, "judge", then_act)
+    monkeypatch.setattr(load, "judge", then_act)
     return decisions
 
 
@@ -110,10 +110,10 @@ def test_what_is_settled_meanwhile_is_not_confirmed(store, monkeypatch):
 def test_a_load_that_is_always_late_keeps_others_out_at_last(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a", n=1)
-    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=smart.TRIES + 1)
+    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=load.TRIES + 1)
     put(queue, "a", n=100)
-    assert decisions == [smart.TRIES + 2]
-    assert there(queue) == [("a", "on", 101 + 10 * (smart.TRIES + 1))]
+    assert decisions == [load.TRIES + 2]
+    assert there(queue) == [("a", "on", 101 + 10 * (load.TRIES + 1))]
 
 
 def test_a_key_that_is_added_meanwhile_is_known(store, monkeypatch):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Queue, Store
-from queue_core.verbs.judgement import Rule
-from queue_core.verbs.room import WhenFull
-from queue_core.verbs.smart import load_staged
+from queue_core.capacity.bounds import OnFull
+from queue_core.smart.decide import LoadPolicy
+from queue_core.smart.load import load_staged
 from tests.books import audit
 from tests.factories import make_queue, make_stager
 
@@ -20,10 +20,10 @@ def stage_and_load(queue: Queue, *rows: tuple[str, str, int]) -> None:
     stager = make_stager(queue)
     for batch in table.to_batches():
         stager.add(batch)
-    rule = Rule.of(queue.info)
+    rule = LoadPolicy.of(queue.info)
     assert rule is not None, "the queue has a policy"
     catalog, storage = queue.store.catalog, queue.store.storage
-    assert load_staged(catalog, storage, queue.info, rule, stager.finish(), WhenFull())
+    assert load_staged(catalog, storage, queue.info, rule, stager.finish(), OnFull())
 
 
 def test_what_is_left_of_categories_stands_in_order_of_loading(store: Store) -> None:

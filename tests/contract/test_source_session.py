@@ -7,15 +7,16 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
+from ignis_source import background_tasks
 from ignis_source import session as session_module
-from ignis_source import side
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
-from queue_core.catalog import Catalog, schedule
+from queue_core.catalog import schedule
+from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogUnavailable
-from queue_core.reading import read_table
-from queue_core.tasks import side as runner
+from queue_core.segments.reader import read_table
+from queue_core.tasks import runner
 from tests.factories import make_queue, orders
 
 PATIENCE = 60.0
@@ -85,7 +86,7 @@ def sidelined(store, **settings):
 
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
-    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
     queue = sidelined(store, shovel_interval=0.01)
     query = session(tasks="shovel")
     limit = time.monotonic() + PATIENCE
@@ -118,7 +119,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
         assert go_on.wait(PATIENCE)
         return 0
 
-    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(runner, "shovel", slow)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")
@@ -137,7 +138,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
         failed.set()
         raise error
 
-    monkeypatch.setattr(side, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(runner, "shovel", fails)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")

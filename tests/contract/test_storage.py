@@ -5,7 +5,7 @@ import time
 import pytest
 
 from queue_core.errors import DamagedSegment
-from queue_core.storage import Storage
+from queue_core.segments.storage import Storage
 from tests.forks import in_a_fork
 from tests.storages import EVERYWHERE, Files
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.catalog import reports
+from queue_core.catalog import task_log
 from queue_core.errors import NotLeading
 from queue_core.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
@@ -129,7 +129,7 @@ def test_what_was_moved_is_reported(store):
     queue.sweep(10)
 
     with store.catalog.read() as connection:
-        (row,) = reports.read(connection, [queue.info], ["sweep"]).to_pylist()
+        (row,) = task_log.read(connection, [queue.info], ["sweep"]).to_pylist()
     assert (row["queue"], row["moved"], row["from"], row["to"]) == ("orders", 3, "main", "sideline")
 
 

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from queue_core import staging
-from queue_core.keys import can_be_key
+from queue_core.segments import stager
+from queue_core.segments.shard_hash import can_be_key
 from tests.arrow_types import CONVERTED, KEPT
 from tests.factories import make_queue
 
@@ -33,8 +33,8 @@ def expected(table):
 @pytest.mark.parametrize("where", ["inlined", "file"])
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_every_type_comes_back_as_it_was(store, where, compression, monkeypatch):
-    monkeypatch.setattr(staging, "INLINE_BYTES", (1 << 20) if where == "inlined" else 0)
-    monkeypatch.setattr(staging, "CHUNK_ROWS", 5)
+    monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if where == "inlined" else 0)
+    monkeypatch.setattr(stager, "CHUNK_ROWS", 5)
     table = wide_table()
     queue = make_queue(store, schema=table.schema, compression=compression)
 

@@ -41,10 +41,10 @@ def test_public_names_are_sorted_and_exist(package):
         pytest.param(module, unloaded, marks=not_yet_written(module), id=module)
         for module, unloaded in {
             "queue_core": {"pyspark", "sqlalchemy"},
-            "queue_core.reading": {"pyspark", "sqlalchemy"},
-            "queue_core.segment": {"pyspark", "sqlalchemy"},
-            "queue_core.staging": {"pyspark", "sqlalchemy"},
-            "queue_core.storage": {"pyspark", "sqlalchemy"},
+            "queue_core.segments.reader": {"pyspark", "sqlalchemy"},
+            "queue_core.segments.format": {"pyspark", "sqlalchemy"},
+            "queue_core.segments.stager": {"pyspark", "sqlalchemy"},
+            "queue_core.segments.storage": {"pyspark", "sqlalchemy"},
             "queue_core.store": {"pyspark"},
             "ignis_sink.load": {"sqlalchemy"},
             "ignis_sink.settle": {"sqlalchemy"},

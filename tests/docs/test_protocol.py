@@ -7,8 +7,8 @@ import pytest
 
 from queue_core import faults
 from queue_core.catalog import format, slices
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.tasks.vacuum import GRACE_SECONDS
-from queue_core.verbs.sweep import DEAD_AFTER_SECONDS
 
 PAGE = Path(__file__).parents[2].joinpath("docs/protocol.md").read_text()
 #: What is left at each point, and who cleans up.

@@ -15,12 +15,13 @@ from unittest import mock
 
 import pyarrow as pa
 
-from queue_core import Queue, Store, staging
-from queue_core.catalog import lines
+from queue_core import Queue, Store
+from queue_core.blocking.publish import publish_once
+from queue_core.catalog import waiters
 from queue_core.catalog.format import FORMAT
 from queue_core.leader.lease import LeaseLeader
-from queue_core.tasks.side import SideTasks
-from queue_core.verbs.load import publish_once
+from queue_core.segments import stager
+from queue_core.tasks.runner import SideTasks
 from queue_core.views import VIEWS
 from tests.arrow_types import KEPT
 from tests.factories import make_queue, make_stager, orders, planned, seen
@@ -101,7 +102,7 @@ def fill(store: Store) -> None:
 
     ring = make_queue(store, "ring", max_size=3, overflow="ring", **FOR_EVER)
     ring.load(orders(5))
-    store.catalog.write(lambda connection: lines.join(connection, ring.info.id, lines.FIRE))
+    store.catalog.write(lambda connection: waiters.join(connection, ring.info.id, waiters.FIRE))
 
     brief = make_queue(store, "brief", message_expiry=1e-6)
     brief.load(orders(3))
@@ -110,14 +111,14 @@ def fill(store: Store) -> None:
 
     leader = LeaseLeader(store.catalog)
     leader.start()
-    SideTasks(store, leader).run_due([queue.info])
+    SideTasks(store.catalog, store.storage, leader).run_due([queue.info])
     leader.stop()
 
 
 def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> None:
     with (
-        mock.patch.object(staging, "INLINE_BYTES", 0 if in_file else 1 << 20),
-        mock.patch.object(staging, "CHUNK_ROWS", 16),
+        mock.patch.object(stager, "INLINE_BYTES", 0 if in_file else 1 << 20),
+        mock.patch.object(stager, "CHUNK_ROWS", 16),
     ):
         queue.load(orders(count, first))
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from queue_core import Store
+from queue_core.blocking.publish import publish_once
 from queue_core.catalog.format import FORMAT
 from queue_core.errors import QueueDeactivated
 from queue_core.model import Ticket
-from queue_core.reading import read_table
-from queue_core.verbs.load import publish_once
+from queue_core.segments.reader import read_table
 from tests.books import audit
 from tests.factories import make_stager, orders, seen
 from tests.golden.make import HERE, QUERY, described, fill, folder_of

@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from queue_core import Queue, Store, staging
+from queue_core import Queue, Store
 from queue_core.address import Address
 from queue_core.catalog import dialect
 from queue_core.errors import DamagedSegment, PublicationRefused
 from queue_core.model import Consumer
 from queue_core.outcomes import Settlement
-from queue_core.reading import read_table
-from queue_core.tasks import candidates
-from queue_core.verbs.choose import Wanted
+from queue_core.segments import stager
+from queue_core.segments.reader import read_table
+from queue_core.selection.request import FireRequest
+from queue_core.tasks import compaction_plan
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import reading
+from queue_core.verbs.read_tickets import reading
 from tests.children import Journal
 
 #: A message knows who loaded it as which, and can be told from any other by what it carries.
@@ -79,7 +80,7 @@ def payload(loader: int, number: int) -> str:
 
 def play(role: Callable[..., None], scene: Scene, journal: Journal, *args: int) -> None:
     """Play a role as a process of its own."""
-    staging.INLINE_BYTES = INLINE_BYTES
+    stager.INLINE_BYTES = INLINE_BYTES
     _note_retries(journal)
     with Store(scene.address) as store:
         role(store, scene, journal, *args)
@@ -164,7 +165,7 @@ def _settle(
 def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> None:
     """As a streaming query that dies before it plans what it has fired."""
     query = store.consumer(name, beats=True)
-    wanted = Wanted(queue_ids=(queue.info.id,), max_messages=10)
+    wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=10)
     ticket = fire(store.catalog, query, wanted, seen=False)
     if ticket is not None:
         with store.catalog.read() as connection:
@@ -209,7 +210,7 @@ def vacuum(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
 
 def compact(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
     """Even few neighbours, so that there is always something to do."""
-    candidates.NEIGHBOURS = 3
+    compaction_plan.NEIGHBOURS = 3
     queue = store.queue("campaign")
     while not scene.told("stop"):
         try:

@@ -19,7 +19,7 @@ from queue_core.errors import BadOption, NotLeading
 from queue_core.leader import Leader, candidate
 from queue_core.leader.lease import LeaseLeader
 from queue_core.leader.zookeeper import ZooKeeperLeader
-from queue_core.tasks.side import SideTasks, Timing
+from queue_core.tasks.runner import SideTasks, Timing
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders
@@ -41,7 +41,9 @@ def work(make: Callable[..., Leader], address: Address, name: str, hosts: str, j
     with Store(address) as store:
         leader = make(store, name, hosts)
         leader.start()
-        tasks = SideTasks(store, leader, tasks=["sweep"], timings={"sweep": Timing(0.0)})
+        tasks = SideTasks(
+            store.catalog, store.storage, leader, tasks=["sweep"], timings={"sweep": Timing(0.0)}
+        )
         led = False
         while True:
             if leader.leads() != led:

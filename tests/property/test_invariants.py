@@ -25,18 +25,19 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import update
 
-from queue_core import Store, staging
+from queue_core import Store
 from queue_core.address import Address
 from queue_core.catalog import consumers
-from queue_core.catalog.compactions import physical
+from queue_core.catalog.id_map import physical
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.model import Magazine, State, Ticket
 from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
-from queue_core.reading import read_table
-from queue_core.tasks import candidates
+from queue_core.segments import stager
+from queue_core.segments.reader import read_table
+from queue_core.tasks import compaction_plan
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.held import reading
 from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.read_tickets import reading
 from tests.books import audit
 from tests.factories import make_queue, planned, seen
 from tests.property.model import Message, Model
@@ -62,8 +63,8 @@ class Verbs(RuleBasedStateMachine):
         self.stack = ExitStack()
         # Small, so that a few messages already have several segments, chunks and runs.
         for name, size in {"CHUNK_ROWS": 3, "RUN_BYTES": 200, "INLINE_BYTES": 150}.items():
-            self.stack.enter_context(mock.patch.object(staging, name, size))
-        self.stack.enter_context(mock.patch.object(candidates, "NEIGHBOURS", 2))
+            self.stack.enter_context(mock.patch.object(stager, name, size))
+        self.stack.enter_context(mock.patch.object(compaction_plan, "NEIGHBOURS", 2))
         self.address = new_address()
         self.store = Store(self.address)
         self.model = Model()
@@ -137,7 +138,7 @@ class Verbs(RuleBasedStateMachine):
         first, self.number = self.number, self.number + len(customers)
         numbers = range(first, self.number)
         rows = [{"number": n, "customer": c} for n, c in zip(numbers, customers, strict=True)]
-        with mock.patch.object(staging, "INLINE_BYTES", 10**6 if inlined else 0):
+        with mock.patch.object(stager, "INLINE_BYTES", 10**6 if inlined else 0):
             ids = self.queue(name).load(rows).to_pylist()
         there = self.queue(name).browse().select(["_message_id", "_shard"]).to_pylist()
         shard = {row["_message_id"]: row["_shard"] for row in there}

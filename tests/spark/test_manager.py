@@ -6,7 +6,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from pyspark_ignis import IgnisManager
-from pyspark_ignis.managed import QueueState
+from pyspark_ignis.managed_query import QueueState
 from queue_core import Store
 from queue_core.errors import BadName, BadOption, NoSuchQueue, NoSuchStore
 from tests.dump import age

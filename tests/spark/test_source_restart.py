@@ -6,7 +6,7 @@ import re
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from queue_core.verbs.choose import Wanted
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.factories import orders
 from tests.spark.rig import counts, finish
@@ -36,7 +36,7 @@ def orphan(rig, name):
     """Fire a message as a driver does that dies before it has noted the offset."""
     consumer = rig.store.consumer(name, beats=True)
     queue = rig.store.queue("orders").info
-    wanted = Wanted(queue_ids=(queue.id,), max_messages=1)
+    wanted = FireRequest(queue_ids=(queue.id,), max_messages=1)
     assert fire(rig.store.catalog, consumer, wanted, seen=False).messages == 1
 
 

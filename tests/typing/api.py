@@ -15,7 +15,15 @@ from pyspark_ignis import (
     batch_handler,
     consume,
 )
-from queue_core import ConsumerPool, Firing, IgnisError, Pressure, Queue, QueueSettings, Store
+from queue_core import (
+    ConsumerPool,
+    Firing,
+    IgnisError,
+    Pressure,
+    Queue,
+    QueueSettings,
+    Store,
+)
 from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, Unavailable
 
 COLUMNS = pa.schema([("order_id", pa.int64()), ("customer", pa.string())])

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from queue_core.ids import first_id
-from queue_core.model import Part, Piece, Reading, Source, Staged
-from queue_core.reading import read
+from queue_core.model import Part, ReadPlan, ScanTask, SegmentRef, Staged
 from queue_core.rows import Rows
 from queue_core.schema import serialize
-from queue_core.staging import CHUNK_BYTES, RUN_BYTES, Stager
-from queue_core.storage import Storage
+from queue_core.segments.reader import read
+from queue_core.segments.stager import CHUNK_BYTES, RUN_BYTES, Stager
+from queue_core.segments.storage import Storage
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
 
@@ -48,9 +48,9 @@ def _stage(folder: Path, rows: int, key: str | None) -> tuple[Staged, ...]:
     return stager.finish()
 
 
-def _reading(folder: Path, staged: Staged, rows: Rows) -> Reading:
+def _reading(folder: Path, staged: Staged, rows: Rows) -> ReadPlan:
     firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
-    source = Source(
+    source = SegmentRef(
         segment_id=1,
         first_id=first_id(1),
         location=staged.location,
@@ -59,13 +59,13 @@ def _reading(folder: Path, staged: Staged, rows: Rows) -> Reading:
         chunks=tuple(zip(firsts, staged.chunks, strict=True)),
         loaded_at=0,
     )
-    piece = Piece(
+    piece = ScanTask(
         queue="q",
         shard=0,
         source=source,
         parts=(Part(rows=rows, attempts=0, fired_at=None),),
     )
-    return Reading(storage=str(folder), schema=serialize(SCHEMA), pieces=(piece,))
+    return ReadPlan(storage=str(folder), schema=serialize(SCHEMA), pieces=(piece,))
 
 
 @pytest.mark.parametrize("key", [None, "key"])

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from queue_core.model import MAX_SEGMENT_ROWS
-from queue_core.tasks import candidates
-from queue_core.tasks.candidates import Condition, units
+from queue_core.tasks import compaction_plan
+from queue_core.tasks.compaction_plan import Condition, units
 from tests.factories import make_slice
 
 SMALL = Condition(bytes=100, alive=100, filed=False, waiting=True)
@@ -16,7 +16,7 @@ SPARSE = Condition(bytes=1 << 20, alive=1 << 10, filed=True, waiting=True)
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(candidates, "NEIGHBOURS", 3)
+    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 3)
 
 
 def singles(count, **values):
@@ -123,16 +123,16 @@ def test_slices_whose_places_interleave_go_together_or_not_at_all():
 
 
 def test_a_unit_has_so_many_slices(monkeypatch):
-    monkeypatch.setattr(candidates, "_ROOM", (4, 1 << 20, 1 << 20))
+    monkeypatch.setattr(compaction_plan, "_ROOM", (4, 1 << 20, 1 << 20))
 
     assert planned(singles(10)) == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9]]]
 
 
 def test_a_unit_has_so_many_bytes():
-    half = candidates.UNIT_BYTES // 2
+    half = compaction_plan.UNIT_BYTES // 2
 
     assert planned(singles(4, bytes=half)) == [[[0, 1]], [[2, 3]]]
-    assert planned(singles(4, bytes=candidates.UNIT_BYTES + 1)) == []
+    assert planned(singles(4, bytes=compaction_plan.UNIT_BYTES + 1)) == []
 
 
 def test_a_segment_numbers_so_many_rows():

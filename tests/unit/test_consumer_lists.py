@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from queue_core.consumers.consumer import Hold, QueueConsumer
-from queue_core.consumers.lists import ConsumerLists, Standing
+from queue_core.consumers.lists import ConsumerLists, ConsumerState
 
 
 def make_consumer(name="c", **how):
@@ -27,10 +27,10 @@ def stands(consumer):
 @pytest.mark.parametrize(
     ("wants", "acquires", "standing"),
     [
-        (True, True, Standing.INTERESTED),
-        (True, False, Standing.NON_ACQUIRING),
-        (False, True, Standing.NOT_INTERESTED),
-        (False, False, Standing.NOT_INTERESTED),
+        (True, True, ConsumerState.INTERESTED),
+        (True, False, ConsumerState.NON_ACQUIRING),
+        (False, True, ConsumerState.NOT_INTERESTED),
+        (False, False, ConsumerState.NOT_INTERESTED),
     ],
 )
 def test_a_new_consumer_is_in_the_list_of_all_and_in_one_other(wants, acquires, standing):
@@ -46,7 +46,7 @@ def test_uninterested_becomes_interested():
     lists = ConsumerLists()
     consumer = added(lists, wants=False)
 
-    assert lists.set_interest(consumer, True) is Standing.NOT_INTERESTED
+    assert lists.set_interest(consumer, True) is ConsumerState.NOT_INTERESTED
     assert list(lists.interested(consumer.rank)) == [consumer]
     assert list(lists.not_interested) == []
 
@@ -55,7 +55,7 @@ def test_interested_becomes_uninterested():
     lists = ConsumerLists()
     consumer = added(lists)
 
-    assert lists.set_interest(consumer, False) is Standing.INTERESTED
+    assert lists.set_interest(consumer, False) is ConsumerState.INTERESTED
     assert list(lists.not_interested) == [consumer]
     assert list(lists.interested(consumer.rank)) == []
 
@@ -74,7 +74,7 @@ def test_notified_becomes_uninterested():
     consumer = added(lists)
     lists.set_notified(consumer, True)
 
-    assert lists.set_interest(consumer, False) is Standing.NOTIFIED
+    assert lists.set_interest(consumer, False) is ConsumerState.NOTIFIED
     assert list(lists.not_interested) == [consumer]
     assert list(lists.notified) == []
 
@@ -93,27 +93,27 @@ def test_browsers_move_between_non_acquiring_and_uninterested_alone():
     browser = added(lists, acquires=False)
 
     assert not lists.set_notified(browser, True)
-    assert stands(browser) is Standing.NON_ACQUIRING
-    assert lists.set_interest(browser, False) is Standing.NON_ACQUIRING
+    assert stands(browser) is ConsumerState.NON_ACQUIRING
+    assert lists.set_interest(browser, False) is ConsumerState.NON_ACQUIRING
     assert list(lists.not_interested) == [browser]
-    assert lists.set_interest(browser, True) is Standing.NOT_INTERESTED
+    assert lists.set_interest(browser, True) is ConsumerState.NOT_INTERESTED
     assert list(lists.non_acquiring) == [browser]
 
 
-@pytest.mark.parametrize("standing", [s for s in Standing if s is not Standing.REMOVED])
+@pytest.mark.parametrize("standing", [s for s in ConsumerState if s is not ConsumerState.REMOVED])
 def test_removed_from_wherever_it_stands(standing):
     lists = ConsumerLists()
     consumer = added(
         lists,
-        wants=standing is not Standing.NOT_INTERESTED,
-        acquires=standing is not Standing.NON_ACQUIRING,
+        wants=standing is not ConsumerState.NOT_INTERESTED,
+        acquires=standing is not ConsumerState.NON_ACQUIRING,
     )
-    if standing is Standing.NOTIFIED:
+    if standing is ConsumerState.NOTIFIED:
         lists.set_notified(consumer, True)
 
     assert lists.remove(consumer) is standing
     assert set(lists.sizes().values()) == {0}
-    assert lists.remove(consumer) is Standing.REMOVED
+    assert lists.remove(consumer) is ConsumerState.REMOVED
 
 
 @pytest.mark.parametrize("wants", [True, False])
@@ -172,5 +172,5 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
         *lists.interested(1),
     ]
     assert sorted(c.name for c in everywhere) == ["0", "1", "2", "3"]
-    wanting = [c for c in consumers if stands(c) is not Standing.NOT_INTERESTED]
+    wanting = [c for c in consumers if stands(c) is not ConsumerState.NOT_INTERESTED]
     assert lists.highest_wanting() == max((c.rank for c in wanting), default=None)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 import pytest
 
 from queue_core.consumers.consumer import Hold, QueueConsumer
-from queue_core.consumers.lists import Standing
+from queue_core.consumers.lists import ConsumerState
 from queue_core.consumers.manager import QueueConsumerManager, Reason
 
 
@@ -80,10 +80,10 @@ def test_a_notified_consumer_stays_so_until_it_is_given_nothing(shop):
     shop.load(2)
 
     assert shop.manager.deliver_single_message(consumer) == [1]
-    assert consumer.node.standing is Standing.NOTIFIED
+    assert consumer.node.standing is ConsumerState.NOTIFIED
     assert shop.manager.deliver_single_message(consumer) == [2]
     assert shop.manager.deliver_single_message(consumer) is None
-    assert consumer.node.standing is Standing.INTERESTED
+    assert consumer.node.standing is ConsumerState.INTERESTED
     assert consumer.wakeups == 1
 
 
@@ -141,7 +141,7 @@ def test_browsers_are_always_told_and_take_nothing(shop):
 
     assert [b.wakeups - before for b, before in zip(browsers, woken, strict=True)] == [2, 2, 2]
     assert shop.manager.deliver_messages(browsers[0], 10) == [1, 2]
-    assert browsers[0].node.standing is Standing.NON_ACQUIRING
+    assert browsers[0].node.standing is ConsumerState.NON_ACQUIRING
     assert shop.manager.deliver_messages(taker, 10) == [1, 2]
 
 
@@ -253,7 +253,7 @@ def test_nobody_is_woken_who_is_held(shop, why):
     assert names(shop.told) == ["c1"]
     assert shop.manager.deliver_single_message(held) is None
     assert why.value in repr(held)
-    assert free.node.standing is Standing.NOTIFIED
+    assert free.node.standing is ConsumerState.NOTIFIED
 
 
 def test_it_wants_work_when_nothing_holds_it_any_more(shop):
@@ -261,11 +261,11 @@ def test_it_wants_work_when_nothing_holds_it_any_more(shop):
     consumer.hold(Hold.CREDIT)
     consumer.hold(Hold.PRESSURE)
     consumer.release(Hold.CREDIT)
-    assert consumer.node.standing is Standing.NOT_INTERESTED
+    assert consumer.node.standing is ConsumerState.NOT_INTERESTED
 
     consumer.release(Hold.PRESSURE)
 
-    assert consumer.node.standing is Standing.INTERESTED
+    assert consumer.node.standing is ConsumerState.INTERESTED
 
 
 # Priorities.

@@ -6,15 +6,15 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from queue_core.consumers import ahead
-from queue_core.consumers.ahead import Ahead
-from queue_core.consumers.combining import Combiner
 from queue_core.consumers.consumer import QueueConsumer
-from queue_core.consumers.credit import Credit
-from queue_core.consumers.pressure import Pressure
-from queue_core.consumers.stations import Station
 from queue_core.consumers.trace import Step, tracing
-from queue_core.handling.judging import OneByOne, Superseded
+from queue_core.handlers.calls import OneByOne, Superseded
+from queue_core.pool import prefetch
+from queue_core.pool.coalescing import Coalescer
+from queue_core.pool.credit import Credit
+from queue_core.pool.prefetch import Prefetch
+from queue_core.pool.pressure import Pressure
+from queue_core.pool.ready_set import Station
 
 PATIENCE = 20.0
 
@@ -35,7 +35,7 @@ def test_one_does_it_for_all_who_have_asked_meanwhile():
         assert go_on.wait(PATIENCE)
         return [10 * ask for ask in asks]
 
-    combined = Combiner(work, threading.Lock())
+    combined = Coalescer(work, threading.Lock())
     answers = {}
     threads = [
         threading.Thread(target=lambda n=n: answers.update({n: combined(n)})) for n in range(6)
@@ -63,7 +63,7 @@ def test_what_fails_fails_for_all_who_asked_and_for_no_one_later():
             raise OSError("disk")
         return asks
 
-    combined = Combiner(work, threading.Lock())
+    combined = Coalescer(work, threading.Lock())
     with pytest.raises(OSError, match="disk"):
         combined(1)
     assert combined(2) == 2
@@ -76,7 +76,7 @@ def test_combiners_that_share_a_lock_do_not_work_at_once():
         assert alone.locked()
         return asks
 
-    assert [Combiner(work, alone)(n) for n in (1, 2)] == [1, 2]
+    assert [Coalescer(work, alone)(n) for n in (1, 2)] == [1, 2]
 
 
 # Credit.
@@ -168,25 +168,25 @@ def test_who_speaks_up_while_others_are_visited_is_visited_or_told_of():
 
 def test_more_is_fired_while_it_is_used_up_in_a_moment(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(ahead.time, "monotonic", lambda: now[0])
-    fired = Ahead(most=8)
+    monkeypatch.setattr(prefetch.time, "monotonic", lambda: now[0])
+    fired = Prefetch(most=8)
     now[0] = 100.0
     assert fired.how_many(100) == 100
     asked = []
     for _ in range(5):
         fired.put(None)
-        now[0] += ahead.MOMENT_SECONDS / 2
+        now[0] += prefetch.MOMENT_SECONDS / 2
         asked.append(fired.how_many(100))
     for _ in range(4):
         fired.put(None)
-        now[0] += ahead.MOMENT_SECONDS * 2
+        now[0] += prefetch.MOMENT_SECONDS * 2
         asked.append(fired.how_many(100))
 
     assert asked == [200, 400, 800, 800, 800, 400, 200, 100, 100]
 
 
 def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
-    fired = Ahead()
+    fired = Prefetch()
     assert fired.next(2) is None
     fired.put(batch(1, 2, 3))
     fired.put(batch(4))
@@ -197,7 +197,7 @@ def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
 
 
 def test_nothing_is_fired_ahead_where_it_may_not_be():
-    fired = Ahead(1)
+    fired = Prefetch(1)
     fired.put(None)
     assert fired.how_many(100) == 100
 

@@ -5,11 +5,10 @@ import traceback
 import pyarrow.fs as pafs
 import pytest
 
-from queue_core import filesystems
-from queue_core.address import Address
+from queue_core.address import Address, masked
 from queue_core.errors import BadOption
-from queue_core.filesystems import connect
-from queue_core.masking import masked
+from queue_core.segments import filesystems
+from queue_core.segments.filesystems import connect
 
 SERVER = "endpoint_override=127.0.0.1:1&scheme=http"
 

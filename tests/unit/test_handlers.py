@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
-from queue_core.handling.deadline import Deadline
-from queue_core.handling.handlers import Handling, takes_batches
+from queue_core.handlers.deadline import Deadline
+from queue_core.handlers.handler import Handling, takes_batches
 
 DELETED = ("delete",)
 REJECTED = ("sideline", "rejected", None)

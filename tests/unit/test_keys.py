@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_core.keys import can_be_key, shards_of
+from queue_core.segments.shard_hash import can_be_key, shards_of
 
 MASK = 0xFFFFFFFFFFFFFFFF
 SEED = 0x9E3779B97F4A7C15

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from queue_core.categories import MOST, kinds
-from queue_core.glance import Memory
-from queue_core.model import Chunk, Source
-from queue_core.segment import inline
-from queue_core.verbs.findings import Findings
-from queue_core.verbs.walking import heads
+from queue_core.model import Chunk, SegmentRef
+from queue_core.segments.categories import MOST, kinds
+from queue_core.segments.column_cache import ColumnCache
+from queue_core.segments.format import inline
+from queue_core.selection.fifo_scan import heads
+from queue_core.selection.match_cache import MatchCache
 
 
 def test_rows_are_told_apart_by_every_combination_of_values():
@@ -44,7 +44,7 @@ def test_the_head_of_a_group_is_the_first_one_of_one_that_is_not_busy(groups, bu
 
 
 def test_findings_add_up_and_what_was_not_asked_for_longest_is_forgotten():
-    findings = Findings(most=10)
+    findings = MatchCache(most=10)
     findings.add("one", BitMap(range(4)), BitMap([1]))
     findings.add("two", BitMap(range(4)), BitMap())
     grown = findings.add("one", BitMap([7]), BitMap([7]))
@@ -57,7 +57,7 @@ def test_findings_add_up_and_what_was_not_asked_for_longest_is_forgotten():
 def _memory_of(rows, most):
     """A memory, and how to ask it for columns of one chunk; how often the bytes were got."""
     data, chunks = inline(rows.to_batches())
-    source = Source(
+    source = SegmentRef(
         segment_id=1,
         first_id=0,
         location=None,
@@ -66,7 +66,7 @@ def _memory_of(rows, most):
         chunks=((0, chunks[0]),),
         loaded_at=0,
     )
-    memory, got = Memory(most), []
+    memory, got = ColumnCache(most), []
 
     def ask(*names, chunk: Chunk = chunks[0]):
         def fetch():

@@ -4,8 +4,8 @@ import logging
 import threading
 from types import SimpleNamespace
 
-from pyspark_ignis.managed import stop_between_batches
-from pyspark_ignis.ticker import Ticker
+from pyspark_ignis.managed_query import stop_between_batches
+from pyspark_ignis.periodic import PeriodicThread
 
 LONG = 60.0
 
@@ -68,7 +68,7 @@ def test_a_ticker_goes_on_after_whatever_it_runs_into(caplog):
             raise ConnectionError("gone")
         enough.set()
 
-    ticker = Ticker("ticking", work, every=0.01, first=0.0)
+    ticker = PeriodicThread("ticking", work, every=0.01, first=0.0)
     with caplog.at_level(logging.WARNING):
         ticker.start()
         assert enough.wait(LONG)
@@ -81,7 +81,7 @@ def test_a_ticker_goes_on_after_whatever_it_runs_into(caplog):
 
 def test_a_ticker_does_nothing_before_its_time():
     calls = []
-    ticker = Ticker("ticking", lambda: calls.append(1), every=LONG)
+    ticker = PeriodicThread("ticking", lambda: calls.append(1), every=LONG)
     ticker.start()
     ticker.stop()
 

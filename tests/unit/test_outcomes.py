@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.errors import BadOutcome
+from queue_core.failure_kinds import REASON_LENGTH
 from queue_core.ids import IdSet
 from queue_core.outcomes import OUTCOMES, Settlement
-from queue_core.reasons import REASON_LENGTH
 
 
 def described(*rows):

@@ -14,9 +14,9 @@ from pyspark import cloudpickle
 
 from pyspark_ignis import batch_handler
 from queue_core.errors import BadOption
-from queue_core.handling.handlers import Handling
-from queue_core.handling.payload_types import reader_of
-from queue_core.handling.payloads import Payload
+from queue_core.handlers.handler import Handling
+from queue_core.handlers.payload_types import reader_of
+from queue_core.handlers.payloads import Payload
 
 
 class Colour(Enum):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core import plan
-from queue_core.model import Chunk, Source
+from queue_core.model import Chunk, SegmentRef
 from tests.factories import make_slice
 
 AMOUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 12))
@@ -213,7 +213,7 @@ def test_what_was_cut_by_another_order_stays_as_it_is():
 def sources_of(slices):
     chunks = tuple((first, Chunk(4, first * 10, 40, 0)) for first in range(0, 40, 4))
     return {
-        piece.segment_id: Source(
+        piece.segment_id: SegmentRef(
             segment_id=piece.segment_id,
             first_id=piece.segment_id << 20,
             location=None,
@@ -239,7 +239,7 @@ def test_pieces_give_every_row_once_in_order_of_places(slices, random):
     }
     shuffled = random.sample(slices, len(slices))
 
-    pieces = list(plan.pieces(((s, s.rows) for s in shuffled), sources_of(slices), "orders"))
+    pieces = list(plan.scan_tasks(((s, s.rows) for s in shuffled), sources_of(slices), "orders"))
 
     read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
     assert read == sorted(by_place.values())
@@ -253,7 +253,7 @@ def test_pieces_of_some_rows_are_in_order_too(slices, start, stop):
         (s.segment_id, row): s.place_of(row) for s, rows in held for row in rows.numbers().tolist()
     }
 
-    pieces = list(plan.pieces(held, sources_of(slices), "orders"))
+    pieces = list(plan.scan_tasks(held, sources_of(slices), "orders"))
 
     read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
     assert read == sorted(by_place.values())
@@ -269,7 +269,7 @@ def test_each_row_keeps_the_attempts_and_the_time_of_its_slice(slices):
         (s.segment_id, row): (s.attempts, s.fired_at) for s in dated for row in s.rows.numbers()
     }
 
-    pieces = plan.pieces([(s, s.rows) for s in dated], sources_of(dated), "orders")
+    pieces = plan.scan_tasks([(s, s.rows) for s in dated], sources_of(dated), "orders")
 
     assert {
         (piece.source.segment_id, row): (part.attempts, part.fired_at)
@@ -281,7 +281,7 @@ def test_each_row_keeps_the_attempts_and_the_time_of_its_slice(slices):
 
 @given(shards())
 def test_a_piece_knows_the_chunks_that_its_rows_are_in_and_its_length(slices):
-    for piece in plan.pieces([(s, s.rows) for s in slices], sources_of(slices), "orders"):
+    for piece in plan.scan_tasks([(s, s.rows) for s in slices], sources_of(slices), "orders"):
         covered = {
             row for first, chunk in piece.source.chunks for row in range(first, first + chunk.rows)
         }
@@ -297,7 +297,7 @@ def test_a_piece_knows_the_chunks_that_its_rows_are_in_and_its_length(slices):
 def test_pieces_come_shard_by_shard_and_can_be_sent():
     slices = [make_slice([0], shard=1), make_slice([1], shard=0), make_slice([2], shard=1)]
 
-    pieces = list(plan.pieces([(s, s.rows) for s in slices], sources_of(slices), "orders"))
+    pieces = list(plan.scan_tasks([(s, s.rows) for s in slices], sources_of(slices), "orders"))
 
     assert [(piece.queue, piece.shard, rows_of(piece)) for piece in pieces] == [
         ("orders", 0, [1]),
@@ -342,7 +342,7 @@ def test_slices_of_several_segments_that_interleave_are_read_stretch_by_stretch(
     new = make_slice((0, 3), segment_id=2, position=2)
     fired = make_slice((7,), segment_id=1)
     held = [(s, s.rows) for s in (fired, new, old)]
-    read = plan.pieces(held, sources_of([old, new]), "orders")
+    read = plan.scan_tasks(held, sources_of([old, new]), "orders")
     stretches = [(piece.source.segment_id, rows_of(piece)) for piece in read]
     assert stretches == [(1, [0, 1]), (2, [0]), (1, [3, 4]), (2, [3]), (1, [6]), (1, [7])]
 
@@ -351,5 +351,5 @@ def test_slices_that_interleave_and_were_written_anew_are_read_in_order_of_place
     one = make_slice((0, 1, 3), segment_id=9)
     other = make_slice((4,), segment_id=9, position=2)
     held = [(s, s.rows) for s in (other, one)]
-    read = plan.pieces(held, sources_of([one]), "orders")
+    read = plan.scan_tasks(held, sources_of([one]), "orders")
     assert [rows_of(piece) for piece in read] == [[0, 1], [4], [3]]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.policies.aggregates import Take
-from queue_core.policies.arena import Arena, Verdict
 from queue_core.policies.builtin import Policy
 from queue_core.policies.checks import per_message, vectorised
 from queue_core.policies.decisions import Decision
+from queue_core.policies.inputs import PolicyInput, PolicyResult
 from queue_core.policies.numbering import matched
 from queue_core.policies.parsing import parse
 from tests.unit import policy_reference as reference
@@ -138,7 +138,9 @@ def check(policy: Policy, ask: Ask, order: str, queued: list[Any], new: list[Any
     }
 
 
-def _arena(queued: list[Any], retrieved: list[bool], new: list[Any]) -> tuple[Arena, list[int]]:
+def _arena(
+    queued: list[Any], retrieved: list[bool], new: list[Any]
+) -> tuple[PolicyInput, list[int]]:
     mine, its = pa.Table.from_pylist(new, SCHEMA), pa.Table.from_pylist(queued, SCHEMA)
     new_keys, queued_keys = matched(mine, its, ["key"])
     shards = np.array([row["key"] % 2 for row in queued], np.int64)
@@ -147,7 +149,7 @@ def _arena(queued: list[Any], retrieved: list[bool], new: list[Any]) -> tuple[Ar
         for i in range(len(queued))
     ]
     known = np.flatnonzero(queued_keys >= 0)
-    arena = Arena(
+    arena = PolicyInput(
         new=mine,
         queued=its.take(pa.array(known)),
         new_keys=new_keys,
@@ -161,7 +163,7 @@ def _arena(queued: list[Any], retrieved: list[bool], new: list[Any]) -> tuple[Ar
 
 
 def _after(
-    verdict: Verdict, arena: Arena, places: list[int], queued: list[Any], new: list[Any]
+    verdict: PolicyResult, arena: PolicyInput, places: list[int], queued: list[Any], new: list[Any]
 ) -> dict[Any, Any]:
     after = {("queued", at): row for at, (row, _) in enumerate(queued)}
     after |= {("new", at): new[at] for at in np.flatnonzero(verdict.kept).tolist()}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.errors import DamagedSegment
-from queue_core.model import Chunk, Source
-from queue_core.segment import SegmentWriter, decode, inline, pack_chunks, unpack_chunks
+from queue_core.model import Chunk, SegmentRef
+from queue_core.segments.format import SegmentWriter, decode, inline, pack_chunks, unpack_chunks
 from tests.factories import ORDERS, orders
 
 BATCHES = [orders(3, 0), orders(1, 3), orders(200, 4)]
@@ -119,7 +119,7 @@ def test_any_byte_that_is_missing_is_noticed(data):
 
 
 def source_of(chunks):
-    return Source(
+    return SegmentRef(
         segment_id=1,
         first_id=1 << 20,
         location=None,

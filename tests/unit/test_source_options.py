@@ -6,7 +6,7 @@ from ignis_source.options import OPTIONS, SourceOptions
 from queue_core.address import Address
 from queue_core.errors import BadName, BadOption
 from queue_core.model import Magazine
-from queue_core.tasks.kinds import TASKS
+from queue_core.tasks.registry import TASKS
 
 
 def options(**given):

@@ -5,13 +5,13 @@ import pickle
 import pyarrow as pa
 
 from ignis_source.partition import split
-from queue_core.model import Part, Piece, Reading, Source
+from queue_core.model import Part, ReadPlan, ScanTask, SegmentRef
 from queue_core.rows import Rows
 from queue_core.schema import serialize
 
 
 def piece(shard, size, queue="orders"):
-    source = Source(
+    source = SegmentRef(
         segment_id=1,
         first_id=0,
         location=None,
@@ -21,12 +21,12 @@ def piece(shard, size, queue="orders"):
         loaded_at=0,
     )
     part = Part(rows=Rows.span(0, size), attempts=0, fired_at=None)
-    return Piece(queue=queue, shard=shard, source=source, parts=(part,), bytes=size)
+    return ScanTask(queue=queue, shard=shard, source=source, parts=(part,), bytes=size)
 
 
 def reading(*pieces):
     schema = serialize(pa.schema([("number", pa.int64())]))
-    return Reading(storage="/shop", schema=schema, pieces=pieces)
+    return ReadPlan(storage="/shop", schema=schema, pieces=pieces)
 
 
 def shards(partitions):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_core.stats import (
+from queue_core.column_stats import (
     LONGEST_BOUND,
     ColumnStats,
     column_stats,

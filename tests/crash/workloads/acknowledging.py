@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from queue_core import Store
 from queue_core.model import State
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.choose import Wanted
 from queue_core.verbs.fire import fire
-from queue_core.verbs.held import held
+from queue_core.verbs.read_tickets import held
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -22,7 +22,7 @@ from tests.crash.workloads.common import (
 def plans_tickets(store: Store, journal: Journal) -> None:
     prepared(store, journal)
     queue, query = the_queue(store), store.consumer("query", beats=True)
-    wanted = Wanted(queue_ids=(queue.info.id,), max_messages=MANY // 4)
+    wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=MANY // 4)
     for number in (1, 2):
         ticket = fire(store.catalog, query, wanted, seen=False)
         assert ticket is not None
@@ -50,7 +50,7 @@ def acknowledged(store: Store, journal: Journal) -> None:
 def fires_unseen(store: Store, journal: Journal) -> None:
     prepared(store, journal)
     queue = the_queue(store)
-    wanted = Wanted(queue_ids=(queue.info.id,), max_messages=MANY // 4)
+    wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=MANY // 4)
     for name in ("one", "two"):
         assert fire(store.catalog, store.consumer(name, beats=True), wanted, seen=False) is not None
 

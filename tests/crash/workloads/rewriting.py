@@ -6,10 +6,11 @@ from unittest import mock
 
 from sqlalchemy import func, select
 
-from queue_core import Store, staging
+from queue_core import Store
 from queue_core.catalog.tables import files
 from queue_core.model import Magazine, State
-from queue_core.tasks.candidates import NEIGHBOURS
+from queue_core.segments import stager
+from queue_core.tasks.compaction_plan import NEIGHBOURS
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -64,7 +65,7 @@ def loads_singly(store: Store, journal: Journal) -> None:
 
 def compacts(store: Store, journal: Journal) -> None:
     """So that also what would be inlined becomes a file."""
-    with mock.patch.object(staging, "INLINE_BYTES", 0):
+    with mock.patch.object(stager, "INLINE_BYTES", 0):
         the_queue(store).compact()
 
 

@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Iterator
 from unittest import mock
 
-from queue_core import Store, staging
-from queue_core.catalog import lines
+from queue_core import Store
+from queue_core.catalog import waiters
 from queue_core.errors import QueueFull
 from queue_core.model import Magazine, State
+from queue_core.segments import stager
 from tests.books import audit, leftover_files
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -31,13 +32,13 @@ def fills(store: Store, journal: Journal) -> None:
 @contextlib.contextmanager
 def hurry() -> Iterator[None]:
     """Who has died in line is not waited for long."""
-    with mock.patch.object(lines, "ALIVE_SECONDS", 0.3):
+    with mock.patch.object(waiters, "ALIVE_SECONDS", 0.3):
         yield
 
 
 def waits_in_vain(store: Store, journal: Journal) -> None:
     """Into a file, which is left over when nothing comes of it."""
-    with hurry(), mock.patch.object(staging, "INLINE_BYTES", 0), contextlib.suppress(QueueFull):
+    with hurry(), mock.patch.object(stager, "INLINE_BYTES", 0), contextlib.suppress(QueueFull):
         the_queue(store).load(orders(FEW), timeout=0.5)
 
 

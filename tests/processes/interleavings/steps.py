@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core.outcomes import Settlement
-from queue_core.verbs.choose import Wanted
+from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.factories import make_stager, numbers_of, orders
 
@@ -45,7 +45,7 @@ def loads(count, first=0):
 
 def two_customers(queue):
     """Two customers whose messages go to different shards."""
-    from queue_core.keys import shards_of
+    from queue_core.segments.shard_hash import shards_of
 
     names = [f"customer-{number}" for number in range(20)]
     shards = shards_of(pa.array(names), queue.info.shards).tolist()
@@ -61,5 +61,5 @@ def stage(store, first=0):
 
 def fires_unseen(store, query):
     queue = store.queue("orders")
-    wanted = Wanted(queue_ids=(queue.info.id,))
+    wanted = FireRequest(queue_ids=(queue.info.id,))
     return fire(store.catalog, query, wanted, seen=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.verbs.load import publish_once
+from queue_core.blocking.publish import publish_once
 from tests.books import audit, leftover_files
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import (

@@ -6,7 +6,7 @@ import pytest
 
 from queue_core.model import Magazine, State
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.held import held
+from queue_core.verbs.read_tickets import held
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import fired_ids, fires, fires_unseen, on_sqlite, settles

@@ -1,0 +1,82 @@
+"""Where a streaming query stands among the consumers of its queues: priority, claim and credit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+
+from ignis_source.options import SourceOptions
+from queue_core.catalog import consumers, interests
+from queue_core.catalog.database import Catalog
+from queue_core.model import Consumer
+from queue_core.presence.heartbeat import Heartbeat
+from queue_core.presence.presence import Presence
+
+
+class QueryPresence:
+    """
+    One life of a query as a consumer: it says that it lives, and what it wants.
+
+    *runs* tells whether any of the queues is not paused. Raises `QueueTaken` as `Presence` does.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: SourceOptions,
+        consumer: Consumer,
+        queue_ids: Sequence[int],
+        runs: Callable[[], bool],
+    ) -> None:
+        self.consumer = consumer
+        self._catalog = catalog
+        self._queue_ids = queue_ids
+        self._most = options.max_in_flight
+        self._runs = runs
+        self._presence: Presence | None = None
+        if options.is_ranked:
+            claim = interests.claim_of(
+                exclusive=options.exclusive, single_active=options.single_active
+            )
+            self._presence = Presence(
+                catalog, consumer, queue_ids, self._wants, priority=options.priority, claim=claim
+            )
+            self._life: Heartbeat | Presence = self._presence
+        else:
+            self._life = Heartbeat(catalog, consumer, options.heartbeat_interval)
+            self._life.start()
+
+    def check(self) -> None:
+        """Raise `ConsumerFenced` when another life of this consumer has begun."""
+        self._life.check()
+
+    def stop(self) -> None:
+        """End this life."""
+        self._life.stop()
+
+    def credit(self) -> int | None:
+        """How many messages more may be in flight; None: as many as there are."""
+        if self._most is None:
+            return None
+        with self._catalog.read() as connection:
+            return self._left(connection, self._most)
+
+    def tell(self) -> None:
+        """Say at once whether it wants messages, where its credit may have changed that."""
+        if self._presence is not None and self._most is not None:
+            self._presence.tell()
+
+    def held_back(self) -> float | None:
+        """After how many seconds it may be that nobody goes first any more; None: nobody does."""
+        if self._presence is None:
+            return None
+        with self._catalog.read() as connection:
+            found = [interests.held_back(connection, self.consumer, id) for id in self._queue_ids]
+        return min((seconds for seconds in found if seconds is not None), default=None)
+
+    def _wants(self, connection: Connection) -> bool:
+        return self._runs() and (self._most is None or self._left(connection, self._most) > 0)
+
+    def _left(self, connection: Connection, most: int) -> int:
+        return most - consumers.in_flight(connection, self.consumer)

@@ -1,0 +1,69 @@
+"""The streaming reader of side tasks: runs them, and gives the report of what they moved.
+
+Its rows come out of the catalog's log of reports, so that a batch that is planned again has the
+same ones, whoever ran the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from ignis_source.offset import ReportOffset
+from ignis_source.options import SourceOptions
+from ignis_source.table_partition import TablePartition
+
+if TYPE_CHECKING:
+    from ignis_source.task_session import TaskSession
+
+
+class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Runs side tasks when they are due, or once."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+        self._session: TaskSession | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Behind all reports that there are."""
+        return self._driver().begin().to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The tasks are to be run once, and not before it is known where the reading begins."""
+        self._driver().run_once()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Run what is due; the newest report then."""
+        return self._driver().next(ReportOffset.from_json(start)).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The reports behind *start* up to *end*; the same each time it is asked."""
+        told = self._driver().told(ReportOffset.from_json(start), ReportOffset.from_json(end))
+        return [TablePartition.of(told)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: the rows."""
+        assert isinstance(partition, TablePartition)
+        return partition.batches(self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Keep the reports: others read them too."""
+
+    def stop(self) -> None:
+        """Release nothing: Spark calls this when its driver dies, and not when a query stops."""
+
+    def _driver(self) -> TaskSession:
+        if self._session is None:
+            # Not at the top: executors import this module and need no SQL library.
+            from ignis_source.task_session import TaskSession
+
+            self._session = TaskSession(self._options)
+        return self._session
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_session": None}

@@ -1,0 +1,164 @@
+"""The catalog: who owns which message. One database, explicit transactions, its own clock."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from queue_core import faults
+from queue_core.catalog import dialect, format
+from queue_core.errors import CatalogUnavailable, NoSuchStore
+
+Result = TypeVar("Result")
+
+#: How often a transaction is tried before its caller hears of it, and the first pause between.
+ATTEMPTS = 12
+PAUSE_SECONDS = 0.005
+
+
+class Catalog:
+    """The catalog at a database URL; safe for many threads, and for many processes at once."""
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self.url = url
+        self.engine = dialect.connect(url)
+        self._random = random.Random()
+        self.file = self._sqlite_file()
+        self._create = create
+        self._identity: int | None = None
+        self._preparing = False
+        try:
+            self._prepare(create)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Catalog {self._shown()}>"
+
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """
+        Run *work* in one transaction and commit it; run it again when the database says so.
+
+        *work* may therefore run more than once and must have no other effects. Raises what *work*
+        raises, `CatalogUnavailable` or `DamagedCatalog`; then nothing was changed, unless the
+        connection was lost during the commit, which the error then says.
+        """
+        end = time.monotonic() + dialect.BUSY_SECONDS
+        for attempt in itertools.count(1):
+            committing = False
+            try:
+                with self._transaction(write=True) as connection:
+                    result = work(connection)
+                    committing = True
+                return result
+            except DBAPIError as error:
+                spent = attempt == ATTEMPTS or time.monotonic() > end
+                if spent or not dialect.can_retry(error):
+                    raise dialect.translated(error, self.url, committing=committing) from error
+            time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
+        raise AssertionError("the loop above returns or raises")
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the catalog and changes nothing."""
+        try:
+            with self._transaction(write=False) as connection:
+                yield connection
+        except DBAPIError as error:
+            raise dialect.translated(error, self.url) from error
+
+    def now(self) -> int:
+        """The database's clock, in microseconds since 1970."""
+        with self.read() as connection:
+            return dialect.read_clock(connection)
+
+    def close(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Connection]:
+        if not self._preparing and self._identity != self._inode():
+            # The folder was removed, and maybe made anew: connections would write into the void.
+            self.engine.dispose()
+            self._prepare(self._create)
+        with self._connected() as connection:
+            dialect.begin(connection, write=write)
+            try:
+                yield connection
+                connection.commit()
+            except BaseException:
+                self._roll_back(connection)
+                raise
+
+    def _connected(self) -> Connection:
+        try:
+            return self.engine.connect()
+        except PoolTimeout as error:
+            raise CatalogUnavailable(
+                f"catalog {self._shown()}: all connections of this process are in use; let fewer "
+                "threads work at once"
+            ) from error
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.rollback()
+        except DBAPIError:
+            # The database ended the transaction by itself, as SQLite does on a full disk.
+            connection.invalidate()
+
+    def _prepare(self, create: bool) -> None:
+        self._preparing = True
+        try:
+            self._bring_up_to_date(create)
+            self._identity = self._inode()
+        finally:
+            self._preparing = False
+
+    def _inode(self) -> int | None:
+        try:
+            return self.file.stat().st_ino if self.file else None
+        except FileNotFoundError:
+            return -1
+
+    def _bring_up_to_date(self, create: bool) -> None:
+        if self.file is not None and not self.file.exists():
+            if not create:
+                raise NoSuchStore(
+                    f"there is no ignis store at {self.file.parent}; load something first, or "
+                    "check the path"
+                )
+            try:
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CatalogUnavailable(
+                    f"folder {self.file.parent} cannot be made: {error.strerror}"
+                ) from error
+        elif self._is_current():
+            return
+        self.write(lambda connection: format.prepare(connection, self._shown(), create=create))
+        faults.point("open.committed")
+
+    def _is_current(self) -> bool:
+        """Whether the catalog can be used as it is, asked without keeping others from writing."""
+        with self.read() as connection:
+            return format.is_current(connection, self._shown())
+
+    def _shown(self) -> str:
+        return str(self.file or make_url(self.url).render_as_string(hide_password=True))
+
+    def _sqlite_file(self) -> Path | None:
+        if not dialect.is_sqlite(self.engine):
+            return None
+        return Path(self.engine.url.database or "")

@@ -1,0 +1,118 @@
+"""Where compaction has put messages: their ids stay, the segment and the row they stand for do not.
+
+Users hold message ids; slices name rows of segments. The two are the same until compaction writes
+a message into another segment. Then the segment has a row here, with the ids of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sqlalchemy import Connection, insert, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import id_map
+from queue_core.ids import IdSet, first_id
+from queue_core.model import ROW_BITS
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+
+#: Runs of ids that are rows one after the other. Ids and rows are kept as steps from run to run,
+#: which are mostly the same, and so take next to no room.
+_RUNS = pa.schema(
+    [
+        pa.field("first_id", pa.int64()),
+        pa.field("count", pa.int64()),
+        pa.field("first_row", pa.int64()),
+    ]
+)
+
+
+def record(connection: Connection, queue_id: int, segment_id: int, ids: Ids, rows: Ids) -> None:
+    """Keep which row of a new segment each of some messages is."""
+    order = np.argsort(ids)
+    ids, rows = ids[order], rows[order]
+    breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(rows) != 1)) + 1
+    starts = np.concatenate([[0], breaks])
+    counts = np.diff(np.append(starts, len(ids)))
+    steps = [np.diff(values[starts], prepend=0) for values in (ids, rows)]
+    runs = pa.record_batch([steps[0], counts, steps[1]], schema=_RUNS)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, _RUNS, options=options) as writer:
+        writer.write_batch(runs)
+    connection.execute(
+        insert(id_map).values(
+            segment_id=segment_id,
+            queue_id=queue_id,
+            first_id=int(ids[0]),
+            last_id=int(ids[-1]),
+            arrow=sink.getvalue().to_pybytes(),
+        )
+    )
+
+
+def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
+    """The rows of segments that the messages of a set are now."""
+    if not len(ids):
+        return ids
+    numbers = ids.numbers()
+    found = physical(connection, queue_ids, numbers)
+    return ids if found is numbers else IdSet.of(found)
+
+
+def physical(connection: Connection, queue_ids: Collection[int], ids: Ids) -> Ids:
+    """For each message id, that of the row which it is now; *ids* itself if none was moved."""
+    if not len(ids):
+        return ids
+    met = connection.execute(
+        select(id_map)
+        .where(
+            dialect.one_of(connection, id_map.c.queue_id, queue_ids),
+            id_map.c.last_id >= int(ids.min()),
+            id_map.c.first_id <= int(ids.max()),
+        )
+        # Of a message that was moved more than once, the newest segment has the last word.
+        .order_by(id_map.c.segment_id)
+    ).all()
+    if not met:
+        return ids
+    found = ids.copy()
+    for row in met:
+        firsts, counts, rows = _runs(row.arrow)
+        run = np.searchsorted(firsts, ids, side="right") - 1
+        offsets = ids - firsts[run]
+        # What is below the first run has got the last one, and a negative offset.
+        inside = (offsets >= 0) & (offsets < counts[run])
+        found[inside] = first_id(row.segment_id) + (rows[run] + offsets)[inside]
+    return found
+
+
+def logical(connection: Connection, ids: Ids) -> Ids:
+    """For each row of a segment, given as an id, the id of the message that it is."""
+    segments = ids >> ROW_BITS
+    here = dialect.one_of(connection, id_map.c.segment_id, np.unique(segments).tolist())
+    found = ids
+    for row in connection.execute(select(id_map).where(here)):
+        firsts, _, rows = _runs(row.arrow)
+        order = np.argsort(rows)
+        of_segment = segments == row.segment_id
+        numbers = ids[of_segment] - first_id(row.segment_id)
+        run = order[np.searchsorted(rows[order], numbers, side="right") - 1]
+        found = found.copy() if found is ids else found
+        found[of_segment] = firsts[run] + numbers - rows[run]
+    return found
+
+
+# What is settled next was often compacted with what was settled last.
+@lru_cache(maxsize=128)
+def _runs(data: bytes) -> tuple[Ids, Ids, Ids]:
+    """The first id, the count and the first row of each run."""
+    runs = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    steps, counts, rows = (column.to_numpy() for column in runs.columns)
+    return np.cumsum(steps), counts, np.cumsum(rows)

@@ -1,0 +1,110 @@
+"""What side tasks have done: a log that only grows, written in the transactions that do it.
+
+Whoever reads the log up to a number that `last` gave always reads the same, so that it can be
+streamed: numbers are given out before they are committed, and `last` tells only of those below
+which none is still to come.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
+
+from queue_core.catalog import dialect, schedule
+from queue_core.catalog.tables import task_log
+from queue_core.model import Magazine, QueueInfo, Slice
+from queue_core.schema import TIMESTAMP
+from queue_core.views import MOVED, REPORTS
+
+
+class Moves:
+    """Counts, shard by shard, what a transaction of a task moves."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[int | None, str, str | None], int] = defaultdict(int)
+
+    def add(self, piece: Slice, messages: int, to: Magazine | None) -> None:
+        """So many messages of a slice go to a magazine, or are gone."""
+        target = None if to is None else to.name.lower()
+        self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
+
+    def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
+        """The same for what is no magazine."""
+        self._counts[shard, source, target] += messages
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def record(self, connection: Connection, queue_id: int, task: str) -> None:
+        """Write it to the log, if there is anything."""
+        if not self._counts:
+            return
+        rows = [
+            {"shard": shard, "moved": moved, "from": source, "to": target}
+            for (shard, source, target), moved in sorted(self._counts.items(), key=repr)
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, MOVED) as writer:
+            writer.write_table(pa.Table.from_pylist(rows, schema=MOVED))
+        values = {"queue_id": queue_id, "task": task, "arrow": sink.getvalue().to_pybytes()}
+        dialect.join_in(connection, dialect.REPORTING)
+        connection.execute(insert(task_log).values(at=dialect.now(), **values))
+
+
+def last(
+    connection: Connection, infos: Iterable[QueueInfo | None], tasks: Collection[str]
+) -> int | None:
+    """
+    The number of the newest report of some queues (None: of the store) and tasks; 0 before any.
+
+    None when somebody is writing one just now, whose number may be lower: ask again.
+    """
+    if not dialect.is_alone(connection, dialect.REPORTING):
+        return None
+    which = _about(connection, [*infos], tasks)
+    return int(connection.scalar(select(func.max(task_log.c.id)).where(*which)) or 0)
+
+
+def read(
+    connection: Connection,
+    infos: Iterable[QueueInfo | None],
+    tasks: Collection[str] | None = None,
+    after: int = 0,
+    upto: int | None = None,
+) -> pa.Table:
+    """
+    The `REPORTS` of some queues (None: of the store) and tasks, without which of all.
+
+    Those *after* (exclusive) to *upto* (inclusive) numbers of the log.
+    """
+    asked = [*infos]
+    names = {info.id: info.name for info in asked if info is not None}
+    query = select(task_log).where(*_about(connection, asked, tasks), task_log.c.id > after)
+    if upto is not None:
+        query = query.where(task_log.c.id <= upto)
+    tables = [REPORTS.empty_table()]
+    for row in connection.execute(query.order_by(task_log.c.id)):
+        moved = pa.ipc.open_stream(pa.py_buffer(row.arrow)).read_all()
+        told = (row.task, names.get(row.queue_id))
+        labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in told)
+        when = pa.repeat(pa.scalar(row.at, TIMESTAMP), moved.num_rows)
+        tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
+    return pa.concat_tables(tables)
+
+
+def _about(
+    connection: Connection, infos: Collection[QueueInfo | None], tasks: Collection[str] | None
+) -> list[ColumnElement[bool]]:
+    ids = [schedule.STORE if info is None else info.id for info in infos]
+    conditions = [dialect.one_of(connection, task_log.c.queue_id, ids)]
+    if tasks is not None:
+        conditions.append(dialect.one_of(connection, task_log.c.task, list(tasks)))
+    return conditions
+
+
+def forget(connection: Connection, before: int) -> None:
+    """Remove reports older than a time, in microseconds."""
+    connection.execute(delete(task_log).where(task_log.c.at < before))

@@ -1,0 +1,140 @@
+"""Turns and pointers: who may fire from a shard, what waits there, and where the next load goes.
+
+A row of the table `turns` is the right to fire from its shard: a firing locks it until it commits.
+Otherwise a later message could be fired before an earlier one that another firing has locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Select, select
+
+from queue_core.catalog import dialect
+from queue_core.catalog.slices import ShardKey
+from queue_core.catalog.tables import counters, shard_totals, shards, turns
+from queue_core.model import Magazine
+
+_WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
+
+
+class Backlog(NamedTuple):
+    """What the counters of a shard say."""
+
+    #: How many messages wait. A hint while other transactions are at work.
+    waiting: int
+    #: How many messages were ever fired from the shard.
+    fired: int
+
+
+def backlog(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, Backlog]:
+    """Return the backlog of some shards, by default of all, without locking them."""
+    return _read(connection, _query(connection, queue_ids, magazine, shard_numbers))
+
+
+def lock(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, Backlog]:
+    """Wait for the turns of some shards, by default of all; return their backlog once locked."""
+    query = _query(connection, queue_ids, magazine, shard_numbers)
+    return _read(connection, dialect.locked(connection, query, turns))
+
+
+def lock_free(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, Backlog]:
+    """Lock the turns that no other transaction has, of shards with a backlog; return that."""
+    query = _query(connection, queue_ids, magazine, shard_numbers).where(_WAITING > 0)
+    return _read(connection, dialect.skip_locked(connection, query, turns))
+
+
+def load_pointers(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, int]:
+    """Return the load pointers of some shards, by default of all."""
+    return _pointers(connection, _pointer_query(connection, queue_ids, magazine, shard_numbers))
+
+
+def lock_load_pointers(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine = Magazine.MAIN,
+    shard_numbers: Collection[int] | None = None,
+) -> dict[ShardKey, int]:
+    """Keep others from loading into some shards, by default into all; return the load pointers."""
+    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
+    return _pointers(connection, dialect.locked(connection, query))
+
+
+def _query(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+) -> Select[tuple[int, int, int, int, int]]:
+    key = (turns.c.queue_id, turns.c.magazine, turns.c.shard)
+    query = (
+        select(*key, turns.c.fired, _WAITING.label("waiting"))
+        .select_from(shard_totals)
+        .where(
+            dialect.one_of(connection, turns.c.queue_id, queue_ids),
+            turns.c.magazine == int(magazine),
+        )
+        .order_by(turns.c.queue_id, turns.c.shard)
+    )
+    if shard_numbers is not None:
+        query = query.where(dialect.one_of(connection, turns.c.shard, shard_numbers))
+    return query
+
+
+def _read(
+    connection: Connection, query: Select[tuple[int, int, int, int, int]]
+) -> dict[ShardKey, Backlog]:
+    return {
+        (row.queue_id, row.magazine, row.shard): Backlog(max(row.waiting, 0), row.fired)
+        for row in connection.execute(query)
+    }
+
+
+def _pointer_query(
+    connection: Connection,
+    queue_ids: Collection[int],
+    magazine: Magazine,
+    shard_numbers: Collection[int] | None,
+) -> Select[tuple[int, int, int, int]]:
+    key = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
+    query = (
+        select(*key, shards.c.load_pointer)
+        .where(
+            dialect.one_of(connection, shards.c.queue_id, queue_ids),
+            shards.c.magazine == int(magazine),
+        )
+        .order_by(shards.c.queue_id, shards.c.shard)
+    )
+    if shard_numbers is not None:
+        query = query.where(dialect.one_of(connection, shards.c.shard, shard_numbers))
+    return query
+
+
+def _pointers(
+    connection: Connection, query: Select[tuple[int, int, int, int]]
+) -> dict[ShardKey, int]:
+    return {
+        (row.queue_id, row.magazine, row.shard): row.load_pointer
+        for row in connection.execute(query)
+    }

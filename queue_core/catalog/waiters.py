@@ -1,0 +1,68 @@
+"""Those who wait for a queue, one behind the other: for room to load, or for something to fire.
+
+Only the first in a line tries its luck; so nobody is passed by who came later, in whichever process
+it is. A waiter says again and again that it lives. One that does not is passed over, and removed by
+the next who comes.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from queue_core.catalog import dialect, notifications
+from queue_core.catalog.tables import queues, waiters
+
+#: The two lines of a queue.
+LOAD, FIRE = "load", "fire"
+#: Seconds for which a waiter counts as alive after it has said so.
+ALIVE_SECONDS = 5.0
+#: In place of a waiter's number: whoever is behind all of them.
+LAST = (1 << 63) - 1
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+_HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.side == bindparam("line"))
+_ALIVE = waiters.c.alive_until > dialect.now()
+_AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
+_LEAVE = (
+    delete(waiters)
+    .where(waiters.c.id == bindparam("waiter"))
+    .returning(select(queues.c.name).where(queues.c.id == waiters.c.queue_id).scalar_subquery())
+)
+
+
+def join(connection: Connection, queue_id: int, side: str) -> int:
+    """Stand at the end of a line; return the waiter's number."""
+    here = {"queue": queue_id, "line": side}
+    connection.execute(delete(waiters).where(*_HERE, ~_ALIVE), here)
+    number = connection.scalar(
+        insert(waiters)
+        .values(queue_id=queue_id, side=side, joined_at=dialect.now(), alive_until=_soon())
+        .returning(waiters.c.id)
+    )
+    assert number is not None, "an insert gives its number"
+    return int(number)
+
+
+def ahead(connection: Connection, queue_id: int, side: str, waiter: int = LAST) -> int:
+    """How many stand in a line before a waiter."""
+    here = {"queue": queue_id, "line": side, "waiter": waiter}
+    return int(connection.scalar(_AHEAD, here) or 0)
+
+
+def renew(connection: Connection, waiter: int) -> bool:
+    """Say that a waiter lives; False when it was taken for dead, and removed."""
+    renewed = connection.execute(
+        update(waiters).where(waiters.c.id == waiter).values(alive_until=_soon())
+    )
+    return renewed.rowcount > 0
+
+
+def leave(connection: Connection, waiter: int) -> None:
+    """Leave the line; the next in it is the first now."""
+    queue = connection.scalar(_LEAVE, {"waiter": waiter})
+    if queue is not None:
+        notifications.notify(connection, queue)
+
+
+def _soon() -> object:
+    return dialect.now() + int(ALIVE_SECONDS * 1e6)

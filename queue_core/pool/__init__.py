@@ -1,0 +1,1 @@
+"""`ConsumerPool`: worker threads of one process that handle messages of queues."""

@@ -1,0 +1,1 @@
+"""Presence: how a consumer tells the catalog, and other consumers, that it is alive."""

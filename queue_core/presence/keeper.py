@@ -1,0 +1,48 @@
+"""Who keeps messages that were received, until they are confirmed or wanted once more."""
+
+from __future__ import annotations
+
+import threading
+
+from queue_core.catalog import consumers
+from queue_core.catalog.consumers import KEEPER
+from queue_core.catalog.database import Catalog
+from queue_core.model import Consumer
+from queue_core.names import of_process
+from queue_core.presence.heartbeat import Heartbeat
+
+#: Seconds between two signs of life; a sweep waits for several of them.
+BEAT_SECONDS = 10.0
+
+
+class Keeper:
+    """This process as a consumer whose messages are not swept while it lives. Safe for threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+        self._heartbeat: Heartbeat | None = None
+
+    def consumer(self) -> Consumer:
+        """The consumer, which lives from the first call on."""
+        with self._lock:
+            if self._consumer is None:
+                name = f"{KEEPER}{of_process()}"
+                self._consumer = self._catalog.write(
+                    lambda connection: consumers.enlist(connection, name, beats=True)
+                )
+                self._heartbeat = Heartbeat(self._catalog, self._consumer, BEAT_SECONDS)
+                self._heartbeat.start()
+            return self._consumer
+
+    def known(self) -> Consumer | None:
+        """The consumer, if it lives."""
+        return self._consumer
+
+    def stop(self) -> None:
+        """End its life: what it keeps is then swept after a while, or reset by others."""
+        with self._lock:
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
+            self._consumer = self._heartbeat = None

@@ -1,0 +1,1 @@
+"""Segments: Arrow data written to and read from storage. Needs no catalog."""

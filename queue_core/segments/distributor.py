@@ -1,0 +1,58 @@
+"""Spreading: the rows of a load become segments; those without a key go to the shards in turn."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from queue_core.model import QueueInfo, Staged
+from queue_core.segments.stager import Stager
+from queue_core.segments.storage import Storage
+
+#: Bytes from which a load without a key is spread over the shards, in so large parts.
+_SPREAD_BYTES = 4 << 20
+
+
+class Distributor:
+    """Stages what a plain process loads, one load after the other."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        # Not all processes begin with the same shard.
+        self._turn = itertools.count(random.randrange(1 << 16))
+
+    def staged(
+        self, queue: QueueInfo, table: pa.Table
+    ) -> tuple[list[Staged], npt.NDArray[np.int64]]:
+        """Rows as segments, and where each row is, counted over all of them."""
+        staged: list[Staged] = []
+        places: list[npt.NDArray[np.int64]] = []
+        stagers = []
+        try:
+            for part in _parts(queue, table):
+                stagers.append(Stager.of(self._storage, queue, keep_order=True))
+                for batch in part.to_batches():
+                    stagers[-1].add(batch)
+                shard = next(self._turn) % queue.shards
+                base = sum(segment.rows for segment in staged)
+                staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
+                places.extend(order + base for order in stagers[-1].order)
+        except BaseException:
+            for stager in stagers:
+                stager.discard()
+            raise
+        return staged, places[0] if len(places) == 1 else np.concatenate(places)
+
+
+def _parts(queue: QueueInfo, table: pa.Table) -> Iterable[pa.Table]:
+    """A large load without a key in as many parts as there are shards to go to."""
+    parts = 1
+    if queue.key is None and table.num_rows > 1:
+        parts = max(min(queue.shards, table.nbytes // _SPREAD_BYTES), 1)
+    rows = -(-table.num_rows // parts)
+    return (table.slice(start, rows) for start in range(0, table.num_rows, rows))

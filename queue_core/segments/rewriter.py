@@ -1,0 +1,124 @@
+"""Messages of some segments become one segment, and stay who and where they are. Needs no catalog.
+
+The new segment's row numbers go by places: as far as two messages stand from each other in their
+shard, so far are their rows. So every message keeps its place, also where those in between are
+gone, and only the ids have to be looked up where they are now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from queue_core.column_roles import described
+from queue_core.column_stats import stats_of
+from queue_core.model import QueueInfo, Slice, Staged
+from queue_core.rows import Rows
+from queue_core.schema import COMPACTED, METADATA
+from queue_core.segments.stager import Stager
+from queue_core.segments.storage import Storage
+
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbours that become one slice, in order of their positions."""
+
+    pieces: tuple[Slice, ...]
+
+    @property
+    def position(self) -> int:
+        """The place of the first row."""
+        return self.pieces[0].position
+
+    @property
+    def span(self) -> int:
+        """How many places there are from the first row to the last one."""
+        return max(piece.end for piece in self.pieces) - self.position
+
+    @property
+    def bytes(self) -> int:
+        """Their size."""
+        return sum(piece.bytes for piece in self.pieces)
+
+    @property
+    def messages(self) -> int:
+        """How many messages there are."""
+        return sum(len(piece.rows) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repacked:
+    """A group as it is in the new segment."""
+
+    group: Group
+    #: The slice that it becomes, but for the id of its segment, which it has not got yet.
+    piece: Slice
+    #: The ids of its messages, and which rows they are now.
+    ids: _Numbers
+    rows: _Numbers
+
+
+def kept_columns(queue: QueueInfo) -> list[str]:
+    """The columns that `repack` wants of each message: those of the queue, and who it is."""
+    return [*queue.schema.names, *(name for name in COMPACTED.names if name in METADATA.names)]
+
+
+def repack(
+    storage: Storage, queue: QueueInfo, groups: Sequence[Group], messages: pa.Table
+) -> tuple[Staged, list[Repacked]]:
+    """
+    Write the messages of some groups as one segment, durable, that no slice names yet.
+
+    *messages* are their `kept_columns`, in order of the groups and of their places.
+    """
+    bases = np.cumsum([0, *(group.span for group in groups)])
+    numbers = [_numbers(group) + base for group, base in zip(groups, bases[:-1], strict=True)]
+    row = pa.array(np.concatenate(numbers), pa.uint32())
+    staged = _written(storage, queue, messages.append_column(COMPACTED.field("_row"), row))
+    # What a chunk covers goes on to the first row of the next one.
+    ends = np.cumsum([chunk.rows for chunk in staged.chunks])[:-1]
+    covered = np.diff([0, *row.to_numpy()[ends].tolist(), int(bases[-1])]).tolist()
+    chunks = (replace(c, rows=rows) for c, rows in zip(staged.chunks, covered, strict=True))
+
+    repacked, offset = [], 0
+    for group, rows in zip(groups, numbers, strict=True):
+        those = messages.slice(offset, len(rows))
+        piece = replace(
+            group.pieces[0],
+            rows=Rows.of_numbers(rows),
+            bytes=staged.bytes * len(rows) // staged.rows,
+            loaded_at=min(piece.loaded_at for piece in group.pieces),
+            moved_at=max(piece.moved_at for piece in group.pieces),
+            stats=stats_of(those, described(queue.settings, queue.schema)),
+        )
+        ids = those.column("_message_id").to_numpy()
+        repacked.append(Repacked(group=group, piece=piece, ids=ids, rows=rows))
+        offset += len(rows)
+    return replace(staged, rows=int(bases[-1]), chunks=tuple(chunks)), repacked
+
+
+def _numbers(group: Group) -> _Numbers:
+    """How far each message stands from the first one, in order."""
+    places = [piece.rows.numbers().astype(np.int64) + piece.place_of(0) for piece in group.pieces]
+    # Places of slices may lie between each other's; their messages are read in order.
+    return np.sort(np.concatenate(places)) - group.position
+
+
+def _written(storage: Storage, queue: QueueInfo, messages: pa.Table) -> Staged:
+    stager = Stager(
+        storage,
+        queue.name,
+        messages.schema,
+        schema_version=queue.schema_version,
+        shards=queue.shards,
+        key=None,
+        compression=queue.settings.compression,
+    )
+    (staged,) = stager.write(messages)
+    return staged

@@ -1,0 +1,94 @@
+"""Rows are put in order of their shards, a few at a time, as they come in. Touches no storage."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from queue_core.errors import SchemaMismatch
+from queue_core.segments.shard_hash import can_be_key, shards_of
+
+#: Rows that are sorted at a time, at least: few enough to stay in a processor's cache, and enough
+#: for so many of each shard.
+_SORTED_ROWS = 8192
+_SLICE_ROWS = 128
+
+
+class Sharder:
+    """Collects rows; `take` hands them out shard by shard, each in the order of coming in."""
+
+    def __init__(self, queue: str, schema: pa.Schema, key: str | None, shards: int) -> None:
+        self._queue = queue
+        self._schema = schema
+        self._key = key
+        self._shards = shards
+        self._least = max(_SORTED_ROWS, _SLICE_ROWS * shards)
+        self._clear()
+
+    def _clear(self) -> None:
+        #: What is waiting, and what of it is still to be sorted.
+        self.rows = self.bytes = 0
+        self._unsorted: list[pa.RecordBatch] = []
+        self._unsorted_rows = 0
+        self._sorted: list[list[pa.RecordBatch]] = [[] for _ in range(self._shards)]
+        self._numbers: list[npt.NDArray[np.uint16]] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; raises `SchemaMismatch` where its key cannot pick a shard."""
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        self._unsorted.append(batch)
+        self._unsorted_rows += batch.num_rows
+        if self._key is not None and self._unsorted_rows >= self._least:
+            self._sort(self._key)
+
+    def places(self) -> npt.NDArray[np.int64]:
+        """For each waiting row, in the order of coming in, where it stands in what `take` gives."""
+        places = np.arange(self.rows, dtype=np.int64)
+        if self._key is not None:
+            self._sort(self._key)
+            order = np.argsort(np.concatenate(self._numbers), kind="stable")
+            places[order] = places.copy()
+        return places
+
+    def take(self) -> list[tuple[int | None, pa.Table]]:
+        """The rows of each shard, in order of shards, or all with None if there is no key."""
+        if self._key is None:
+            taken: list[tuple[int | None, pa.Table]] = [(None, self._table(self._unsorted))]
+        else:
+            self._sort(self._key)
+            taken = [
+                (shard, self._table(pieces)) for shard, pieces in enumerate(self._sorted) if pieces
+            ]
+        self._clear()
+        return taken
+
+    def _sort(self, key: str) -> None:
+        waiting, self._unsorted, self._unsorted_rows = self._unsorted, [], 0
+        if not waiting:
+            return
+        rows = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+        shards = shards_of(self._checked(rows.column(key), key), self._shards)
+        order = np.argsort(shards, kind="stable")
+        ordered = rows.take(pa.array(order))
+        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1)).tolist()
+        for shard, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                self._sorted[shard].append(ordered.slice(start, stop - start))
+        self._numbers.append(shards)
+
+    def _checked(self, column: pa.Array, key: str) -> pa.Array:
+        if not can_be_key(column.type):
+            raise SchemaMismatch(f"queue {self._queue!r}: key column {key!r} of type {column.type}")
+        if column.null_count:
+            raise SchemaMismatch(
+                f"queue {self._queue!r}: key column {key!r} is null in {column.null_count} rows; "
+                "a key picks the shard and may not be null"
+            )
+        return column
+
+    def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(batches, schema=self._schema)

@@ -1,0 +1,245 @@
+"""Rows become segments: sorted by shard, cut into chunks, written or inlined. Needs no catalog.
+
+Runs on executors as well as in plain processes. Memory is bounded: rows are collected up to
+`RUN_BYTES`, sorted by shard, and written; a segment of many rows has several such runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from queue_core import faults
+from queue_core.column_roles import described
+from queue_core.column_stats import stats_of
+from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, Run, Staged
+from queue_core.rows import Rows
+from queue_core.segments.categories import kinds
+from queue_core.segments.format import SegmentWriter, inline
+from queue_core.segments.sharder import Sharder
+from queue_core.segments.storage import Storage
+
+#: Bytes of rows that are sorted and written at a time: the memory that a writing task needs.
+RUN_BYTES = 32 << 20
+#: Segments smaller than this are inlined into the catalog.
+INLINE_BYTES = 64 << 10
+#: Bytes and rows of one chunk at most: the memory that a reading task needs.
+CHUNK_BYTES = 4 << 20
+CHUNK_ROWS = 1 << 16
+#: So many times more batches than chunks are needed are put together first.
+MANY_BATCHES = 16
+
+
+class Stager:
+    """Takes record batches of the queue's schema; `finish` returns the staged segments."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        queue: str,
+        schema: pa.Schema,
+        *,
+        schema_version: int,
+        shards: int,
+        key: str | None,
+        attributes: tuple[str, ...] = (),
+        categories: tuple[str, ...] = (),
+        compression: str | None = None,
+        keep_order: bool = False,
+    ) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._schema = schema
+        self._keep_order = keep_order
+        self._version = schema_version
+        self._attributes = attributes
+        self._categories = categories
+        self._compression = compression
+        self._waiting = Sharder(queue, schema, key, shards)
+        self._staged: list[Staged] = []
+        self._open: _OpenSegment | None = None
+        #: With *keep_order*: for each row as it was added, its row over all segments.
+        self.order: list[npt.NDArray[np.int64]] = []
+        self._rows = 0
+
+    @classmethod
+    def of(cls, storage: Storage, queue: QueueInfo, *, keep_order: bool = False) -> Stager:
+        """What writes rows of a queue, as its settings say."""
+        settings = queue.settings
+        return cls(
+            storage,
+            queue.name,
+            queue.schema,
+            schema_version=queue.schema_version,
+            shards=queue.shards,
+            key=queue.key,
+            attributes=described(settings, queue.schema),
+            categories=settings.categories,
+            compression=settings.compression,
+            keep_order=keep_order,
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
+        for start in range(0, batch.num_rows, CHUNK_ROWS):
+            self._waiting.add(batch.slice(start, CHUNK_ROWS))
+            if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
+                self._write_run()
+
+    def finish(self) -> tuple[Staged, ...]:
+        """Write what is waiting; return every segment, durable."""
+        if self._open is None and self._waiting.rows > 0 and self._waiting.bytes < INLINE_BYTES:
+            self._staged.append(self._inlined())
+        else:
+            self._write_run()
+            self._close_segment()
+        return tuple(self._staged)
+
+    def write(self, rows: pa.Table) -> tuple[Staged, ...]:
+        """Take a whole table and `finish`; when that fails, nothing is left of it."""
+        try:
+            for batch in rows.to_batches():
+                self.add(batch)
+            return self.finish()
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Remove what was staged, as far as that is possible."""
+        if self._open is not None:
+            self._open.abandon()
+            self._open = None
+        for staged in self._staged:
+            if staged.location:
+                self._storage.remove(staged.location)
+        self._staged.clear()
+
+    def _inlined(self) -> Staged:
+        sorted_run = self._sort_waiting()
+        # So little needs no cutting.
+        data, chunks = inline(
+            chunk for _, rows in sorted_run for chunk in rows.combine_chunks().to_batches()
+        )
+        return Staged(
+            location=None,
+            data=data,
+            rows=sum(chunk.rows for chunk in chunks),
+            bytes=len(data),
+            chunks=chunks,
+            runs=self._runs(sorted_run, 0),
+            schema_version=self._version,
+        )
+
+    def _write_run(self) -> None:
+        if not self._waiting.rows:
+            return
+        if self._open is not None and self._open.rows + self._waiting.rows > MAX_SEGMENT_ROWS:
+            self._close_segment()
+        if self._open is None:
+            faults.point("load.before_segment")
+            self._open = _OpenSegment(self._storage, self._queue, self._schema, self._compression)
+        sorted_run = self._sort_waiting()
+        self._open.runs.extend(self._runs(sorted_run, self._open.rows))
+        for _, shard_rows in sorted_run:
+            for chunk in _cut(shard_rows):
+                self._open.write(chunk)
+
+    def _close_segment(self) -> None:
+        if self._open is not None:
+            self._staged.append(self._open.close(self._version))
+            self._open = None
+
+    def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
+        """The waiting rows of each shard, in order of shards; nothing waits any more."""
+        if self._keep_order:
+            self.order.append(self._waiting.places() + self._rows)
+        self._rows += self._waiting.rows
+        return self._waiting.take()
+
+    def _runs(
+        self, sorted_run: list[tuple[int | None, pa.Table]], first_row: int
+    ) -> tuple[Run, ...]:
+        runs: list[Run] = []
+        for shard, rows in sorted_run:
+            runs.extend(self._runs_of(shard, rows, first_row))
+            first_row += rows.num_rows
+        return tuple(runs)
+
+    def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
+        """One run, or one for each category, whose rows lie between those of the others."""
+        parts = kinds(rows, self._categories) if self._categories and rows.num_rows > 1 else ()
+        if len(parts) <= 1:
+            stats = stats_of(rows, self._attributes)
+            yield Run(shard=shard, start=first_row, stop=first_row + rows.num_rows, stats=stats)
+            return
+        for numbers in parts:
+            its = Rows.of_numbers(numbers + first_row)
+            stats = stats_of(rows.take(numbers), self._attributes)
+            yield Run(shard=shard, start=its.start, stop=its.stop, stats=stats, rows=its)
+
+
+class _OpenSegment:
+    """A segment file that is being written."""
+
+    def __init__(
+        self, storage: Storage, queue: str, schema: pa.Schema, compression: str | None
+    ) -> None:
+        self.location = storage.new_location(queue)
+        self.rows = 0
+        self.runs: list[Run] = []
+        self._stack = ExitStack()
+        sink = self._stack.enter_context(storage.create(self.location))
+        self._writer = self._stack.enter_context(SegmentWriter(sink, schema, compression))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._guarded(self._writer.write, batch)
+        faults.point("load.writing")
+        self.rows += batch.num_rows
+
+    def close(self, schema_version: int) -> Staged:
+        self._stack.close()
+        return Staged(
+            location=self.location,
+            data=None,
+            rows=self.rows,
+            bytes=self._writer.bytes,
+            chunks=tuple(self._writer.chunks),
+            runs=tuple(self.runs),
+            schema_version=schema_version,
+        )
+
+    def abandon(self) -> None:
+        """Let the storage remove the unfinished file."""
+        self._leave(_Abandoned())
+
+    def _guarded(self, write: object, batch: pa.RecordBatch) -> None:
+        try:
+            write(batch)  # type: ignore[operator]
+        except Exception as error:
+            self._leave(error)
+            raise
+
+    def _leave(self, error: Exception) -> None:
+        try:
+            self._stack.__exit__(type(error), error, error.__traceback__)
+        except _Abandoned:
+            return
+
+
+class _Abandoned(Exception):
+    pass
+
+
+def _cut(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Cut rows into chunks within their bounds, copying only what comes in small batches."""
+    per_row = max(rows.nbytes // max(rows.num_rows, 1), 1)
+    most = max(min(CHUNK_ROWS, CHUNK_BYTES // per_row), 1)
+    batches = rows.to_batches(max_chunksize=most)
+    if len(batches) * most > MANY_BATCHES * rows.num_rows:
+        batches = rows.combine_chunks().to_batches(max_chunksize=most)
+    yield from (batch for batch in batches if batch.num_rows)

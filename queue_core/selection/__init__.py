@@ -1,0 +1,1 @@
+"""Selection: which messages a firing takes, and in which order."""

@@ -1,0 +1,242 @@
+"""Looking at waiting messages: statistics first, and then the few columns that are asked about.
+
+Within one reading transaction, at one moment of the catalog's. Columns of which the statistics
+leave just one value are not read, nor is what the catalog knows of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+from sqlalchemy import Connection
+
+from queue_core.catalog import read_plans
+from queue_core.column_stats import ColumnStats, stats_from_json
+from queue_core.ids import IdSet, first_id
+from queue_core.model import QueueInfo, SegmentRef, Slice
+from queue_core.plan import Taken
+from queue_core.rows import Rows
+from queue_core.schema import AGE, NOW
+from queue_core.segments.column_cache import read_columns
+from queue_core.segments.reader import output_schema
+from queue_core.selection.match_cache import MatchCache
+
+if TYPE_CHECKING:
+    from queue_core.selector import Selector
+
+#: Columns of a look besides those that are asked for: the row of a segment that a message is, as an
+#: id; its place; and the number of its slice among those that were looked at.
+ID, PLACE, SLICE = "#id", "#place", "#slice"
+
+#: What is not the same for a message each time it waits.
+_PASSING = {NOW, AGE, "_attempt", "_fired_at"}
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_findings = MatchCache()
+
+_MOMENT = pa.timestamp("us")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SliceScan:
+    """One look at waiting messages of some queues of one schema."""
+
+    def __init__(
+        self, connection: Connection, queues: Sequence[QueueInfo], storage: str, now: int
+    ) -> None:
+        self.connection = connection
+        self.now = now
+        self._queues = queues
+        self._storage = storage
+        self._schema = queues[0].schema
+        self._types = {field.name: field.type for field in output_schema(self._schema)}
+        self._types |= {NOW: _MOMENT, AGE: pa.float64()}
+        url = str(connection.engine.url)
+        self._created = {queue.id: (url, queue.id, queue.created_at) for queue in queues}
+        self._sources: dict[int, SegmentRef] = {}
+
+    def stats(self, piece: Slice, columns: Iterable[str]) -> Mapping[str, ColumnStats]:
+        """What is known of columns of a slice's messages without looking at them."""
+        known = _parsed(piece.stats, self._schema) if piece.stats else {}
+        found = {name: known.get(name) or self._told(piece, name) for name in columns}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def is_known(self, piece: Slice, columns: Collection[str]) -> bool:
+        """Whether the statistics leave just one value of each of the columns."""
+        known = self.stats(piece, columns)
+        return all(_is_one_value(known.get(name)) for name in columns)
+
+    def table(self, taken: Sequence[Taken], columns: Collection[str]) -> pa.Table:
+        """Columns of the rows of slices of one shard or more, in no order of slices."""
+        known = [self.stats(piece, columns) for piece, _ in taken]
+        told = [all(_is_one_value(one.get(name)) for name in columns) for one in known]
+        tables = [
+            self._repeated(taken[at], at, known[at], columns) for at, it in enumerate(told) if it
+        ]
+        unknown = [at for at, it in enumerate(told) if not it]
+        if unknown:
+            tables.append(self._read(taken, unknown, columns))
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def matching(self, taken: Sequence[Taken], conditions: tuple[Selector, ...]) -> list[Taken]:
+        """Of rows of slices of one shard or more, those that meet conditions that never change."""
+        keys = {piece.segment_id: self._key(piece, conditions) for piece, _ in taken}
+        found = {segment: _findings.of(key) for segment, key in keys.items()}
+        new = [(p, rows - Rows.of_bitmap(found[p.segment_id].seen)) for p, rows in taken]
+        new = [(piece, rows) for piece, rows in new if rows]
+        if new:
+            looked = self.table(new, columns_of(conditions))
+            met = IdSet.of(looked.filter(mask(looked, conditions)).column(ID))
+            for segment, of_segment in groupby(sorted(new, key=_segment), key=_segment):
+                seen = BitMap.union(*(rows.as_bitmap() for _, rows in of_segment))
+                matched = met.rows(segment).as_bitmap()
+                found[segment] = _findings.add(keys[segment], seen, matched)
+        matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
+        return [(piece, rows) for piece, rows in matching if rows]
+
+    def _key(self, piece: Slice, conditions: tuple[Selector, ...]) -> Hashable:
+        # A queue that was made anew, also in a store that was, was made at another time.
+        return self._created[piece.queue_id], piece.segment_id, conditions
+
+    def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
+        stored = {name for name in columns if name not in (AGE, NOW)}
+        stored |= {"_loaded_at"} if AGE in columns else set()
+        held = [taken[at] for at in which]
+        reading = read_plans.build(
+            self.connection, self._queues, held, self._storage, self._sources
+        )
+        found = with_moment(read_columns(reading, sorted(stored)), columns, self.now)
+        # In this order they are read.
+        queues = {queue.id: at for at, queue in enumerate(self._queues)}
+        shards = {at: (queues[taken[at][0].queue_id], taken[at][0].shard) for at in which}
+        ordered = sorted(which, key=lambda at: (*shards[at], _first(taken[at])))
+        parts = [
+            _numbered(taken, list(part)) for _, part in groupby(ordered, key=shards.__getitem__)
+        ]
+        ids, places, slices = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return _marked({name: found.column(name) for name in columns}, ids, places, slices)
+
+    def _repeated(
+        self, taken: Taken, at: int, known: Mapping[str, ColumnStats], columns: Collection[str]
+    ) -> pa.Table:
+        """Rows of a slice, of which each column has one value that is known."""
+        ids, places, slices = _numbered([taken], [0])
+        values = {name: pa.scalar(known[name].min, self._types[name]) for name in columns}
+        repeated = {name: pa.repeat(value, len(ids)) for name, value in values.items()}
+        return _marked(repeated, ids, places, slices + at)
+
+    def _told(self, piece: Slice, name: str) -> ColumnStats | None:
+        """What the catalog knows of all messages of a slice."""
+        # A compacted one has messages of several loads, all from before it came to be there.
+        loaded, moved = piece.loaded_at, max(piece.moved_at, piece.loaded_at)
+        match name:
+            case "_attempt":
+                return _only(piece.attempts, piece)
+            case "_shard":
+                return _only(piece.shard, piece)
+            case "_loaded_at":
+                return _between(moment(loaded), moment(moved), piece)
+            case _ if name == AGE:
+                return _between((self.now - moved) / 1e6, (self.now - loaded) / 1e6, piece)
+            case _ if name == NOW:
+                return _only(moment(self.now).replace(tzinfo=None), piece)
+        return None
+
+
+def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
+    """Which rows meet all conditions."""
+    met = np.ones(rows.num_rows, dtype=np.bool_)
+    for condition in conditions:
+        met &= condition.mask(rows).to_numpy(zero_copy_only=False)
+    return met
+
+
+def columns_of(conditions: Sequence[Selector]) -> frozenset[str]:
+    """The columns that some conditions touch."""
+    return frozenset[str]().union(*(condition.columns for condition in conditions))
+
+
+def is_lasting(condition: Selector) -> bool:
+    """Whether what it says of a message stays so: it is about what the message is."""
+    return not condition.columns & _PASSING
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows of one shard in order of their places."""
+    places = rows.column(PLACE).to_numpy()
+    if (places[1:] > places[:-1]).all():
+        return rows
+    return rows.take(pa.array(np.argsort(places, kind="stable")))
+
+
+def with_moment(rows: pa.Table, columns: Collection[str], now: int) -> pa.Table:
+    """Rows with the moment of looking and their age then, as far as they are among *columns*."""
+    if NOW in columns:
+        rows = rows.append_column(NOW, pa.repeat(pa.scalar(now, _MOMENT), rows.num_rows))
+    if AGE in columns:
+        loaded = rows.column("_loaded_at").cast(pa.int64()).to_numpy()
+        rows = rows.append_column(AGE, pa.array((now - loaded) / 1e6))
+    return rows
+
+
+def moment(microseconds: int) -> datetime:
+    """A time of the catalog's, in UTC."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _numbered(taken: Sequence[Taken], which: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+    """Of some slices of one shard, which come in order of their places."""
+    rows = [taken[at][1].numbers().astype(np.int64) for at in which]
+    pieces = [taken[at][0] for at in which]
+    ids = np.concatenate([n + first_id(p.segment_id) for p, n in zip(pieces, rows, strict=True)])
+    places = np.concatenate([n + p.place_of(0) for p, n in zip(pieces, rows, strict=True)])
+    slices = np.repeat(np.array(which, dtype=np.int64), [len(n) for n in rows])
+    if (places[1:] > places[:-1]).all():
+        return ids, places, slices
+    # Rows of some lie between those of others.
+    order = np.argsort(places, kind="stable")
+    return ids[order], places[order], slices[order]
+
+
+def _marked(columns: Mapping[str, Any], ids: Numbers, places: Numbers, slices: Numbers) -> pa.Table:
+    return pa.table({**columns, ID: ids, PLACE: places, SLICE: slices})
+
+
+def _segment(taken: Taken) -> int:
+    return taken[0].segment_id
+
+
+def _first(taken: Taken) -> int:
+    return taken[0].place_of(taken[1].start)
+
+
+# Slices that are cut keep the statistics of the whole, and are looked at for firing after firing.
+@lru_cache(maxsize=1 << 14)
+def _parsed(text: str, schema: pa.Schema) -> Mapping[str, ColumnStats]:
+    return stats_from_json(text, schema)
+
+
+def _is_one_value(stats: ColumnStats | None) -> bool:
+    if stats is None:
+        return False
+    if stats.null_count == stats.row_count:
+        return True
+    return stats.null_count == 0 and stats.min is not None and bool(stats.min == stats.max)
+
+
+def _only(value: Any, piece: Slice) -> ColumnStats:
+    return _between(value, value, piece)
+
+
+def _between(low: Any, high: Any, piece: Slice) -> ColumnStats:
+    return ColumnStats(low, high, null_count=0, row_count=len(piece.rows))

@@ -1,0 +1,1 @@
+"""Smart loads: snapshot, decide, rewrite, validate, load; and again if the snapshot is stale."""

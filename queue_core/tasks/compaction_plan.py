@@ -1,0 +1,173 @@
+"""Which slices are worth compacting, and together with which. Pure: touches no catalog.
+
+Merged are neighbours of one shard that nothing but their rows tells apart. Nobody else's message
+may stand between them: it would have to be read between two rows of one segment. Those of about the
+same age become one slice: a slice is as old as its oldest message, and expires with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import sub
+from typing import TypeAlias, TypeVar
+
+from queue_core.model import MAX_SEGMENT_ROWS, Slice
+from queue_core.plan import interleaved
+from queue_core.segments.rewriter import Group
+
+#: A segment of at most so many bytes is small: most of its cost is that it is one more.
+SMALL_BYTES = 64 << 10
+#: So many small neighbours are merged. With fewer, messages would be rewritten more often than it
+#: pays: one that is merged with 64 others each time is rewritten 3 times among 250,000.
+NEIGHBOURS = 64
+#: A file of whose bytes less than one in so many are alive is rewritten.
+SPARSE = 4
+#: Slices and bytes that are rewritten at a time: others wait while the catalog notes the slices,
+#: and the bytes are in memory.
+UNIT_SLICES = 1 << 12
+UNIT_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """How a segment is doing."""
+
+    #: Its size, and how much of it slices still name.
+    bytes: int
+    alive: int
+    #: Whether it has a file.
+    filed: bool
+    #: Whether all that is alive of it waits; else it would have to stay.
+    waiting: bool
+
+    @property
+    def small(self) -> bool:
+        """Whether it is worth merging with its neighbours."""
+        return self.bytes <= SMALL_BYTES
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it is worth rewriting by itself."""
+        return self.filed and self.waiting and self.alive * SPARSE < self.bytes
+
+
+#: What is rewritten as one segment, in one transaction.
+Unit: TypeAlias = "list[Group]"
+#: Slices whose places lie between each other's.
+Cluster: TypeAlias = "list[Slice]"
+
+Item = TypeVar("Item")
+#: Slices, bytes and places.
+_Size: TypeAlias = "tuple[int, ...]"
+_ROOM: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
+
+
+def units(
+    pieces: Sequence[Slice],
+    waiting: Collection[int],
+    conditions: Mapping[int, Condition],
+    age: int | None = None,
+) -> list[Unit]:
+    """
+    What to rewrite of one magazine.
+
+    *pieces* are all of its slices in order of shards and positions, *waiting* the ids of those that
+    are loaded, and *conditions* are those of their segments. Slices become one only if their oldest
+    messages were loaded within *age* microseconds, where that is given.
+    """
+    groups: list[Group] = []
+    for run in _runs(pieces, waiting, conditions, age):
+        merged = [
+            Group(tuple(piece for cluster in clusters for piece in cluster))
+            for aged in _aged(run, age)
+            for clusters in _packed(aged, _sizes(aged))
+        ]
+        if _is_worth_it(merged, conditions):
+            groups.extend(merged)
+    sizes = [(len(group.pieces), group.bytes, group.span) for group in groups]
+    return list(_packed(groups, sizes))
+
+
+def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
+    """Neighbours of about the same age."""
+    together: list[Cluster] = []
+    oldest = youngest = 0
+    for cluster in run:
+        first, last = _loaded(cluster)
+        oldest, youngest = min(oldest, first), max(youngest, last)
+        if together and age is not None and youngest - oldest > age:
+            yield together
+            together = []
+        if not together:
+            oldest, youngest = first, last
+        together.append(cluster)
+    if together:
+        yield together
+
+
+def _loaded(cluster: Cluster) -> tuple[int, int]:
+    """When the first and the last of some slices were loaded."""
+    times = [piece.loaded_at for piece in cluster]
+    return min(times), max(times)
+
+
+def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
+    """Items in their order, so many together as fit into one unit; one at least."""
+    together: list[Item] = []
+    room: _Size = _ROOM
+    for item, size in zip(items, sizes, strict=True):
+        left = tuple(map(sub, room, size))
+        if together and min(left) < 0:
+            yield together
+            together, left = [], tuple(map(sub, _ROOM, size))
+        together.append(item)
+        room = left
+    if together:
+        yield together
+
+
+def _sizes(run: Sequence[Cluster]) -> Iterator[_Size]:
+    """Of clusters that follow each other; what lies between two counts with the second one."""
+    before = run[0][0].position
+    for cluster in run:
+        end = max(piece.end for piece in cluster)
+        yield len(cluster), sum(piece.bytes for piece in cluster), end - before
+        before = end
+
+
+def _runs(
+    pieces: Iterable[Slice],
+    waiting: Collection[int],
+    conditions: Mapping[int, Condition],
+    age: int | None,
+) -> Iterator[list[Cluster]]:
+    """Neighbours that can be rewritten together."""
+
+    def key(cluster: Cluster) -> tuple[object, ...] | None:
+        first = cluster[0]
+        same = (first.attempts, first.deliveries, first.fired_at)
+        for piece in cluster:
+            if piece.id not in waiting or piece.bytes > UNIT_BYTES:
+                return None
+            if (piece.attempts, piece.deliveries, piece.fired_at) != same:
+                return None
+            condition = conditions[piece.segment_id]
+            if not (condition.small or condition.sparse):
+                return None
+        first_loaded, last_loaded = _loaded(cluster)
+        if age is not None and last_loaded - first_loaded > age:
+            return None
+        return same
+
+    for _, of_shard in groupby(pieces, key=lambda piece: piece.shard):
+        for same, run in groupby(interleaved(list(of_shard)), key=key):
+            if same is not None:
+                yield list(run)
+
+
+def _is_worth_it(groups: Sequence[Group], conditions: Mapping[int, Condition]) -> bool:
+    members = [piece for group in groups for piece in group.pieces]
+    fewer = len(members) - len(groups)
+    return fewer >= NEIGHBOURS - 1 or any(conditions[p.segment_id].sparse for p in members)
