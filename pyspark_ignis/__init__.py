@@ -1,31 +1,49 @@
 """
-ignis for Spark: once this is installed, ``format("ignis")`` works with nothing to register.
+ignis for Spark: once this is installed, ``format("ignis")`` works without registration.
 
-Spark imports this in order to find the data source, and one such import that fails hides all data
-sources; the command line lives here too, and must not wait for Spark. So nothing is imported here:
-the names are resolved when first used.
+The names in `__all__` are the public surface: they stay, or the changelog says how they change.
+Every other module may move.
+
+Spark imports this package to find the data source, and a single failing import of this kind hides
+all data sources. The command line lives here too and must not wait for Spark. Therefore nothing is
+imported here: each name is resolved on first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark_ignis.consuming import consume
+    from pyspark_ignis.consuming import consume, consumer_of
+    from pyspark_ignis.managed_query import QueueState
     from pyspark_ignis.manager import IgnisManager
+    from pyspark_ignis.queue_stats import QueueStats
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
     from queue_core.handlers.handler import batch_handler
 
+#: The module and the attribute that each public name stands for.
 _HOMES = {
-    # The name under which Spark looks for a data source in packages called ``pyspark_…``.
+    # Spark looks for this name in packages called ``pyspark_…``.
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
+    "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
+    "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
     "batch_handler": ("queue_core.handlers.handler", "batch_handler"),
     "consume": ("pyspark_ignis.consuming", "consume"),
+    "consumer_of": ("pyspark_ignis.consuming", "consumer_of"),
 }
 
-__all__ = ["DefaultSource", "IgnisDataSource", "IgnisManager", "batch_handler", "consume"]
+__all__ = [
+    "DefaultSource",
+    "IgnisDataSource",
+    "IgnisManager",
+    "QueueState",
+    "QueueStats",
+    "batch_handler",
+    "consume",
+    "consumer_of",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -33,3 +51,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'pyspark_ignis' has no attribute {name!r}")
     module, attribute = _HOMES[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

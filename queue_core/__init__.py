@@ -1,42 +1,177 @@
-"""A sharded message queue on Arrow segments and a SQL catalog; knows nothing of Spark.
+"""A sharded message queue on Arrow segments and a SQL catalog, without Spark.
 
-The public names are resolved when first used: executors read segments and must not wait for a SQL
-library to be imported.
+The names in `__all__` are the public surface: they stay, or the changelog says how they change.
+Every other module may move. Each name is resolved on first use, because executors read segments
+and must not wait for the import of a SQL library.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from queue_core.errors import IgnisError
+    from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
+    from queue_core.errors import (
+        BadName,
+        BadOption,
+        BadOutcome,
+        BadSelector,
+        CatalogUnavailable,
+        Conflict,
+        ConsumerFenced,
+        Damaged,
+        DamagedCatalog,
+        DamagedSegment,
+        FormatTooNew,
+        IgnisError,
+        Invalid,
+        NoSuchQueue,
+        NoSuchStore,
+        NotLeading,
+        PublicationRefused,
+        QueueDeactivated,
+        QueueExists,
+        QueueFull,
+        QueueTaken,
+        SchemaMismatch,
+        StorageUnavailable,
+        Unavailable,
+    )
     from queue_core.firing import Firing
     from queue_core.handlers.handler import batch_handler
+    from queue_core.ids import IdSet
+    from queue_core.model import Consumer, Ticket
+    from queue_core.outcomes import Settlement
+    from queue_core.policies.aggregates import Take
+    from queue_core.policies.builtin import (
+        Annihilate,
+        Confirm,
+        DropDuplicates,
+        Latest,
+        Merge,
+        MergeAdjacent,
+    )
+    from queue_core.policies.checks import Vectorised, per_message, vectorised
+    from queue_core.policies.decisions import Decision
     from queue_core.pool.pool import ConsumerPool
     from queue_core.pool.pressure import Pressure
     from queue_core.queue import Queue
+    from queue_core.schema import METADATA
+    from queue_core.segments.buffers import Buffer
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
+    from queue_core.views import VIEWS
 
+#: The module that defines each public name.
 _HOMES = {
+    "Annihilate": "queue_core.policies.builtin",
+    "BadName": "queue_core.errors",
+    "BadOption": "queue_core.errors",
+    "BadOutcome": "queue_core.errors",
+    "BadSelector": "queue_core.errors",
+    "Buffer": "queue_core.segments.buffers",
+    "CatalogUnavailable": "queue_core.errors",
+    "Confirm": "queue_core.policies.builtin",
+    "Conflict": "queue_core.errors",
+    "Consumer": "queue_core.model",
+    "ConsumerFenced": "queue_core.errors",
     "ConsumerPool": "queue_core.pool.pool",
+    "Damaged": "queue_core.errors",
+    "DamagedCatalog": "queue_core.errors",
+    "DamagedSegment": "queue_core.errors",
+    "Decision": "queue_core.policies.decisions",
+    "DropDuplicates": "queue_core.policies.builtin",
     "Firing": "queue_core.firing",
+    "FormatTooNew": "queue_core.errors",
+    "IdSet": "queue_core.ids",
     "IgnisError": "queue_core.errors",
+    "Invalid": "queue_core.errors",
+    "Latest": "queue_core.policies.builtin",
+    "METADATA": "queue_core.schema",
+    "Merge": "queue_core.policies.builtin",
+    "MergeAdjacent": "queue_core.policies.builtin",
+    "NoSuchQueue": "queue_core.errors",
+    "NoSuchStore": "queue_core.errors",
+    "NotLeading": "queue_core.errors",
     "Pressure": "queue_core.pool.pressure",
+    "PublicationRefused": "queue_core.errors",
     "Queue": "queue_core.queue",
+    "QueueDeactivated": "queue_core.errors",
+    "QueueExists": "queue_core.errors",
+    "QueueFull": "queue_core.errors",
     "QueueSettings": "queue_core.settings",
+    "QueueTaken": "queue_core.errors",
+    "SchemaMismatch": "queue_core.errors",
+    "Settlement": "queue_core.outcomes",
+    "Step": "queue_core.consumers.trace",
+    "StorageUnavailable": "queue_core.errors",
     "Store": "queue_core.store",
+    "Take": "queue_core.policies.aggregates",
+    "Ticket": "queue_core.model",
+    "Trace": "queue_core.consumers.trace",
+    "TracedStep": "queue_core.consumers.trace",
+    "Unavailable": "queue_core.errors",
+    "VIEWS": "queue_core.views",
+    "Vectorised": "queue_core.policies.checks",
     "batch_handler": "queue_core.handlers.handler",
+    "per_message": "queue_core.policies.checks",
+    "tracing": "queue_core.consumers.trace",
+    "vectorised": "queue_core.policies.checks",
 }
 
 __all__ = [
+    "Annihilate",
+    "BadName",
+    "BadOption",
+    "BadOutcome",
+    "BadSelector",
+    "Buffer",
+    "CatalogUnavailable",
+    "Confirm",
+    "Conflict",
+    "Consumer",
+    "ConsumerFenced",
     "ConsumerPool",
+    "Damaged",
+    "DamagedCatalog",
+    "DamagedSegment",
+    "Decision",
+    "DropDuplicates",
     "Firing",
+    "FormatTooNew",
+    "IdSet",
     "IgnisError",
+    "Invalid",
+    "Latest",
+    "METADATA",
+    "Merge",
+    "MergeAdjacent",
+    "NoSuchQueue",
+    "NoSuchStore",
+    "NotLeading",
     "Pressure",
+    "PublicationRefused",
     "Queue",
+    "QueueDeactivated",
+    "QueueExists",
+    "QueueFull",
     "QueueSettings",
+    "QueueTaken",
+    "SchemaMismatch",
+    "Settlement",
+    "Step",
+    "StorageUnavailable",
     "Store",
+    "Take",
+    "Ticket",
+    "Trace",
+    "TracedStep",
+    "Unavailable",
+    "VIEWS",
+    "Vectorised",
     "batch_handler",
+    "per_message",
+    "tracing",
+    "vectorised",
 ]
 
 
@@ -44,3 +179,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'queue_core' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

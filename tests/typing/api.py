@@ -1,5 +1,6 @@
 """What users type, for mypy to check: it is never run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -12,19 +13,39 @@ from pyspark_ignis import (
     DefaultSource,
     IgnisDataSource,
     IgnisManager,
+    QueueState,
+    QueueStats,
     batch_handler,
     consume,
+    consumer_of,
 )
 from queue_core import (
+    VIEWS,
+    Annihilate,
+    Buffer,
+    Conflict,
     ConsumerPool,
+    Decision,
     Firing,
     IgnisError,
+    Invalid,
+    Latest,
+    Merge,
+    NoSuchQueue,
     Pressure,
     Queue,
+    QueueExists,
     QueueSettings,
+    Settlement,
     Store,
+    Take,
+    Ticket,
+    Trace,
+    Unavailable,
+    per_message,
+    tracing,
+    vectorised,
 )
-from queue_core.errors import Conflict, Invalid, NoSuchQueue, QueueExists, Unavailable
 
 COLUMNS = pa.schema([("order_id", pa.int64()), ("customer", pa.string())])
 
@@ -70,6 +91,47 @@ def call_the_verbs(orders: Queue) -> None:
     orders.browse(magazine="sideline")
 
 
+def decide(new: Mapping[str, Any], queued: Mapping[str, Any]) -> Decision:
+    return Decision.QUEUE_AND_DELETE if new["amount"] > queued["amount"] else Decision.IGNORE
+
+
+def decide_at_once(new: pa.Table, queued: pa.Table) -> pa.Array:
+    return pa.array([Decision.QUEUE] * int(new.num_rows))
+
+
+def load_with_policies(orders: Queue) -> None:
+    rows = [{"order_id": 1, "customer": "a"}]
+    orders.load(rows, policy=Latest())
+    orders.load(rows, policy=Merge((Take("last", "order_id"),)))
+    orders.load(rows, policy=Annihilate(on="order_id > 0", off="order_id < 0"))
+    orders.load(rows, policy=per_message(decide))
+    orders.load(rows, policy=vectorised(decide_at_once, order="oldest"))
+    orders.load(rows, 1.0, policy="latest", ttl=60.0, hold=1.0)
+
+
+def settle_by_hand(orders: Queue) -> None:
+    firing = orders.get_and_keep(10, timeout=1.0)
+    if firing.ticket is not None:
+        assert_type(firing.ticket, Ticket)
+        outcomes = pa.table({"_message_id": firing.ids, "outcome": ["delete"] * len(firing)})
+        assert_type(orders.settle(Settlement.of(outcomes), firing.ticket.consumer), int)
+    assert_type(orders.reset(), int)
+
+
+def write_into_buffers(orders: Queue) -> None:
+    with orders.request(1000, timeout=1.0, widths={"pixels": 64}) as buffer:
+        assert_type(buffer, Buffer)
+        buffer["order_id"][:] = 1
+    orders.load(buffer)
+
+
+def trace(pool: ConsumerPool) -> None:
+    with tracing() as traced:
+        assert_type(traced, Trace)
+        pool.drain()
+    print(traced.steps)
+
+
 def misuse_the_verbs(spark: SparkSession, orders: Queue) -> None:
     """What mypy refuses: were it to accept one of these, it would call the comment unused."""
     orders.fire("ten")  # type: ignore[arg-type]
@@ -84,7 +146,7 @@ def describe(store: Store, orders: Queue) -> None:
     assert_type(orders.change_settings(sweep_after=5), QueueSettings)
     orders.add_columns(pa.schema([("note", pa.string())]))
     print(orders.schema, orders.metadata(), orders.failures(), store.view("queues"))
-    print(store.view("failures", "orders"))
+    print(store.view("failures", "orders"), VIEWS["failures"])
 
 
 def tidy(store: Store) -> None:
@@ -115,6 +177,7 @@ def approve(orders: pa.RecordBatch) -> list[bool]:
 def consume_with_each_kind_of_handler(spark: SparkSession) -> None:
     query = consume(spark, "orders", charge, path="some/folder", checkpoint="some/where")
     assert_type(query, StreamingQuery)
+    assert_type(consumer_of("some/where"), str)
     consume(
         spark,
         path=Path("some/folder"),
@@ -151,6 +214,8 @@ def manage(spark: SparkSession) -> None:
         manager.decrease_consumers("orders")
         manager.schedule_shovel("orders", None)
         assert_type(manager.shovel("orders", limit=10), int)
+        assert_type(manager.stats(), dict[str, QueueStats])
+        assert_type(manager.state(), dict[str, QueueState])
         assert_type(manager.stats()["orders"].unconsumed, int)
         assert_type(manager.state()["orders"].status, str)
     IgnisManager(

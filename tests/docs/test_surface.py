@@ -1,0 +1,155 @@
+"""The public surface: the names that stay, and the only ones that the documentation uses."""
+
+import ast
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: A name that is added here is promised to users; one that is removed needs a word in CHANGELOG.md.
+SURFACE = {
+    "queue_core": {
+        "Annihilate",
+        "BadName",
+        "BadOption",
+        "BadOutcome",
+        "BadSelector",
+        "Buffer",
+        "CatalogUnavailable",
+        "Confirm",
+        "Conflict",
+        "Consumer",
+        "ConsumerFenced",
+        "ConsumerPool",
+        "Damaged",
+        "DamagedCatalog",
+        "DamagedSegment",
+        "Decision",
+        "DropDuplicates",
+        "Firing",
+        "FormatTooNew",
+        "IdSet",
+        "IgnisError",
+        "Invalid",
+        "Latest",
+        "METADATA",
+        "Merge",
+        "MergeAdjacent",
+        "NoSuchQueue",
+        "NoSuchStore",
+        "NotLeading",
+        "Pressure",
+        "PublicationRefused",
+        "Queue",
+        "QueueDeactivated",
+        "QueueExists",
+        "QueueFull",
+        "QueueSettings",
+        "QueueTaken",
+        "SchemaMismatch",
+        "Settlement",
+        "Step",
+        "StorageUnavailable",
+        "Store",
+        "Take",
+        "Ticket",
+        "Trace",
+        "TracedStep",
+        "Unavailable",
+        "VIEWS",
+        "Vectorised",
+        "batch_handler",
+        "per_message",
+        "tracing",
+        "vectorised",
+    },
+    "pyspark_ignis": {
+        "DefaultSource",
+        "IgnisDataSource",
+        "IgnisManager",
+        "QueueState",
+        "QueueStats",
+        "batch_handler",
+        "consume",
+        "consumer_of",
+    },
+}
+
+
+@pytest.mark.parametrize("package", SURFACE)
+def test_the_surface_is_what_is_declared(package):
+    assert set(importlib.import_module(package).__all__) == SURFACE[package]
+
+
+@pytest.mark.parametrize("package", SURFACE)
+def test_the_three_lists_of_a_package_agree(package):
+    """Names are listed for readers, for type checkers and for the lazy import."""
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(module.__file__).read_text())
+    typed = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        for alias in node.names
+    }
+    lazy = {
+        name: home if isinstance(home, tuple) else (home, name)
+        for name, home in module._HOMES.items()
+    }
+
+    assert typed == lazy
+    assert list(lazy) == module.__all__
+
+
+@pytest.mark.parametrize("package", SURFACE)
+def test_each_public_name_is_the_object_of_its_home(package):
+    """A submodule of the same name would hide it once it is imported."""
+    module = importlib.import_module(package)
+
+    assert [name for name in module.__all__ if (ROOT / package / f"{name}.py").exists()] == []
+    assert set(module.__all__) <= set(dir(module))
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Each Python example of the README, docs/ and the notebooks, with the name of its file."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S):
+            yield page.name, block
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(notebook.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                source = "".join(cell["source"])
+                yield notebook.name, re.sub(r"^%.*$", "", source, flags=re.M)
+
+
+def imports(code: str) -> Iterator[tuple[str, str]]:
+    """Return the modules and names that an example imports from our packages."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found = [(node.module, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        packages = (*SURFACE, "ignis_source", "ignis_sink")
+        yield from (pair for pair in found if pair[0].split(".")[0] in packages)
+
+
+def test_the_documentation_uses_the_public_surface_alone():
+    """The notebooks may use the demonstration's own helpers besides."""
+    used = {(page, *found) for page, code in examples() for found in imports(code)}
+    private = {
+        (page, module, name)
+        for page, module, name in used
+        if name not in SURFACE.get(module, ())
+        and not (page.endswith(".ipynb") and module.startswith("pyspark_ignis.demo"))
+    }
+
+    assert used
+    assert private == set()
