@@ -16,18 +16,18 @@ from queue_core.plan import partitions as spread
 class IgnisPartition(InputPartition):
     """Messages of some shards, each shard in order."""
 
-    reading: ReadPlan
+    plan: ReadPlan
 
 
-def split(reading: ReadPlan, count: int) -> Sequence[IgnisPartition]:
-    """Spread a reading over at most *count* partitions; the rows of a shard stay together."""
+def split(plan: ReadPlan, count: int) -> Sequence[IgnisPartition]:
+    """Spread a plan over at most *count* partitions; the rows of a shard stay together."""
     shards: dict[tuple[str, int], list[ScanTask]] = defaultdict(list)
-    for piece in reading.pieces:
+    for piece in plan.tasks:
         shards[piece.queue, piece.shard].append(piece)
     sizes = {shard: sum(piece.bytes for piece in pieces) for shard, pieces in shards.items()}
     return [
         IgnisPartition(
-            replace(reading, pieces=tuple(piece for shard in shards_ for piece in shards[shard]))
+            replace(plan, tasks=tuple(piece for shard in shards_ for piece in shards[shard]))
         )
         for shards_ in spread(sizes, count)
     ]

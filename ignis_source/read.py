@@ -14,7 +14,7 @@ from queue_core.segments.reader import output_schema, read
 
 def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The messages of a partition as batches of exactly *schema*, as Spark insists."""
-    for batch in read(partition.reading, schema.names):
+    for batch in read(partition.plan, schema.names):
         yield relabelled(batch, schema)
         faults.point("source.reading")
 
@@ -28,10 +28,10 @@ def read_selected(
     # Not at the top: streams select when they fire, and need no SQL parser here.
     from queue_core.selector import Selector
 
-    whole = output_schema(deserialize(partition.reading.schema))
+    whole = output_schema(deserialize(partition.plan.schema))
     condition = Selector.parse(selector, whole)
     names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
-    selected = (batch.filter(condition.mask(batch)) for batch in read(partition.reading, names))
+    selected = (batch.filter(condition.mask(batch)) for batch in read(partition.plan, names))
     return (relabelled(batch.select(schema.names), schema) for batch in selected)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ignis_source.read import relabelled
+from queue_core.segments.ipc import pack, unpack
 
 
 @dataclass
@@ -20,12 +21,9 @@ class TablePartition(InputPartition):
     @staticmethod
     def of(table: pa.Table) -> TablePartition:
         """All rows of a table."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return TablePartition(bytes(sink.getvalue()))
+        return TablePartition(pack(table))
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """On an executor: the rows, as batches of exactly *schema*, as Spark insists."""
-        table = pa.ipc.open_stream(pa.py_buffer(self.arrow)).read_all().select(schema.names)
+        table = unpack(self.arrow).select(schema.names)
         return (relabelled(batch, schema) for batch in table.to_batches())

@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
-from queue_core.schema import EXPIRES_AT, HOLD_UNTIL
+from queue_core.schema import EXPIRES_AT, HOLD_UNTIL, is_number
 from queue_core.settings import QueueSettings
 
 
@@ -68,12 +68,8 @@ def _field(setting: str, name: str, schema: pa.Schema) -> pa.Field:
     return schema.field(name)
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
-
-
 _NEEDS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "expires_at": (pt.is_timestamp, "a column of timestamps"),
     "hold_until": (pt.is_timestamp, "a column of timestamps"),
-    "priority": (_is_number, "a column of numbers"),
+    "priority": (is_number, "a column of numbers"),
 }

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from queue_core.schema import is_binary, is_number, is_text
+
 #: Characters, or bytes, that are kept of a long value.
 LONGEST_BOUND = 64
 #: Rows among which distinct values are looked for at a time, so that many are noticed early.
@@ -117,27 +119,17 @@ def _plain_type(type_: pa.DataType) -> pa.DataType | None:
     if pt.is_float16(type_):
         return pa.float32()
     for holds in (
-        pt.is_integer,
-        pt.is_floating,
-        pt.is_decimal,
+        is_number,
         pt.is_boolean,
         pt.is_date,
         pt.is_time,
         pt.is_timestamp,
-        _is_text,
-        _is_binary,
+        is_text,
+        is_binary,
     ):
         if holds(type_):
             return type_
     return None
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pt.is_string(type_) or pt.is_large_string(type_))
-
-
-def _is_binary(type_: pa.DataType) -> bool:
-    return bool(pt.is_binary(type_) or pt.is_large_binary(type_) or pt.is_fixed_size_binary(type_))
 
 
 def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | None:
@@ -256,7 +248,7 @@ def _from_json(type_: pa.DataType | None) -> Callable[[Any], Any]:
         (pt.is_date, date.fromisoformat),
         (pt.is_time, time.fromisoformat),
         (pt.is_timestamp, datetime.fromisoformat),
-        (_is_binary, base64.b64decode),
+        (is_binary, base64.b64decode),
     ]
     if type_ is not None:
         for holds, read in readers:

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from queue_core.errors import BadOutcome
 from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS, Staged
-from queue_core.rows import Rows
+from queue_core.rows import Numbers, Rows
 
 
 def first_id(segment_id: int) -> int:
@@ -26,7 +26,7 @@ def first_id(segment_id: int) -> int:
     return segment_id << ROW_BITS
 
 
-def ids_from(first_ids: Sequence[int], staged: Sequence[Staged]) -> npt.NDArray[np.int64]:
+def ids_from(first_ids: Sequence[int], staged: Sequence[Staged]) -> Numbers:
     """The ids of all messages of some segments, given that of the first one of each."""
     pairs = zip(first_ids, staged, strict=True)
     return np.concatenate([first + np.arange(segment.rows) for first, segment in pairs])
@@ -41,7 +41,7 @@ class IdSet:
         self._blocks = blocks or {}
 
     @staticmethod
-    def of(ids: pa.Array | pa.ChunkedArray | npt.NDArray[np.int64] | Iterable[int]) -> IdSet:
+    def of(ids: pa.Array | pa.ChunkedArray | Numbers | Iterable[int]) -> IdSet:
         """The set of some ids, in any order; raises `BadOutcome` where one cannot be an id."""
         numbers = _numbers(ids)
         if not len(numbers):
@@ -94,7 +94,7 @@ class IdSet:
         """Which rows of a segment are in the set."""
         return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
 
-    def numbers(self) -> npt.NDArray[np.int64]:
+    def numbers(self) -> Numbers:
         """The ids, ascending."""
         parts = [
             np.frombuffer(self._blocks[segment].to_array(), dtype=np.uint32).astype(np.int64)
@@ -120,7 +120,7 @@ def _bitmap(rows: npt.NDArray[np.uint32]) -> BitMap:
     return BitMap(packed)
 
 
-def _numbers(ids: Any) -> npt.NDArray[np.int64]:
+def _numbers(ids: Any) -> Numbers:
     try:
         if isinstance(ids, pa.ChunkedArray):
             ids = ids.combine_chunks()
@@ -131,7 +131,7 @@ def _numbers(ids: Any) -> npt.NDArray[np.int64]:
             raise BadOutcome(f"{ids.null_count} message ids are null")
         if len(ids) and not pa.types.is_integer(ids.type):
             raise BadOutcome(f"message ids are whole numbers, not {ids.type}: {ids[0].as_py()!r}")
-        numbers: npt.NDArray[np.int64] = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        numbers: Numbers = ids.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return numbers
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise BadOutcome(f"message ids are whole numbers: {error}") from error

@@ -210,7 +210,7 @@ class ScanTask:
 
     queue: str
     shard: int
-    source: SegmentRef
+    segment: SegmentRef
     parts: tuple[Part, ...]
     bytes: int = 0
 
@@ -228,10 +228,10 @@ class ReadPlan:
     schema: bytes
     #: The schemas of older segments, by queue and version.
     schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
-    pieces: tuple[ScanTask, ...] = ()
+    tasks: tuple[ScanTask, ...] = ()
 
     def __len__(self) -> int:
-        return sum(len(piece) for piece in self.pieces)
+        return sum(len(task) for task in self.tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

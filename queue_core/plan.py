@@ -116,7 +116,7 @@ def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str) -> ScanTask
     return ScanTask(
         queue=queue,
         shard=stretch[0][0].shard,
-        source=source.narrowed(
+        segment=source.narrowed(
             min(part.rows.start for part in parts), max(part.rows.stop for part in parts)
         ),
         parts=parts,

@@ -431,7 +431,7 @@ class Queue:
             return selection.sorted(messages, now)
         except BaseException:
             if ticket is not None:
-                self._give_back(found.pieces, ticket)
+                self._give_back(found.tasks, ticket)
             raise
 
     def _setting_apart(self) -> AbstractContextManager[None]:
@@ -443,7 +443,7 @@ class Queue:
         for piece in pieces:
             for part in piece.parts:
                 rows = part.rows.as_bitmap()
-                segment = piece.source.segment_id
+                segment = piece.segment.segment_id
                 blocks[segment] = blocks[segment] | rows if segment in blocks else rows
         self.settle(Settlement(reloaded=IdSet(blocks)), ticket.consumer)
 

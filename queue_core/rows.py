@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-RowNumbers = npt.NDArray[np.uint32]
+#: Row numbers, message ids or places.
+Numbers: TypeAlias = npt.NDArray[np.int64]
+#: Row numbers as a bitmap holds them.
+RowNumbers: TypeAlias = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from queue_core.names import check_columns, nearest
 #: What can be loaded: Arrow data, or a list of one dict per message.
 Loadable: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any]]"
 
+_t = pa.types
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 #: The columns that describe a message; they follow the queue's own columns when messages are read.
@@ -146,6 +148,26 @@ def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are integers, floats or decimals."""
+    return bool(_t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are strings, in any of Arrow's layouts."""
+    return bool(_t.is_string(kind) or _t.is_large_string(kind) or _t.is_string_view(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values of a type are bytes, in any of Arrow's layouts."""
+    return bool(
+        _t.is_binary(kind)
+        or _t.is_large_binary(kind)
+        or _t.is_binary_view(kind)
+        or _t.is_fixed_size_binary(kind)
+    )
 
 
 def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
@@ -308,24 +330,6 @@ _INTERVAL_MONTHS = 21
 
 _Matches: TypeAlias = Callable[[pa.DataType], bool]
 _Convert: TypeAlias = Callable[[pa.DataType, str], pa.DataType]
-_t = pa.types
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(_t.is_integer(kind) or _t.is_floating(kind) or _t.is_decimal(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(_t.is_string(kind) or _t.is_large_string(kind) or _t.is_string_view(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        _t.is_binary(kind)
-        or _t.is_large_binary(kind)
-        or _t.is_binary_view(kind)
-        or _t.is_fixed_size_binary(kind)
-    )
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -335,9 +339,9 @@ def _is_list(kind: pa.DataType) -> bool:
 
 #: Types that can be cast to each other; whether the values fit, the cast tells.
 _FAMILIES: tuple[_Matches, ...] = (
-    _is_number,
-    _is_text,
-    _is_binary,
+    is_number,
+    is_text,
+    is_binary,
     _t.is_boolean,
     _t.is_date,
     _t.is_timestamp,
@@ -353,8 +357,8 @@ _CONVERSIONS: tuple[tuple[_Matches, _Convert], ...] = (
     (_t.is_boolean, lambda kind, _: kind),
     (_t.is_float16, lambda *_: pa.float32()),
     (_t.is_floating, lambda kind, _: kind),
-    (_is_text, lambda *_: pa.string()),
-    (_is_binary, lambda *_: pa.binary()),
+    (is_text, lambda *_: pa.string()),
+    (is_binary, lambda *_: pa.binary()),
     (_t.is_date, lambda *_: pa.date32()),
     (_t.is_timestamp, lambda kind, _: pa.timestamp("us", tz="UTC" if kind.tz else None)),
     (_t.is_time, lambda *_: pa.time64("ns")),

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import dedup
+from queue_core.segments.ipc import pack, unpack
 
 #: Rows of fewer keys are put together when there are so many of them.
 _SMALL_KEYS = 1 << 14
@@ -46,7 +47,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
     ).all()
     stored = pa.schema([*keys, _AT])
     # Of a queue whose columns for this were others before, those say nothing.
-    tables = (_unpacked(row.arrow) for row in rows)
+    tables = (unpack(row.arrow) for row in rows)
     alike = [table for table in tables if table.schema == stored]
     there = pa.concat_tables([stored.empty_table(), *alike])
     recent = there.filter(pc.greater(there.column(_AT.name), since))
@@ -66,7 +67,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
     ).all()
     until = now + int(window * 1e6)
     if len(small) >= _SMALL_ROWS:
-        others = [_unpacked(row.arrow) for row in small]
+        others = [unpack(row.arrow) for row in small]
         until = max(until, *(row.known_until for row in small))
         table = pa.concat_tables([*(t for t in others if t.schema == table.schema), table])
         put_together = dialect.one_of(connection, dedup.c.id, [row.id for row in small])
@@ -77,7 +78,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
             loaded_at=now,
             known_until=until,
             count=table.num_rows,
-            arrow=_packed(table),
+            arrow=pack(table, "zstd"),
         )
     )
 
@@ -93,15 +94,3 @@ def _of(queue_id: int) -> ColumnElement[bool]:
 
 def _now(connection: Connection) -> int:
     return dialect.read_clock(connection)
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -16,8 +16,9 @@ from queue_core.catalog.tables import failures, slices
 from queue_core.failure_kinds import FAILURES, REJECTED, TOLD
 from queue_core.ids import first_id
 from queue_core.model import Slice
-from queue_core.rows import Rows
+from queue_core.rows import Numbers, Rows
 from queue_core.schema import TIMESTAMP
+from queue_core.segments.ipc import pack, unpack
 
 #: Rows of slices that were sidelined, as the slices were before.
 Moved: TypeAlias = Sequence[tuple[Slice, Rows]]
@@ -33,7 +34,6 @@ _KEPT = pa.schema(
         pa.field("attempt", pa.int32()),
     ]
 )
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
@@ -68,15 +68,13 @@ def record(
     if (ids[1:] < ids[:-1]).any():
         order = np.argsort(ids)
         ids, columns = ids[order], [column.take(order) for column in columns]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _KEPT, options=_OPTIONS) as writer:
-        writer.write_table(pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT))
+    kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
     connection.execute(
         insert(failures).values(
             queue_id=queue_id,
             failed_at=dialect.now(),
             consumer=consumer_name,
-            arrow=sink.getvalue().to_pybytes(),
+            arrow=pack(kept, "zstd"),
         )
     )
 
@@ -90,7 +88,7 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
     )
     tables = [TOLD.empty_table()]
     for row in rows:
-        kept = pa.ipc.open_stream(pa.py_buffer(row.arrow)).read_all()
+        kept = unpack(row.arrow)
         steps, *others = kept.columns
         told = [pc.cumulative_sum(steps), *others]
         consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
@@ -112,7 +110,7 @@ def forget(connection: Connection, before: int) -> None:
     connection.execute(delete(failures).where(failures.c.failed_at < before, ~there))
 
 
-def _attempts(moved: Moved) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
     """The ids of messages, and how often each had failed before."""
     ids = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in moved]
     attempts = np.array([piece.attempts for piece, _ in moved], np.int32)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import Connection, insert, select
 
@@ -19,8 +17,8 @@ from queue_core.catalog import dialect
 from queue_core.catalog.tables import id_map
 from queue_core.ids import IdSet, first_id
 from queue_core.model import ROW_BITS
-
-Ids: TypeAlias = npt.NDArray[np.int64]
+from queue_core.rows import Numbers
+from queue_core.segments.ipc import pack, unpack
 
 #: Runs of ids that are rows one after the other. Ids and rows are kept as steps from run to run,
 #: which are mostly the same, and so take next to no room.
@@ -33,7 +31,9 @@ _RUNS = pa.schema(
 )
 
 
-def record(connection: Connection, queue_id: int, segment_id: int, ids: Ids, rows: Ids) -> None:
+def record(
+    connection: Connection, queue_id: int, segment_id: int, ids: Numbers, rows: Numbers
+) -> None:
     """Keep which row of a new segment each of some messages is."""
     order = np.argsort(ids)
     ids, rows = ids[order], rows[order]
@@ -41,18 +41,14 @@ def record(connection: Connection, queue_id: int, segment_id: int, ids: Ids, row
     starts = np.concatenate([[0], breaks])
     counts = np.diff(np.append(starts, len(ids)))
     steps = [np.diff(values[starts], prepend=0) for values in (ids, rows)]
-    runs = pa.record_batch([steps[0], counts, steps[1]], schema=_RUNS)
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, _RUNS, options=options) as writer:
-        writer.write_batch(runs)
+    runs = pa.table([steps[0], counts, steps[1]], schema=_RUNS)
     connection.execute(
         insert(id_map).values(
             segment_id=segment_id,
             queue_id=queue_id,
             first_id=int(ids[0]),
             last_id=int(ids[-1]),
-            arrow=sink.getvalue().to_pybytes(),
+            arrow=pack(runs, "zstd"),
         )
     )
 
@@ -66,7 +62,7 @@ def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> I
     return ids if found is numbers else IdSet.of(found)
 
 
-def physical(connection: Connection, queue_ids: Collection[int], ids: Ids) -> Ids:
+def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -> Numbers:
     """For each message id, that of the row which it is now; *ids* itself if none was moved."""
     if not len(ids):
         return ids
@@ -93,7 +89,7 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Ids) -> Id
     return found
 
 
-def logical(connection: Connection, ids: Ids) -> Ids:
+def logical(connection: Connection, ids: Numbers) -> Numbers:
     """For each row of a segment, given as an id, the id of the message that it is."""
     segments = ids >> ROW_BITS
     here = dialect.one_of(connection, id_map.c.segment_id, np.unique(segments).tolist())
@@ -111,8 +107,8 @@ def logical(connection: Connection, ids: Ids) -> Ids:
 
 # What is settled next was often compacted with what was settled last.
 @lru_cache(maxsize=128)
-def _runs(data: bytes) -> tuple[Ids, Ids, Ids]:
+def _runs(data: bytes) -> tuple[Numbers, Numbers, Numbers]:
     """The first id, the count and the first row of each run."""
-    runs = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    runs = unpack(data)
     steps, counts, rows = (column.to_numpy() for column in runs.columns)
     return np.cumsum(steps), counts, np.cumsum(rows)

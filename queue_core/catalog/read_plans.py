@@ -46,4 +46,4 @@ def build(
         )
         for version, data in queues.schemas_of(connection, info.id).items()
     }
-    return ReadPlan(storage=storage, schema=serialize(infos[0].schema), schemas=older, pieces=read)
+    return ReadPlan(storage=storage, schema=serialize(infos[0].schema), schemas=older, tasks=read)

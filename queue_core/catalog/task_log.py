@@ -17,6 +17,7 @@ from queue_core.catalog import dialect, schedule
 from queue_core.catalog.tables import task_log
 from queue_core.model import Magazine, QueueInfo, Slice
 from queue_core.schema import TIMESTAMP
+from queue_core.segments.ipc import pack, unpack
 from queue_core.views import MOVED, REPORTS
 
 
@@ -46,10 +47,8 @@ class Moves:
             {"shard": shard, "moved": moved, "from": source, "to": target}
             for (shard, source, target), moved in sorted(self._counts.items(), key=repr)
         ]
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, MOVED) as writer:
-            writer.write_table(pa.Table.from_pylist(rows, schema=MOVED))
-        values = {"queue_id": queue_id, "task": task, "arrow": sink.getvalue().to_pybytes()}
+        moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
+        values = {"queue_id": queue_id, "task": task, "arrow": moved}
         dialect.join_in(connection, dialect.REPORTING)
         connection.execute(insert(task_log).values(at=dialect.now(), **values))
 
@@ -87,7 +86,7 @@ def read(
         query = query.where(task_log.c.id <= upto)
     tables = [REPORTS.empty_table()]
     for row in connection.execute(query.order_by(task_log.c.id)):
-        moved = pa.ipc.open_stream(pa.py_buffer(row.arrow)).read_all()
+        moved = unpack(row.arrow)
         told = (row.task, names.get(row.queue_id))
         labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in told)
         when = pa.repeat(pa.scalar(row.at, TIMESTAMP), moved.num_rows)

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.names import nearest
-from queue_core.policies.inputs import Numbers
+from queue_core.rows import Numbers
+from queue_core.schema import is_number
 
 #: Ways to take a column over: the last value, the first, and those that leave NULL out.
 FUNCTIONS = ("sum", "min", "max", "count", "first", "last")
@@ -86,11 +87,10 @@ def _suits(function: str, kind: pa.DataType) -> bool:
         return True
     if function == "count":
         return bool(pa.types.is_integer(kind))
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if function == "sum":
-        return bool(number)
+        return is_number(kind)
     return bool(
-        number
+        is_number(kind)
         or pa.types.is_string(kind)
         or pa.types.is_binary(kind)
         or pa.types.is_boolean(kind)

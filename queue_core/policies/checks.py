@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from queue_core.errors import BadOption
 from queue_core.names import nearest
 from queue_core.policies.decisions import NEWEST, ORDERS, Decision
-from queue_core.policies.inputs import BoundPolicy, Flags, Numbers, PolicyInput, PolicyResult
+from queue_core.policies.inputs import BoundPolicy, Flags, PolicyInput, PolicyResult
 from queue_core.policies.numbering import ranks
+from queue_core.rows import Numbers
 
 #: What a queued message tells besides its columns.
 RETRIEVED, DISTANCE = "_retrieved", "_distance"

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
+from queue_core.rows import Numbers
+
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 _NONE: Numbers = np.empty(0, np.int64)

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from queue_core.policies.aggregates import Take
-from queue_core.policies.inputs import Numbers, Overwritten, PolicyInput, PolicyResult
+from queue_core.policies.inputs import Overwritten, PolicyInput, PolicyResult
 from queue_core.policies.numbering import first_of
+from queue_core.rows import Numbers
 
 
 def merged(

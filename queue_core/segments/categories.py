@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from queue_core.rows import Numbers
 
 #: Kinds that are told apart among rows that are written together; more are left together.
 MOST = 64
 
 
-def kinds(rows: pa.Table, columns: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+def kinds(rows: pa.Table, columns: Sequence[str]) -> list[Numbers]:
     """The numbers of the rows of each combination of values, that with the first row first."""
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for name in columns:

@@ -7,15 +7,15 @@ name, so that nothing stale is ever taken for what is there.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from queue_core.model import Chunk, ReadPlan, SegmentRef
 from queue_core.schema import COMPACTED
+from queue_core.segments.lru_cache import LruCache
 from queue_core.segments.reader import read_table, whole
 
 #: Bytes of columns that a process keeps in mind.
@@ -29,13 +29,10 @@ class ColumnCache:
     """Columns of chunks; what was not asked for longest is forgotten first. Safe for threads."""
 
     def __init__(self, bytes: int = MEMORY_BYTES) -> None:
-        self._most = bytes
-        self._bytes = 0
-        self._known: OrderedDict[_Key, pa.Array] = OrderedDict()
-        self._lock = threading.Lock()
+        self._columns: LruCache[_Key, pa.Array] = LruCache(bytes, lambda column: column.nbytes)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._columns)
 
     def decoded(
         self,
@@ -52,31 +49,14 @@ class ColumnCache:
             # All that is asked for is known without the segment; only the rows have to be there.
             return pa.record_batch([pa.nulls(chunk.rows)], [""])
         keys = [(chunk.checksum, chunk.length, at, str(written.field(at).type)) for at in wanted]
-        columns = [self._recall(key) for key in keys]
+        columns = [self._columns.get(key) for key in keys]
         if any(column is None for column in columns):
             batch = whole(source, chunk, written, names, fetch)
             columns = [_copy(batch.column(at)) for at in wanted]
             for key, column in zip(keys, columns, strict=True):
-                self._remember(key, column)
+                self._columns.update(key, partial(_first, column))
         fields = [written.field(at) for at in wanted]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-    def _recall(self, key: _Key) -> pa.Array | None:
-        with self._lock:
-            column = self._known.get(key)
-            if column is not None:
-                self._known.move_to_end(key)
-            return column
-
-    def _remember(self, key: _Key, column: pa.Array) -> None:
-        with self._lock:
-            if key in self._known:
-                return
-            self._known[key] = column
-            self._bytes += column.nbytes
-            while self._bytes > self._most:
-                _, forgotten = self._known.popitem(last=False)
-                self._bytes -= forgotten.nbytes
 
 
 _memory = ColumnCache()
@@ -85,6 +65,11 @@ _memory = ColumnCache()
 def read_columns(reading: ReadPlan, columns: Sequence[str]) -> pa.Table:
     """Some columns of the messages of a reading, as `read_table` gives them."""
     return read_table(reading, columns, _memory.decoded)
+
+
+def _first(column: pa.Array, known: pa.Array | None) -> pa.Array:
+    """The column that was cached first."""
+    return column if known is None else known
 
 
 def _copy(column: pa.Array) -> pa.Array:

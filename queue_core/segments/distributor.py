@@ -7,10 +7,10 @@ import random
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.model import QueueInfo, Staged
+from queue_core.rows import Numbers
 from queue_core.segments.stager import Stager
 from queue_core.segments.storage import Storage
 
@@ -26,12 +26,10 @@ class Distributor:
         # Not all processes begin with the same shard.
         self._turn = itertools.count(random.randrange(1 << 16))
 
-    def staged(
-        self, queue: QueueInfo, table: pa.Table
-    ) -> tuple[list[Staged], npt.NDArray[np.int64]]:
+    def staged(self, queue: QueueInfo, table: pa.Table) -> tuple[list[Staged], Numbers]:
         """Rows as segments, and where each row is, counted over all of them."""
         staged: list[Staged] = []
-        places: list[npt.NDArray[np.int64]] = []
+        places: list[Numbers] = []
         stagers = []
         try:
             for part in _parts(queue, table):

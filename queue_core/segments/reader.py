@@ -55,7 +55,7 @@ def read(
     schema = deserialize(reading.schema)
     stored = {version: deserialize(data) for version, data in reading.schemas.items()}
     names = list(columns) if columns is not None else [*schema.names, *METADATA.names]
-    yield from _gathered(_read_pieces(storage, reading.pieces, schema, stored, names, decoded))
+    yield from _gathered(_read_pieces(storage, reading.tasks, schema, stored, names, decoded))
 
 
 def read_table(
@@ -107,7 +107,7 @@ def _read_pieces(
         except DamagedSegment as error:
             # What is wrong must be told, also where no word of it can be left.
             with suppress(StorageUnavailable):
-                storage.report_damage(piece.source.name, str(error))
+                storage.report_damage(piece.segment.name, str(error))
             raise
 
 
@@ -120,17 +120,17 @@ def _read_piece(
     decoded: Decode,
 ) -> Iterator[pa.RecordBatch]:
     rows = _union(piece.parts)
-    written = stored.get((piece.queue, piece.source.schema_version), schema)
-    if piece.source.compacted:
+    written = stored.get((piece.queue, piece.segment.schema_version), schema)
+    if piece.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
-    with _chunk_reader(storage, piece.source) as read_chunk:
-        for first, chunk in piece.source.chunks:
+    with _chunk_reader(storage, piece.segment) as read_chunk:
+        for first, chunk in piece.segment.chunks:
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
                 continue
-            batch = decoded(piece.source, chunk, written, names, partial(read_chunk, chunk))
+            batch = decoded(piece.segment, chunk, written, names, partial(read_chunk, chunk))
             numbers = wanted.numbers()
-            if piece.source.compacted:
+            if piece.segment.compacted:
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
             else:
                 batch = _at(batch, numbers - np.uint32(first))
@@ -163,7 +163,7 @@ def _assemble(
     batch: pa.RecordBatch, schema: pa.Schema, piece: ScanTask, numbers: RowNumbers, names: list[str]
 ) -> pa.RecordBatch:
     kept: dict[str, pa.Array] = {}
-    if piece.source.compacted:
+    if piece.segment.compacted:
         batch, kept = _without_kept(batch)
     batch = upgrade(batch, pa.schema([field for field in schema if field.name in names]))
     columns = []
@@ -191,7 +191,7 @@ def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.A
 
 
 def _ids(piece: ScanTask, numbers: RowNumbers) -> pa.Array:
-    return pa.array(numbers.astype(np.int64) + piece.source.first_id)
+    return pa.array(numbers.astype(np.int64) + piece.segment.first_id)
 
 
 def _repeat(value: object, kind: pa.DataType, count: int) -> pa.Array:
@@ -240,6 +240,6 @@ _METADATA_COLUMNS = {
     "_queue": lambda piece, numbers: _repeat(piece.queue, pa.string(), len(numbers)),
     "_shard": lambda piece, numbers: _repeat(piece.shard, pa.int32(), len(numbers)),
     "_attempt": _attempts,
-    "_loaded_at": lambda piece, numbers: _repeat(piece.source.loaded_at, TIMESTAMP, len(numbers)),
+    "_loaded_at": lambda piece, numbers: _repeat(piece.segment.loaded_at, TIMESTAMP, len(numbers)),
     "_fired_at": _fired_at,
 }

@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.column_roles import described
 from queue_core.column_stats import stats_of
 from queue_core.model import QueueInfo, Slice, Staged
-from queue_core.rows import Rows
+from queue_core.rows import Numbers, Rows
 from queue_core.schema import COMPACTED, METADATA
 from queue_core.segments.stager import Stager
 from queue_core.segments.storage import Storage
-
-_Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,8 @@ class Repacked:
     #: The slice that it becomes, but for the id of its segment, which it has not got yet.
     piece: Slice
     #: The ids of its messages, and which rows they are now.
-    ids: _Numbers
-    rows: _Numbers
+    ids: Numbers
+    rows: Numbers
 
 
 def kept_columns(queue: QueueInfo) -> list[str]:
@@ -103,7 +100,7 @@ def repack(
     return replace(staged, rows=int(bases[-1]), chunks=tuple(chunks)), repacked
 
 
-def _numbers(group: Group) -> _Numbers:
+def _numbers(group: Group) -> Numbers:
     """How far each message stands from the first one, in order."""
     places = [piece.rows.numbers().astype(np.int64) + piece.place_of(0) for piece in group.pieces]
     # Places of slices may lie between each other's; their messages are read in order.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
+from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import can_be_key, shards_of
 
 #: Rows that are sorted at a time, at least: few enough to stay in a processor's cache, and enough
@@ -45,7 +46,7 @@ class Sharder:
         if self._key is not None and self._unsorted_rows >= self._least:
             self._sort(self._key)
 
-    def places(self) -> npt.NDArray[np.int64]:
+    def places(self) -> Numbers:
         """For each waiting row, in the order of coming in, where it stands in what `take` gives."""
         places = np.arange(self.rows, dtype=np.int64)
         if self._key is not None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core import faults
 from queue_core.column_roles import described
 from queue_core.column_stats import stats_of
 from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, Run, Staged
-from queue_core.rows import Rows
+from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
 from queue_core.segments.sharder import Sharder
@@ -63,7 +61,7 @@ class Stager:
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
         #: With *keep_order*: for each row as it was added, its row over all segments.
-        self.order: list[npt.NDArray[np.int64]] = []
+        self.order: list[Numbers] = []
         self._rows = 0
 
     @classmethod

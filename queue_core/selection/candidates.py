@@ -22,11 +22,12 @@ from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet
 from queue_core.model import Slice, State
 from queue_core.plan import share
+from queue_core.rows import Numbers
 from queue_core.selection.acquire import by_horizon, by_place
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import ScanConditions, ShardScan
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.scan import ID, Numbers, SliceScan
+from queue_core.selection.scan import ID, SliceScan
 from queue_core.selection.selection import Own, Selection
 from queue_core.selection.top_k import BYTES, TopK
 

@@ -23,7 +23,7 @@ from queue_core.column_stats import ColumnStats, stats_from_json
 from queue_core.ids import IdSet, first_id
 from queue_core.model import QueueInfo, SegmentRef, Slice
 from queue_core.plan import Taken
-from queue_core.rows import Rows
+from queue_core.rows import Numbers, Rows
 from queue_core.schema import AGE, NOW
 from queue_core.segments.column_cache import read_columns
 from queue_core.segments.reader import output_schema
@@ -39,7 +39,6 @@ ID, PLACE, SLICE = "#id", "#place", "#slice"
 #: What is not the same for a message each time it waits.
 _PASSING = {NOW, AGE, "_attempt", "_fired_at"}
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _findings = MatchCache()

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.types as pt
 
+from queue_core.schema import is_number
 from queue_core.selector.nodes import Literal, Unfit
 from queue_core.selector.types import decimal
 
@@ -87,7 +88,7 @@ def _moment(text: str, type_: pa.DataType) -> pa.Scalar:
 
 
 _READERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], pa.Scalar]]] = [
-    (lambda t: bool(pt.is_integer(t) or pt.is_floating(t) or pt.is_decimal(t)), _number),
+    (is_number, _number),
     (pt.is_timestamp, _moment),
     (pt.is_date, lambda text, t: pa.scalar(text).cast(t)),
     (pt.is_time, lambda text, t: pa.scalar(time.fromisoformat(text), t)),

@@ -8,6 +8,8 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.types as pt
 
+from queue_core.schema import is_binary, is_number, is_text
+
 #: All moments of a selector, in UTC and without a zone.
 MOMENT = pa.timestamp("us")
 
@@ -21,11 +23,9 @@ def read_type(declared: pa.DataType) -> pa.DataType:
     """The type in which a column is read, so that fewer types are left to reason about."""
     if pt.is_dictionary(declared):
         return read_type(declared.value_type)
-    if pt.is_large_string(declared) or pt.is_string_view(declared):
+    if is_text(declared):
         return pa.string()
-    if pt.is_large_binary(declared) or pt.is_binary_view(declared):
-        return pa.binary()
-    if pt.is_fixed_size_binary(declared) and not pt.is_decimal(declared):
+    if is_binary(declared):
         return pa.binary()
     if pt.is_uint64(declared):
         return pa.decimal128(20, 0)
@@ -36,11 +36,6 @@ def read_type(declared: pa.DataType) -> pa.DataType:
     if pt.is_timestamp(declared):
         return pa.timestamp(declared.unit)
     return declared
-
-
-def is_number(type_: pa.DataType) -> bool:
-    """Whether arithmetic is possible."""
-    return bool(pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_))
 
 
 def is_ordered(type_: pa.DataType) -> bool:

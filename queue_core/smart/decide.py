@@ -20,12 +20,12 @@ from queue_core.policies import binding
 from queue_core.policies.inputs import (
     BoundPolicy,
     Flags,
-    Numbers,
     Overwritten,
     PolicyInput,
     PolicyResult,
 )
 from queue_core.policies.numbering import first_of, matched
+from queue_core.rows import Numbers
 from queue_core.smart.incoming import Incoming
 from queue_core.smart.snapshot import Queued
 

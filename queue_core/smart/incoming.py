@@ -21,8 +21,8 @@ from queue_core.model import (
     SegmentRef,
     Staged,
 )
-from queue_core.policies.inputs import Flags, Numbers, Overwritten
-from queue_core.rows import Rows
+from queue_core.policies.inputs import Flags, Overwritten
+from queue_core.rows import Numbers, Rows
 from queue_core.schema import serialize
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
@@ -134,7 +134,7 @@ class IncomingSegments:
             storage=self._storage.uri,
             schema=serialize(self._queue.schema),
             schemas=self._schemas,
-            pieces=pieces,
+            tasks=pieces,
         )
         return read_table(reading, list(names))
 
@@ -194,4 +194,4 @@ def _piece(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
         loaded_at=0,
     )
     whole = Part(rows=Rows.span(0, staged.rows), attempts=0, fired_at=None)
-    return ScanTask(queue=queue.name, shard=0, source=source, parts=(whole,))
+    return ScanTask(queue=queue.name, shard=0, segment=source, parts=(whole,))

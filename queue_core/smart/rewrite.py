@@ -18,8 +18,8 @@ from queue_core.catalog import id_map, read_plans, segments
 from queue_core.catalog.slices import Changes
 from queue_core.ids import first_id
 from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged, State
-from queue_core.policies.inputs import Numbers, Overwritten
-from queue_core.rows import Rows
+from queue_core.policies.inputs import Overwritten
+from queue_core.rows import Numbers, Rows
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.storage import Storage

@@ -20,8 +20,8 @@ from queue_core.column_roles import expiring
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, ReadPlan, Slice, State
 from queue_core.plan import Taken
-from queue_core.policies.inputs import BoundPolicy, Flags, Numbers
-from queue_core.rows import Rows
+from queue_core.policies.inputs import BoundPolicy, Flags
+from queue_core.rows import Numbers, Rows
 from queue_core.segments.column_cache import read_columns
 from queue_core.selection.conditions import expired
 
@@ -59,7 +59,7 @@ class Snapshot:
 
     taken: tuple[Taken, ...]
     pointers: Mapping[ShardKey, int]
-    reading: ReadPlan
+    plan: ReadPlan
     now: int
 
 
@@ -87,7 +87,7 @@ def take_snapshot(
     return Snapshot(
         taken=tuple(taken),
         pointers=pointers,
-        reading=read_plans.build(connection, [queue], taken, storage_uri),
+        plan=read_plans.build(connection, [queue], taken, storage_uri),
         now=dialect.read_clock(connection),
     )
 
@@ -105,7 +105,7 @@ def read_queued(sight: Snapshot, queue: QueueInfo, columns: Sequence[str]) -> Qu
     if order is not None:
         piece, row, facts = piece[order], row[order], facts[order]
     # A reading goes by shards and places too.
-    messages = read_columns(sight.reading, list(wanted))
+    messages = read_columns(sight.plan, list(wanted))
     fresh_ones = None
     if expires is not None:
         until = messages.column(expires).cast(pa.int64()).fill_null(np.iinfo(np.int64).max)

@@ -148,7 +148,7 @@ def _ages(
         rows = [
             # In this order they are read.
             np.sort(np.concatenate([part.rows.numbers() for part in piece.parts]))
-            for piece in reading.pieces
+            for piece in reading.tasks
         ]
         times = read_table(reading, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
         ages[segment] = _Ages(np.concatenate(rows).astype(np.int64), times)

@@ -97,7 +97,7 @@ def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch)
         offset = ask(query)
 
     assert queue.metadata().column("shovelled").to_pylist() == [0, 5]
-    assert [piece.queue for piece in query.plan(START, offset).pieces] == ["orders"]
+    assert [piece.queue for piece in query.plan(START, offset).tasks] == ["orders"]
 
 
 def test_a_query_without_tasks_runs_none(store, session):
@@ -183,7 +183,7 @@ def test_of_several_queues_the_paused_one_gives_nothing(store, session):
 
     offset = ask(query)
 
-    assert {piece.queue for piece in query.plan(START, offset).pieces} == {"blue"}
+    assert {piece.queue for piece in query.plan(START, offset).tasks} == {"blue"}
 
 
 def test_new_settings_are_read_within_one_refresh(store, session):

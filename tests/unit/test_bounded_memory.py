@@ -62,10 +62,10 @@ def _reading(folder: Path, staged: Staged, rows: Rows) -> ReadPlan:
     piece = ScanTask(
         queue="q",
         shard=0,
-        source=source,
+        segment=source,
         parts=(Part(rows=rows, attempts=0, fired_at=None),),
     )
-    return ReadPlan(storage=str(folder), schema=serialize(SCHEMA), pieces=(piece,))
+    return ReadPlan(storage=str(folder), schema=serialize(SCHEMA), tasks=(piece,))
 
 
 @pytest.mark.parametrize("key", [None, "key"])

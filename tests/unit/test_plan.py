@@ -241,7 +241,7 @@ def test_pieces_give_every_row_once_in_order_of_places(slices, random):
 
     pieces = list(plan.scan_tasks(((s, s.rows) for s in shuffled), sources_of(slices), "orders"))
 
-    read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
+    read = [by_place[piece.segment.segment_id, row] for piece in pieces for row in rows_of(piece)]
     assert read == sorted(by_place.values())
 
 
@@ -255,7 +255,7 @@ def test_pieces_of_some_rows_are_in_order_too(slices, start, stop):
 
     pieces = list(plan.scan_tasks(held, sources_of(slices), "orders"))
 
-    read = [by_place[piece.source.segment_id, row] for piece in pieces for row in rows_of(piece)]
+    read = [by_place[piece.segment.segment_id, row] for piece in pieces for row in rows_of(piece)]
     assert read == sorted(by_place.values())
 
 
@@ -272,7 +272,7 @@ def test_each_row_keeps_the_attempts_and_the_time_of_its_slice(slices):
     pieces = plan.scan_tasks([(s, s.rows) for s in dated], sources_of(dated), "orders")
 
     assert {
-        (piece.source.segment_id, row): (part.attempts, part.fired_at)
+        (piece.segment.segment_id, row): (part.attempts, part.fired_at)
         for piece in pieces
         for part in piece.parts
         for row in part.rows.numbers()
@@ -283,13 +283,13 @@ def test_each_row_keeps_the_attempts_and_the_time_of_its_slice(slices):
 def test_a_piece_knows_the_chunks_that_its_rows_are_in_and_its_length(slices):
     for piece in plan.scan_tasks([(s, s.rows) for s in slices], sources_of(slices), "orders"):
         covered = {
-            row for first, chunk in piece.source.chunks for row in range(first, first + chunk.rows)
+            row for first, chunk in piece.segment.chunks for row in range(first, first + chunk.rows)
         }
         rows = rows_of(piece)
         assert set(rows) <= covered
         assert all(
             min(rows) < first + chunk.rows and first <= max(rows)
-            for first, chunk in piece.source.chunks
+            for first, chunk in piece.segment.chunks
         )
         assert len(piece) == len(rows)
 
@@ -343,7 +343,7 @@ def test_slices_of_several_segments_that_interleave_are_read_stretch_by_stretch(
     fired = make_slice((7,), segment_id=1)
     held = [(s, s.rows) for s in (fired, new, old)]
     read = plan.scan_tasks(held, sources_of([old, new]), "orders")
-    stretches = [(piece.source.segment_id, rows_of(piece)) for piece in read]
+    stretches = [(piece.segment.segment_id, rows_of(piece)) for piece in read]
     assert stretches == [(1, [0, 1]), (2, [0]), (1, [3, 4]), (2, [3]), (1, [6]), (1, [7])]
 
 

@@ -21,16 +21,16 @@ def piece(shard, size, queue="orders"):
         loaded_at=0,
     )
     part = Part(rows=Rows.span(0, size), attempts=0, fired_at=None)
-    return ScanTask(queue=queue, shard=shard, source=source, parts=(part,), bytes=size)
+    return ScanTask(queue=queue, shard=shard, segment=source, parts=(part,), bytes=size)
 
 
 def reading(*pieces):
     schema = serialize(pa.schema([("number", pa.int64())]))
-    return ReadPlan(storage="/shop", schema=schema, pieces=pieces)
+    return ReadPlan(storage="/shop", schema=schema, tasks=pieces)
 
 
 def shards(partitions):
-    return [[(p.queue, p.shard) for p in each.reading.pieces] for each in partitions]
+    return [[(p.queue, p.shard) for p in each.plan.tasks] for each in partitions]
 
 
 def test_an_empty_reading_has_no_partition():
@@ -41,13 +41,13 @@ def test_the_pieces_of_a_shard_stay_together_and_in_order():
     pieces = [piece(shard, size) for size in (1, 2, 3) for shard in (0, 1)]
     partitions = split(reading(*pieces), 2)
     assert sorted(shards(partitions)) == [[("orders", 0)] * 3, [("orders", 1)] * 3]
-    assert [[p.bytes for p in each.reading.pieces] for each in partitions] == [[1, 2, 3]] * 2
+    assert [[p.bytes for p in each.plan.tasks] for each in partitions] == [[1, 2, 3]] * 2
 
 
 def test_partitions_are_of_even_sizes():
     sizes = [8, 1, 1, 1, 1, 1, 1, 1, 1]
     partitions = split(reading(*(piece(shard, size) for shard, size in enumerate(sizes))), 2)
-    assert [sum(p.bytes for p in each.reading.pieces) for each in partitions] == [8, 8]
+    assert [sum(p.bytes for p in each.plan.tasks) for each in partitions] == [8, 8]
 
 
 def test_shards_of_different_queues_are_different_shards():

@@ -1,0 +1,50 @@
+"""A cache of bounded total size that evicts the least recently used entries."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LruCache(Generic[K, V]):
+    """Values by key, at most *capacity* in total as *size_of* measures them; safe for threads."""
+
+    def __init__(self, capacity: int, size_of: Callable[[V], int]) -> None:
+        self._capacity = capacity
+        self._size_of = size_of
+        self._size = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, or None if the cache does not hold it."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def update(self, key: K, change: Callable[[V | None], V]) -> V:
+        """
+        Store and return ``change(value)``, where the value is None if the cache does not hold it.
+
+        No other thread sees or changes the value in between. A value that alone exceeds the
+        capacity is returned and not kept.
+        """
+        with self._lock:
+            old = self._values.pop(key, None)
+            new = change(old)
+            self._values[key] = new
+            self._size += self._size_of(new) - (0 if old is None else self._size_of(old))
+            while self._size > self._capacity:
+                _, evicted = self._values.popitem(last=False)
+                self._size -= self._size_of(evicted)
+            return new
