@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core.errors import BadOutcome
-from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS, Staged
+from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS, ScanTask, Staged
 from queue_core.rows import Numbers, Rows
 
 
@@ -58,6 +58,16 @@ class IdSet:
         return IdSet(
             {int(segments[start]): _bitmap(rows[start:stop]) for start, stop in pairwise(bounds)}
         )
+
+    @staticmethod
+    def of_scan(tasks: Iterable[ScanTask]) -> IdSet:
+        """Return the ids of the messages that some scan tasks read."""
+        blocks: dict[int, BitMap] = {}
+        for task in tasks:
+            for part in task.parts:
+                rows, segment = part.rows.as_bitmap(), task.segment.segment_id
+                blocks[segment] = blocks[segment] | rows if segment in blocks else rows
+        return IdSet(blocks)
 
     def __len__(self) -> int:
         return sum(len(bitmap) for bitmap in self._blocks.values())

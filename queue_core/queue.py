@@ -1,8 +1,8 @@
-"""`Queue`: the verbs of one queue as methods."""
+"""`Queue`: the verbs of one queue as methods, each in a transaction of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyroaring import BitMap
 
 from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
@@ -27,7 +26,6 @@ from queue_core.model import (
     Consumer,
     QueueInfo,
     ReadPlan,
-    ScanTask,
     Staged,
     Ticket,
     magazine_of,
@@ -41,7 +39,7 @@ from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
-from queue_core.settings import QueueSettings, check_rate, check_seconds, is_whole
+from queue_core.settings import QueueSettings, check_count, check_rate, check_seconds, is_whole
 from queue_core.smart.decide import LoadPolicy
 from queue_core.smart.incoming import IncomingRows
 from queue_core.smart.load import SmartLoad, load_rows
@@ -66,7 +64,16 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """One queue of a store. Get it from `Store.queue` or `Store.create_queue`."""
+    """
+    One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
+
+    Safe for threads. Messages wait in the magazine ``main``; those that failed or got stuck wait in
+    the magazine ``sideline`` (the words are those of IgnisMQ and its Magazine). Each method is one
+    transaction: it happens completely or not at all.
+
+    Every method that reads or writes the store can raise `CatalogUnavailable`,
+    `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
+    """
 
     def __init__(self, store: Store, info: QueueInfo, *, buffers: int = DEFAULT_BUFFERS) -> None:
         self._store = store
@@ -79,7 +86,7 @@ class Queue:
 
     @property
     def store(self) -> Store:
-        """The store that the queue is in."""
+        """The store that holds the queue."""
         return self._store
 
     @property
@@ -89,7 +96,7 @@ class Queue:
 
     @property
     def schema(self) -> pa.Schema:
-        """The queue's own columns."""
+        """The queue's own columns, without the metadata columns (`METADATA`)."""
         return self.info.schema
 
     def load(
@@ -102,17 +109,35 @@ class Queue:
         hold: float | None = None,
     ) -> pa.Array:
         """
-        Publish messages; durable once this returns.
+        Publish messages, all or none; they are durable when this returns.
 
-        *rows* is a pyarrow Table or RecordBatch or a list of dicts, or a buffer from `request`.
-        Returns their ids (int64), in the order of the rows. All of them are loaded or none is. A
-        bounded queue that has no room and blocks keeps its callers waiting in the order in which
-        they came, each for *timeout* seconds at most; without it, until there is room. *policy*
-        says what the messages do to queued ones of their key, and these to them, instead of the
-        queue's own; the id of a message that is left out is null. Those that do not say themselves
-        until when they are wanted are so for *ttl* seconds, and what does not say from when it may
-        be fired waits for *hold* seconds. Raises `SchemaMismatch`,
-        `BadOption`, `QueueFull`, `StorageUnavailable`, `CatalogUnavailable`.
+        Args:
+            rows: A pyarrow Table or RecordBatch, an iterable of dicts (one per message), or a
+                `Buffer` from `request`. Columns are matched by name and cast where no value
+                changes; nullable columns may be missing; metadata columns are ignored.
+            timeout: Seconds to wait for room in a bounded queue with ``overflow="block"``, 0 or
+                more. By default, wait until there is room. Waiting loads are served in order.
+            policy: What the messages do to queued messages of their key, instead of the queue's
+                setting ``policy``: a text such as ``"latest"``, a policy value such as
+                `Latest`, or a function of a new and a queued message that returns a `Decision`.
+            ttl: Seconds until the messages expire, 0 or more. Applies to rows whose own expiry
+                column is null. A queue without such a column gets ``_expires_at``.
+            hold: Seconds before the messages may be fired, 0 or more. Applies to rows whose own
+                hold column is null. A queue without such a column gets ``_hold_until``.
+
+        Returns:
+            The message ids (int64), in the order of the rows. The id of a message that a policy or
+            ``dedup`` leaves out is null.
+
+        Raises:
+            SchemaMismatch: The rows do not fit the queue's columns.
+            BadOption: An argument is out of range, or the buffer belongs to another queue.
+            QueueFull: The queue has no room, and did not get any within *timeout* seconds.
+            QueueDeactivated: The queue was deactivated.
+            Conflict: The queue was dropped, or other loads kept changing the messages that a policy
+                looks at; retry.
+            DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
+                load again.
         """
         if timeout is not None:
             check_seconds("timeout", timeout)
@@ -123,19 +148,19 @@ class Queue:
         if table.num_rows == 0:
             return pa.array([], pa.int64())
         if ttl is not None or hold is not None:
-            table = self._timed(table, ttl, hold)
-        when_full = OnFull(timeout=timeout)
+            table = self._with_times(table, ttl, hold)
+        on_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
-        rule = LoadPolicy.of(self.info, policy)
-        if rule is not None:
+        load_policy = LoadPolicy.of(self.info, policy)
+        if load_policy is not None:
             incoming = IncomingRows(self.info, storage, table, self._staged)
-            load = SmartLoad(catalog, storage, self.info, rule, incoming)
-            with self._setting_apart():
-                return load_rows(load, incoming, when_full)
+            load = SmartLoad(catalog, storage, self.info, load_policy, incoming)
+            with self._quarantining():
+                return load_rows(load, incoming, on_full)
         staged, order = self._staged(table)
-        first_ids = publish(catalog, storage, self.info, staged, when_full)
+        first_ids = publish(catalog, storage, self.info, staged, on_full)
         if len(staged) == 1:
-            # As every small load is: its cost is felt.
+            # The path of every small load, where each step counts.
             return pa.array(order + first_ids[0])
         return pa.array(ids_from(first_ids, staged)[order], pa.int64())
 
@@ -147,11 +172,23 @@ class Queue:
         widths: Mapping[str, int] | None = None,
     ) -> Buffer:
         """
-        A buffer in which to write so many rows, column by column, before they are loaded.
+        Return a buffer whose columns are written in place and then loaded without a copy.
 
-        *widths* says of each list or binary column how many elements a message has. Waits while as
-        many buffers are out as the queue was opened with, *timeout* seconds at most. Raises
-        `SchemaMismatch` for a column without a fixed width, `QueueFull` and `BadOption`.
+        The pattern is Herzner's FIFO queue with request and release.
+
+        Args:
+            rows: How many messages the buffer holds, 1 or more.
+            timeout: Seconds to wait for a free buffer, 0 or more. By default, wait until there is
+                one. `Store.queue` says how many buffers may be outstanding.
+            widths: Elements per message of each list or binary column, by the column's name.
+
+        Returns:
+            The `Buffer`. Load it or release it.
+
+        Raises:
+            SchemaMismatch: A column has no fixed width, and *widths* does not name it.
+            QueueFull: No buffer became free within *timeout* seconds.
+            BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
         if not is_whole(rows) or rows < 1:
             raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
@@ -172,54 +209,101 @@ class Queue:
         consumer: Consumer | None = None,
     ) -> Firing:
         """
-        Acquire the next messages, each shard in order, evenly from all shards.
+        Take the next messages, each shard in its order and evenly from all shards.
 
-        Waits up to *timeout* seconds for the first one; when there is none, the firing is empty.
-        Those that wait are served in the order in which they came, unless they have a selector.
-        *selector* is a SQL condition over the queue's columns and the metadata columns; *order_by*
-        (``"priority DESC, size"``) says what comes first. Both can ask for ``_age``, the seconds
-        since a message was loaded. With *fallback* the oldest is taken when nothing meets the
-        selector. *consumer* is this process unless given.
-        Raises `BadOption`, `BadSelector`, `ConsumerFenced`, and `DamagedSegment`, whose messages
-        are then set apart: fire again for the others.
+        The messages stay in flight until they are settled (`delete`, `sideline`, `reload`,
+        `settle`), or until a sweep sidelines them. Waiting consumers are served in the order in
+        which they came, except for those with a selector or an order.
+
+        Args:
+            max_messages: At most this many messages, 1 or more. Without *max_messages* and
+                *max_bytes*, one firing takes everything that waits, up to 65,536 slices.
+            max_bytes: At most this many bytes, 1 or more. One message is always taken, even if it
+                is larger.
+            timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
+            selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
+                the seconds since a message was loaded. By default, take any message.
+            order_by: What comes first, such as ``"priority DESC, size"``; may use ``_age`` too. By
+                default, the queue's priority and then the order of loading.
+            fallback: Take the oldest message if none meets *selector*.
+            magazine: ``main`` or ``sideline``.
+            consumer: The consumer that takes the messages. By default, this process
+                (`Store.consumer`).
+
+        Returns:
+            A `Firing` with the messages and their ticket; empty if there is no message.
+
+        Raises:
+            BadOption: An argument is out of range.
+            BadSelector: *selector* or *order_by* cannot be understood.
+            ConsumerFenced: The same consumer was started again elsewhere.
+            QueueDeactivated: The queue was deactivated.
+            QueueTaken: Another consumer has the queue to itself.
+            DamagedSegment: Messages cannot be read. They are quarantined; fire again for the
+                others.
         """
-        wanted = self._wanted(max_messages, max_bytes, magazine, selector, order_by, fallback)
+        request = self._request(max_messages, max_bytes, magazine, selector, order_by, fallback)
         check_seconds("timeout", timeout)
-        who = consumer or self._store.consumer()
+        consumer = consumer or self._store.consumer()
         catalog = self._store.catalog
-        with self._setting_apart():
-            ticket = fire_or_wait(catalog, self.info, who, wanted, timeout)
+        with self._quarantining():
+            ticket = fire_or_wait(catalog, self.info, consumer, request, timeout)
         if ticket is None:
             return Firing(None, output_schema(self.schema).empty_table())
         uri = self._store.storage.uri
         with catalog.read() as connection:
             number = ticket.number
-            found = reading(connection, uri, [self.info], who.id, number - 1, number)
-        return Firing(ticket, self._read(found, ticket, wanted.selection))
+            plan = reading(connection, uri, [self.info], consumer.id, number - 1, number)
+        return Firing(ticket, self._read(plan, ticket, request.selection))
 
     def get_and_keep(self, max_messages: int | None = None, timeout: float = 0.0) -> Firing:
         """
-        Receive the next messages, as `fire` does, and keep them until they are wanted no more.
+        Take the next messages as `fire` does, and keep them while this process lives.
 
-        They are not swept while this process lives. Each is gone once it is deleted, or confirmed
-        by a new message (the policy ``confirm``), and `reset` lets the others come again.
+        Kept messages are not swept. A message is gone once it is deleted, or once a new message
+        confirms it (the policy ``confirm``); `reset` puts the others back. Source: Herzner,
+        get-and-keep.
+
+        Args:
+            max_messages: At most this many messages, 1 or more. By default, everything that waits,
+                as in `fire`.
+            timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
+
+        Returns:
+            A `Firing` with the messages and their ticket; empty if there is no message.
+
+        Raises:
+            BadOption: An argument is out of range.
+            QueueDeactivated: The queue was deactivated.
+            QueueTaken: Another consumer has the queue to itself.
+            DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
         return self.fire(max_messages, timeout=timeout, consumer=self._store.keeper.consumer())
 
     def reset(self) -> int:
         """
-        Let what was received and kept, and is still there, come again, the oldest first.
+        Put kept messages back to their old positions, so that they are fired again, oldest first.
 
-        What this process keeps, and what others kept that are dead. Returns how many messages.
+        Covers the messages that this process keeps, and those that dead processes kept.
+
+        Returns:
+            How many messages were put back.
         """
         return reset(self._store.catalog, self.info, self._store.keeper.known())
 
     def delete(self, messages: Messages) -> int:
         """
-        Finish fired messages: they are gone. Returns how many were still held.
+        Remove fired messages for good, because they are done. Others are left alone.
 
-        *messages* is a `Firing`, or ids. What is not fired any more is left alone. Raises
-        `BadOutcome` for an id that is not of this queue.
+        Args:
+            messages: A `Firing`, or message ids (int64) as a pyarrow or numpy array or an iterable
+                of integers. With a firing, only messages that its consumer still holds are removed.
+
+        Returns:
+            How many of the messages were still in flight.
+
+        Raises:
+            BadOutcome: An id does not belong to this queue; nothing was changed.
         """
         return self.settle(Settlement(deleted=ids_of(messages)), consumer_of(messages))
 
@@ -227,21 +311,58 @@ class Queue:
         self, messages: Messages, reason: str | None = None, *, kind: str = REJECTED
     ) -> int:
         """
-        Set fired messages aside; they have failed once more. As `delete`.
+        Move fired messages to the sideline, because they failed. Others are left alone.
 
-        *reason* is any text, and *kind* one word of lower-case letters: the view of failures tells
-        both.
+        Each message has failed once more: its ``_attempt`` grows by one, and `failures` lists it.
+
+        Args:
+            messages: A `Firing`, or message ids (int64), as in `delete`.
+            reason: Any text; the first 2000 characters are kept.
+            kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
+
+        Returns:
+            How many of the messages were still in flight.
+
+        Raises:
+            BadOutcome: *kind* or *reason* is malformed, or an id does not belong to this queue;
+                nothing was changed.
         """
         return self.settle(
             Settlement.sideline(ids_of(messages), reason, kind), consumer_of(messages)
         )
 
     def reload(self, messages: Messages) -> int:
-        """Put fired messages back to their old places, without counting a failure. As `delete`."""
+        """
+        Put fired messages back to their old positions, without counting a failure.
+
+        Args:
+            messages: A `Firing`, or message ids (int64), as in `delete`.
+
+        Returns:
+            How many of the messages were still in flight.
+
+        Raises:
+            BadOutcome: An id does not belong to this queue; nothing was changed.
+        """
         return self.settle(Settlement(reloaded=ids_of(messages)), consumer_of(messages))
 
     def settle(self, settlement: Settlement, consumer: Consumer | None = None) -> int:
-        """Give each of some fired messages its outcome, in one transaction. As `delete`."""
+        """
+        Give each of some fired messages its own outcome, all in one transaction.
+
+        Args:
+            settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
+                (int64), ``outcome`` (string: ``delete``, ``sideline`` or ``reload``) and,
+                optionally, ``kind`` and ``reason`` (strings).
+            consumer: Settle only messages that this consumer still holds. By default, settle all
+                that are in flight.
+
+        Returns:
+            How many of the messages were still in flight.
+
+        Raises:
+            BadOutcome: An id does not belong to this queue; nothing was changed.
+        """
         return settle(self._store.catalog, [self.info], settlement, consumer)
 
     def peek(
@@ -252,24 +373,67 @@ class Queue:
         order_by: str | None = None,
         magazine: str = "main",
     ) -> pa.Table:
-        """The messages that such a firing would take now, as `Firing.messages`."""
-        wanted = self._wanted(count, None, magazine, selector, order_by)
-        with self._setting_apart():
-            found = peek(self._store.catalog, self._store.storage.uri, self.info, wanted)
-        return self._read(found, None, wanted.selection)
+        """
+        Return the messages that `fire` with the same arguments would take now; take none.
+
+        Args:
+            count: At most this many messages, 1 or more.
+            selector: A SQL condition, as in `fire`.
+            order_by: What comes first, as in `fire`.
+            magazine: ``main`` or ``sideline``.
+
+        Returns:
+            The queue's columns, then the metadata columns (`METADATA`).
+
+        Raises:
+            BadOption: An argument is out of range.
+            BadSelector: *selector* or *order_by* cannot be understood.
+            DamagedSegment: Messages cannot be read. They are quarantined; peek again.
+        """
+        request = self._request(count, None, magazine, selector, order_by)
+        with self._quarantining():
+            plan = peek(self._store.catalog, self._store.storage.uri, self.info, request)
+        return self._read(plan, None, request.selection)
 
     def browse(self, *, magazine: str = "main") -> pa.Table:
-        """Every message in a magazine, waiting or in flight, as `Firing.messages`."""
+        """
+        Return every message of a magazine, waiting or in flight; take none.
+
+        Args:
+            magazine: ``main`` or ``sideline``.
+
+        Returns:
+            The queue's columns, then the metadata columns (`METADATA`). ``_fired_at`` is null for
+            messages that wait.
+
+        Raises:
+            BadOption: *magazine* is unknown.
+            DamagedSegment: Messages cannot be read. They are quarantined; browse again.
+        """
         store = self._store
-        found = browse(store.catalog, store.storage.uri, [self.info], magazine_of(magazine))
-        return self._read(found, None)
+        plan = browse(store.catalog, store.storage.uri, [self.info], magazine_of(magazine))
+        return self._read(plan, None)
 
     def metadata(self) -> pa.Table:
-        """Pointers and counters per magazine and shard: `queue_core.views.SHARDS`."""
+        """
+        Return the pointers and counters of each magazine and shard.
+
+        Source: Magazine's load and fire pointers and counters.
+
+        Returns:
+            One row per magazine and shard, with the columns of ``VIEWS["shards"]``.
+        """
         return views.view(self._store.catalog, "shards", self.name)
 
     def failures(self) -> pa.Table:
-        """Why messages were sidelined: `queue_core.views.FAILURES`."""
+        """
+        Return why messages were sidelined; a message that failed twice has two rows.
+
+        Returns:
+            One row per failure, with the columns of ``VIEWS["failures"]``: ``queue``, ``kind``,
+            ``reason`` and ``consumer`` (strings), ``message_id`` (int64), ``attempt`` (int32) and
+            ``failed_at`` (timestamp, UTC).
+        """
         return views.view(self._store.catalog, "failures", self.name)
 
     def shovel(
@@ -281,31 +445,57 @@ class Queue:
         force: bool = False,
     ) -> int:
         """
-        Bring sidelined messages back to main; returns how many were moved.
+        Move sidelined messages back to the tail of main, so that they are tried again.
 
-        At most *limit* of them, and *rate* in a second: unless given, as the queue's settings say.
-        What has failed or been fired too often, or has not rested yet, stays: unless *force*.
-        Raises `BadOption`, `BadSelector`.
+        Only messages that were in the sideline at the beginning are moved, and a bounded queue
+        takes only as many as it has room for. Source: IgnisMQ.
+
+        Args:
+            limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
+            selector: Only messages that meet this SQL condition, as in `fire`.
+            rate: At most this many messages a second, more than 0. By default, the setting
+                ``shovel_rate``.
+            force: Also move messages that have failed or been fired too often (``max_attempts``,
+                ``max_deliveries``) or still rest (``shovel_backoff``).
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            BadOption: An argument is out of range.
+            BadSelector: *selector* cannot be understood.
+            DamagedSegment: Messages that *selector* looks at cannot be read. They are quarantined.
         """
         settings = self.info.settings
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
-            limit=_positive("limit", limit) or settings.shovel_limit,
+            limit=check_count("limit", limit) or settings.shovel_limit,
             rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
             force=force,
         )
-        with self._setting_apart():
+        with self._quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
 
     def sweep(
         self, older_than: float | None = None, *, dead_after: float = DEAD_AFTER_SECONDS
     ) -> int:
         """
-        Sideline what was fired more than *older_than* seconds ago and never finished.
+        Move messages that were fired too long ago, and never settled, to the sideline.
 
-        Without it, as the queue's setting ``sweep_after`` says. Leaves alone what a living consumer
-        works on. What has been fired too often is set aside as well. Returns how many messages were
-        moved.
+        Messages of living consumers are left alone. Waiting messages that were fired too often
+        (``max_deliveries``) are sidelined too. Source: IgnisMQ.
+
+        Args:
+            older_than: Seconds since the firing, 0 or more. By default, the setting
+                ``sweep_after``.
+            dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
+                more.
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            BadOption: An argument is out of range.
         """
         if older_than is not None:
             check_seconds("older_than", older_than)
@@ -315,31 +505,71 @@ class Queue:
 
     def compact(self) -> int:
         """
-        Rewrite waiting messages of many small loads, or of files of which little is left, together.
+        Rewrite waiting messages of small or mostly finished segments into fewer segments.
 
-        They keep their ids and their places; consumers and producers go on meanwhile. Returns how
-        many were rewritten.
+        Messages keep their ids and their positions; consumers and producers continue meanwhile.
+
+        Returns:
+            How many messages were rewritten.
+
+        Raises:
+            DamagedSegment: Messages cannot be read. They are quarantined; compact again.
+            PublicationRefused: A new segment was cleaned up before it was published; retry.
         """
-        with self._setting_apart():
+        with self._quarantining():
             return compact(self._store.catalog, self._store.storage, self.info)
 
     def expire(self) -> int:
-        """Remove what waits and is too old, by the setting ``message_expiry``; returns how many."""
-        with self._setting_apart():
+        """
+        Remove waiting messages that have expired: by ``message_expiry`` or their expiry column.
+
+        Returns:
+            How many messages were removed.
+
+        Raises:
+            DamagedSegment: Messages cannot be read. They are quarantined; expire again.
+        """
+        with self._quarantining():
             return expire(self._store.catalog, self._store.storage.uri, self.info)
 
     def repair(self) -> int:
-        """Load again what was set apart, once its segments were restored; returns how many."""
+        """
+        Put quarantined messages back, once their segment files have been restored.
+
+        Returns:
+            How many messages wait again.
+        """
         return repair(self._store.catalog, self.info.id)
 
     def add_columns(self, schema: pa.Schema) -> None:
-        """Add the columns of *schema* that are new; they must be nullable. `SchemaMismatch`."""
+        """
+        Add columns to the queue; messages that are already there have null in them.
+
+        Args:
+            schema: The new columns, which must be nullable. Columns that the queue has already
+                must have the same type.
+
+        Raises:
+            SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
+            BadName: A column name is not allowed.
+        """
         self.info = self._store.catalog.write(
             lambda connection: queues.add_columns(connection, self.info, schema)
         )
 
     def change_settings(self, **settings: Any) -> QueueSettings:
-        """Change some settings (`QueueSettings`) while the queue is in use; raises `BadOption`."""
+        """
+        Change some settings of the queue, also while it is in use.
+
+        Args:
+            **settings: Fields of `QueueSettings`; the others stay.
+
+        Returns:
+            All settings, as they are now.
+
+        Raises:
+            BadOption: A setting is unknown, out of range, or names an unsuitable column.
+        """
         self.info = self._store.catalog.write(
             lambda connection: queues.change_settings(connection, self.info, settings)
         )
@@ -347,10 +577,18 @@ class Queue:
 
     def scale(self, by: int) -> int:
         """
-        Raise the setting ``concurrency``, or lower it where *by* is negative; returns what it is.
+        Change the setting ``concurrency`` by a number.
 
-        It stays from 0, which pauses, to 100, however far one goes. Of two who scale at once both
-        count. Raises `BadOption`.
+        The result is clamped to 0-100; 0 pauses the queue. Concurrent calls add up.
+
+        Args:
+            by: How much to add; negative to reduce.
+
+        Returns:
+            The concurrency, as it is now.
+
+        Raises:
+            BadOption: *by* is not a whole number.
         """
         if not is_whole(by):
             raise BadOption(f"by={by!r}: use a whole number")
@@ -359,23 +597,31 @@ class Queue:
 
     def deactivate(self) -> None:
         """
-        Give the queue up, for good: from now on nothing is loaded into it nor fired from it.
+        Close the queue for good: nothing is loaded into it or fired from it any more.
 
-        What is in it can be peeked at and browsed until it expires. The name stays taken until the
-        queue is dropped (`queue_core.verbs.drop`). A second time changes nothing.
+        Its messages can be peeked at and browsed until they expire, and messages in flight can be
+        settled. The name stays taken until the queue is dropped. A second call changes nothing.
         """
         deactivate(self._store.catalog, self.info)
         self.refresh()
 
     def refresh(self) -> Queue:
-        """Read the queue's description again, as others may have changed it."""
+        """
+        Read the queue's columns and settings again, because others may have changed them.
+
+        Returns:
+            This queue.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
+        """
         self.info = self._store.queue(self.name).info
         return self
 
-    def _timed(self, table: pa.Table, ttl: float | None, hold: float | None) -> pa.Table:
-        """Messages with their times, for which the queue gets a column where it has none."""
+    def _with_times(self, table: pa.Table, ttl: float | None, hold: float | None) -> pa.Table:
+        """Fill the expiry and hold columns; add such a column to a queue that has none."""
         now, settings = self._store.catalog.now(), self.info.settings
-        for name, seconds, column, usual in (
+        for name, seconds, column, default in (
             ("ttl", ttl, expiring(settings, self.schema), EXPIRES_AT),
             ("hold", hold, holding(settings, self.schema), HOLD_UNTIL),
         ):
@@ -383,12 +629,12 @@ class Queue:
                 continue
             at = now + int(check_seconds(name, seconds) * 1e6)
             if column is None:
-                self.add_columns(pa.schema([pa.field(usual, TIMESTAMP)]))
+                self.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
                 table = conform(table, self.schema, self.name)
-            table = stamped(table, column or usual, at)
+            table = stamped(table, column or default, at)
         return table
 
-    def _wanted(
+    def _request(
         self,
         max_messages: int | None,
         max_bytes: int | None,
@@ -397,14 +643,14 @@ class Queue:
         order_by: str | None,
         fallback: bool = False,
     ) -> FireRequest:
-        # Others may have changed what may be fired, and in which order, just now.
+        # Others may have just changed what may be fired, and in which order.
         with self._store.catalog.read() as connection:
             queue = queues.as_it_is(connection, self.info)
         return FireRequest(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
-            max_messages=_positive("max_messages", max_messages),
-            max_bytes=_positive("max_bytes", max_bytes),
+            max_messages=check_count("max_messages", max_messages),
+            max_bytes=check_count("max_bytes", max_bytes),
             selection=Selection.parse(
                 [queue],
                 self._store.storage.uri,
@@ -420,35 +666,20 @@ class Queue:
         return self._spread.staged(self.info, table)
 
     def _read(
-        self, found: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
+        self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
+        """Read messages; reload those of a ticket that cannot be read, as nobody has seen them."""
         try:
-            with self._setting_apart():
-                messages = read_table(found)
+            with self._quarantining():
+                messages = read_table(plan)
             if selection is None or not selection.ordered:
                 return messages
             now = self._store.catalog.now() if ticket is None else ticket.fired_at
             return selection.sorted(messages, now)
         except BaseException:
             if ticket is not None:
-                self._give_back(found.tasks, ticket)
+                self.settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket.consumer)
             raise
 
-    def _setting_apart(self) -> AbstractContextManager[None]:
+    def _quarantining(self) -> AbstractContextManager[None]:
         return setting_apart(self._store.catalog, self._store.storage)
-
-    def _give_back(self, pieces: Iterable[ScanTask], ticket: Ticket) -> None:
-        """Nobody has seen the messages of a ticket that cannot be read."""
-        blocks: dict[int, BitMap] = {}
-        for piece in pieces:
-            for part in piece.parts:
-                rows = part.rows.as_bitmap()
-                segment = piece.segment.segment_id
-                blocks[segment] = blocks[segment] | rows if segment in blocks else rows
-        self.settle(Settlement(reloaded=IdSet(blocks)), ticket.consumer)
-
-
-def _positive(name: str, value: int | None) -> int | None:
-    if value is not None and (not is_whole(value) or value <= 0):
-        raise BadOption(f"{name}={value!r}: use a whole number, 1 or more")
-    return value

@@ -190,6 +190,9 @@ _OPTIONAL_COLUMNS = ("expires_at", "hold_until", "priority", "group")
 _LISTS = ("attributes", "categories", "dedup")
 
 
+_COUNT = "a whole number, 1 or more"
+
+
 def check_shards(shards: int) -> int:
     """Return *shards* if a queue can have so many; raises `BadOption`."""
     _check(
@@ -212,6 +215,12 @@ def check_rate(name: str, rate: float) -> float:
     allowed = "messages a second, more than 0, or none"
     _check(_is_number(rate) and 0 < rate < inf, name, rate, allowed)
     return rate
+
+
+def check_count(name: str, count: int | None) -> int | None:
+    """Return *count* if it is None or a whole number of at least 1; raises `BadOption`."""
+    _check(count is None or (is_whole(count) and count >= 1), name, count, _COUNT)
+    return count
 
 
 def is_whole(value: object) -> bool:

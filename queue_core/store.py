@@ -1,4 +1,4 @@
-"""`Store`: one catalog and one storage, which hold many queues."""
+"""`Store`: a catalog and a storage that hold many queues."""
 
 from __future__ import annotations
 
@@ -41,13 +41,20 @@ class Store(AbstractContextManager["Store"]):
     """
     Many queues in one place: ``Store.open("some/folder")``.
 
-    Safe for many threads, and for many processes at once. Close it after use, or use it in a
-    ``with`` statement.
+    Safe for many threads, and many processes can open the same store at once. Close it after use,
+    or use it in a ``with`` statement.
+
+    Every method that reads or writes the store can raise `CatalogUnavailable`,
+    `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
+
+    Args:
+        address: Where the catalog and the storage are; `Store.open` makes it.
+        create: Whether to create a store that does not exist yet.
     """
 
     def __init__(self, address: Address, *, create: bool = True) -> None:
         self.address = address
-        # First, as it makes nothing: a URI that is none leaves no catalog behind.
+        # Before the catalog, because it creates nothing: a malformed URI leaves no catalog.
         self.storage = Storage.open(address.storage)
         self.catalog = Catalog(address.catalog, create=create)
         self._consumer: Consumer | None = None
@@ -64,10 +71,24 @@ class Store(AbstractContextManager["Store"]):
         create: bool = True,
     ) -> Store:
         """
-        Open the store in a folder, or the one at a catalog and a storage; made if it is new.
+        Open a store, and create it if it is new. Give either *path* or *catalog* and *storage*.
 
-        Raises `BadOption`, `CatalogUnavailable`, `DamagedCatalog`, `FormatTooNew`, and
-        `NoSuchStore` where *create* is False.
+        Args:
+            path: Folder of an embedded store, with a SQLite catalog and segment files.
+            catalog: Database URL of the catalog, such as ``postgresql+psycopg://host/db`` or
+                ``sqlite:///file``.
+            storage: Folder or URI of the segment files, such as ``s3://bucket/prefix``.
+            create: Whether to create a store that does not exist yet.
+
+        Returns:
+            The open store.
+
+        Raises:
+            BadOption: The address is incomplete, contradictory or malformed.
+            NoSuchStore: There is no store, and *create* is false.
+            CatalogUnavailable: The catalog cannot be reached.
+            DamagedCatalog: The catalog cannot be read.
+            FormatTooNew: A newer version of ignis wrote the store.
         """
         return cls(Address.of(path, catalog=catalog, storage=storage), create=create)
 
@@ -82,18 +103,36 @@ class Store(AbstractContextManager["Store"]):
         **settings: Any,
     ) -> Queue:
         """
-        A new queue with the columns of *schema*; *settings* are those of `QueueSettings`.
+        Create a queue.
 
-        *key* names the column whose hash picks the shard: messages of one key stay in order. It is
-        the one of the setting ``group``, unless given. With
-        *exist_ok*, one that is there already and has the same shape will do. Raises `BadName`,
-        `BadOption`, `SchemaMismatch`, `QueueExists`.
+        Args:
+            name: A letter, then letters, digits, ``_``, ``-`` or ``.``; up to 128 characters.
+            schema: The columns. Names must be unique without regard to case, and must not be those
+                of the metadata columns (`METADATA`). Types are those that Spark can hold.
+            shards: How many shards, 1 to 512. Order is kept within a shard.
+            key: The column whose hash picks the shard, so that messages with the same key stay in
+                order; an integer, boolean, date, timestamp, decimal, string or binary column. By
+                default, the setting ``group``; without both, shards are filled in turn.
+            exist_ok: Accept an existing queue with the same columns, shards and key, and leave its
+                settings as they are.
+            **settings: Fields of `QueueSettings`.
+
+        Returns:
+            The queue.
+
+        Raises:
+            BadName: The name of the queue or of a column is not allowed.
+            BadOption: *shards* or a setting is unknown or out of range.
+            SchemaMismatch: A type is not supported, or *key* is not a suitable column.
+            QueueExists: The store has a queue of that name, and *exist_ok* is false or the queue
+                differs.
+            QueueDeactivated: A deactivated queue still has that name.
         """
         check_queue(name)
         check_shards(shards)
         columns = canonical(schema)
         checked = QueueSettings.of(settings)
-        # Messages of one group are in one shard.
+        # All messages of a group must be in one shard.
         key = checked.group if key is None else key
         _check_key(columns, key)
         column_roles.check(checked, columns, key)
@@ -118,9 +157,19 @@ class Store(AbstractContextManager["Store"]):
 
     def queue(self, name: str, *, buffers: int = DEFAULT_BUFFERS) -> Queue:
         """
-        The queue of that name; raises `NoSuchQueue`, with the nearest name there is.
+        Open an existing queue.
 
-        Of the buffers that `Queue.request` gives, so many are out at a time.
+        Args:
+            name: The queue's name.
+            buffers: How many buffers from `Queue.request` may be outstanding at once, 1 or more.
+
+        Returns:
+            The queue.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name; the message suggests the nearest.
+            BadName: The name is not allowed.
+            BadOption: *buffers* is out of range.
         """
         check_queue(name)
         if not is_whole(buffers) or buffers < 1:
@@ -129,27 +178,64 @@ class Store(AbstractContextManager["Store"]):
             return Queue(self, queues.find(connection, name), buffers=buffers)
 
     def deactivate(self, name: str) -> None:
-        """Give the queue of that name up, for good (`Queue.deactivate`)."""
+        """
+        Close a queue for good, as `Queue.deactivate`.
+
+        Args:
+            name: The queue's name.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadName: The name is not allowed.
+        """
         self.queue(name).deactivate()
 
     def queues(self) -> list[str]:
-        """The names of all queues, sorted; of deactivated ones too."""
+        """
+        List the queues, including deactivated ones.
+
+        Returns:
+            Their names, sorted.
+        """
         with self.catalog.read() as connection:
             return [info.name for info in queues.find_all(connection)]
 
     def view(self, name: str, queue: str | None = None) -> pa.Table:
-        """A metadata view (`queue_core.views.VIEWS`), of one queue or of all of them."""
+        """
+        Read one of the metadata views, which show the state of the store as tables.
+
+        Args:
+            name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``, ``failures``
+                or ``reports``.
+            queue: Show only the rows of this queue. By default, those of all queues. The view
+                ``consumers`` ignores it.
+
+        Returns:
+            The rows, with the columns of ``VIEWS[name]``.
+
+        Raises:
+            BadOption: There is no such view.
+            NoSuchQueue: The store has no queue of that name.
+        """
         if name not in VIEWS:
             raise BadOption(f"view={name!r}{nearest(name, VIEWS)}; use {', '.join(VIEWS)}")
         return views.view(self.catalog, name, queue)
 
     def consumer(self, name: str | None = None, *, beats: bool = False) -> Consumer:
         """
-        This process as a consumer, or a new life of the consumer of that name.
+        Register a consumer. A consumer of the same name elsewhere is fenced off.
 
-        One that *beats* keeps what it has fired from being swept, as long as it says that it lives
-        (`queue_core.catalog.consumers.heartbeat`). A consumer of the same name elsewhere is fenced
-        off. Raises `BadName`.
+        Args:
+            name: A letter or digit, then letters, digits or any of ``_.:@-``; up to 200 characters.
+                By default, a name for this process, whose consumer is registered only once.
+            beats: Whether the consumer sends heartbeats, so that sweeps leave its messages alone
+                while it lives. The caller must send them.
+
+        Returns:
+            The consumer, in a new life (epoch) if the name was known.
+
+        Raises:
+            BadName: The name is not allowed.
         """
         if name is not None:
             checked = check_consumer(name)
@@ -161,22 +247,47 @@ class Store(AbstractContextManager["Store"]):
         return self._consumer
 
     def vacuum(self, *, grace: float = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
-        """Remove files that no message needs, after *grace* seconds; return their locations."""
+        """
+        Remove segment files that no message needs.
+
+        Args:
+            grace: Leave files alone that are younger than this many seconds, 0 or more. A writer
+                must publish its files within this time.
+            dry_run: Only find the files; remove none.
+
+        Returns:
+            The locations of the files that were (or would be) removed.
+
+        Raises:
+            BadOption: *grace* is out of range.
+        """
         check_seconds("grace", grace)
         return vacuum(self.catalog, self.storage, grace, dry_run=dry_run)
 
     def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
-        """Give back what dead consumers had fired and never seen; return how many messages."""
+        """
+        Put messages back that dead consumers had fired but never read, as if never fired.
+
+        Args:
+            dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
+                more.
+
+        Returns:
+            How many messages were put back to their old positions.
+
+        Raises:
+            BadOption: *dead_after* is out of range.
+        """
         check_seconds("dead_after", dead_after)
         return recover(self.catalog, dead_after)
 
     @property
     def keeper(self) -> Keeper:
-        """This process as one that keeps what it has received (`Queue.get_and_keep`)."""
+        """The consumer that keeps this process's messages (`Queue.get_and_keep`)."""
         return self._keeper
 
     def close(self) -> None:
-        """Close the connections to the catalog."""
+        """Close the connections to the catalog, and end the heartbeat of kept messages."""
         self._keeper.stop()
         self.catalog.close()
 
@@ -191,7 +302,7 @@ def _check_key(columns: pa.Schema, key: str | None) -> None:
     if key is not None:
         if key not in columns.names:
             raise SchemaMismatch(
-                f"key={key!r} is no column of the queue{nearest(key, columns.names)}; "
+                f"key={key!r}: the queue has no such column{nearest(key, columns.names)}; "
                 f"it has {', '.join(columns.names)}"
             )
         if not can_be_key(columns.field(key).type):
@@ -202,7 +313,7 @@ def _check_key(columns: pa.Schema, key: str | None) -> None:
 
 
 def _close_in_children(store: Store) -> None:
-    """A forked child must not use its parent's connections, nor act as the same consumer."""
+    """Give forked children connections and a consumer of their own."""
     alive = weakref.ref(store)
 
     def forget() -> None:

@@ -135,7 +135,7 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ({"key": "custmer"}, SchemaMismatch, "key='custmer' is no column of the queue; did you"),
+        ({"key": "custmer"}, SchemaMismatch, "key='custmer': the queue has no such column; did"),
         ({"key": "amount"}, SchemaMismatch, "key='amount': a column of type double cannot"),
         ({"shards": 0}, BadOption, "shards=0"),
         ({"shards": 513}, BadOption, "shards=513"),
