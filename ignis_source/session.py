@@ -19,6 +19,7 @@ from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core import faults
 from queue_core.catalog import consumers, turns
 from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Poller
 from queue_core.column_roles import holding
 from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket
 from queue_core.selection.acquire import horizon
@@ -33,8 +34,6 @@ from queue_core.verbs.fire import fire
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.read_tickets import held
 
-#: Seconds between two looks of an idle query at a store in which others are busy.
-LOOK_SECONDS = 0.2
 #: Seconds after which an idle query looks again, even if nobody has said that anything changed.
 BLIND_SECONDS = 5.0
 #: The same, where messages may be held, or others go first: their time comes without a word.
@@ -54,7 +53,9 @@ class Session:
         self._queues = Queues(self._opened, options.refresh_interval)
         # What is wrong with what is asked for is told at once.
         self._selection()
-        self._watch = Watch(self.store.catalog)
+        # Spark asks eighty times a second. In a store in which others are busy, five looks a second
+        # that find nothing are enough.
+        self._poller = Poller(Watch(self.store.catalog), first=0.2, last=0.2, blind=BLIND_SECONDS)
         self._standing: QueryPresence | None = None
         self._side: BackgroundTasks | None = None
         self._horizon: Horizon | None = None
@@ -63,10 +64,6 @@ class Session:
         self._latest = -1
         #: A ticket behind which there is none.
         self._newest = -1
-        #: When a look last found nothing, 0 when the last one found something; and when to look
-        #: again, whether anything changes or not.
-        self._empty_at = 0.0
-        self._look_at = 0.0
         self._tidied_at = 0.0
         self._backlog: tuple[float, int] = (0.0, 0)
         # Now, since a logged batch is planned again before anything else is asked for.
@@ -180,31 +177,18 @@ class Session:
         if self._horizon is not None:
             return self._fire(consumer, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
-        look = self._due() or self._wait(end)
-        while look:
-            # Others may be busy in the same store: look for ourselves only so often.
-            time.sleep(max(0.0, self._empty_at + LOOK_SECONDS - time.monotonic()))
+        while self._poller.wait(end):
+            self._poller.pause()
             number = self._fire(consumer, max_messages, max_bytes)
             if number is not None:
-                # A limit may have left some behind.
-                self._empty_at = 0.0
+                # A limit may have left some messages.
+                self._poller.look_at_once()
                 return number
-            self._empty_at = time.monotonic()
-            self._look_at = self._empty_at + self._patience()
-            # Where others never rest there is always something to look at: answer Spark in time.
-            look = self._empty_at < end and self._wait(end)
+            self._poller.looked(blind=self._patience())
+            # Where others never rest there is always a reason to look: answer Spark in time.
+            if time.monotonic() >= end:
+                break
         return None
-
-    def _due(self) -> bool:
-        """Whether to look at once: a look found something, is long ago, or things changed."""
-        changed = self._watch.changed()
-        return changed or not self._empty_at or time.monotonic() >= self._look_at
-
-    def _wait(self, end: float) -> bool:
-        """Wait for a reason to look, until a time at the latest."""
-        until = min(end, self._look_at)
-        left = until - time.monotonic()
-        return (left > 0 and self._watch.wait(left)) or until < end
 
     def _fire(
         self, consumer: Consumer, max_messages: int | None, max_bytes: int | None

@@ -17,6 +17,7 @@ from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from queue_core.catalog import queues, task_log
+from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
 from queue_core.store import Store
@@ -45,7 +46,8 @@ class TaskSession:
         except IgnisError:
             self.store.close()
             raise
-        self._looked_at = 0.0
+        # Tasks become due by time alone.
+        self._poller = Poller(None, first=LOOK_SECONDS, last=LOOK_SECONDS, blind=LOOK_SECONDS)
         self._once = False
         #: Where a query that runs its tasks once comes to an end; None before they were run.
         self._end: int | None = None
@@ -85,12 +87,9 @@ class TaskSession:
             )
 
     def _look(self) -> int | None:
-        early = self._looked_at + LOOK_SECONDS - time.monotonic()
-        if early > 0:
-            time.sleep(min(early, self._options.idle_wait))
-            if early > self._options.idle_wait:
-                return None
-        self._looked_at = time.monotonic()
+        if not self._poller.wait(time.monotonic() + self._options.idle_wait):
+            return None
+        self._poller.looked()
         self._queues.refresh_if_due()
         if OF_THE_LEADER & {*self._options.tasks}:
             self._leader.start()

@@ -16,13 +16,11 @@ from queue_core.capacity.wait_line import WaitLine
 from queue_core.catalog import interests, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Due, Poller
 from queue_core.model import Consumer, Magazine, QueueInfo, Ticket
 from queue_core.selection.acquire import anything
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-
-#: Seconds after which a firing that stands in no line looks again: what is held comes of itself.
-LOOK_SECONDS = 0.5
 
 
 def fire_or_wait(
@@ -64,11 +62,14 @@ def _in_line(
 
 
 def _beside(catalog: Catalog, consumer: Consumer, wanted: FireRequest, end: float) -> Ticket | None:
-    with Watch(catalog) as watch:
-        while (left := end - time.monotonic()) > 0:
-            # Looked at before the first wait, for what came before the watch began.
+    # As in the line; but messages that were held become due without a change, so look twice a
+    # second in any case.
+    with Poller(Watch(catalog), first=0.005, last=0.3, blind=0.5) as poller:
+        while True:
+            due = poller.wait(end)
+            poller.pause(end)
             ticket = fire(catalog, consumer, wanted)
-            if ticket is not None:
+            if ticket is not None or time.monotonic() >= end:
                 return ticket
-            watch.wait(min(left, LOOK_SECONDS))
-    return fire(catalog, consumer, wanted)
+            # After a quiet time the next change is news.
+            poller.looked(new=due is not Due.CHANGE)

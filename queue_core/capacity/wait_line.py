@@ -1,9 +1,9 @@
-"""Line: waiting for one's turn at a queue, in the order of coming, across processes.
+"""Wait for a turn at a queue, first come first served, across processes.
 
-Changes: a waiter's own row, and nothing else; no transaction is open while it waits. It looks when
-the catalog has changed, ever more seldom while that has nothing to do with it, so that a waiter
-among busy others costs the catalog at most five small transactions a second. Crash: the waiter's
-row stays, and is passed over when it has not said for a while that it lives.
+Changes: the waiter's own row, and nothing else; no transaction is open while it waits. It looks
+when the catalog has changed, but less and less often while the changes do not concern it, so that a
+waiter in a busy store costs the catalog at most five small transactions a second. Crash: the
+waiter's row stays, and is passed over when it has not been renewed for a while.
 """
 
 from __future__ import annotations
@@ -18,20 +18,16 @@ from sqlalchemy import Connection
 from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
-#: Seconds between two looks: after one that found something new, and at most.
-FIRST_PAUSE, LAST_PAUSE = 0.005, 0.3
-#: Seconds after which a waiter looks again, even if nobody has said that anything changed.
-BLIND_SECONDS = 1.0
-
-#: Looks at the queue: what it has seen, to be compared with the last time, and whether to try now.
+#: Looks at the queue. Returns a summary, to be compared with the last one, and whether to try now.
 Probe = Callable[[Connection], tuple[Hashable, bool]]
 
 
 class WaitLine(AbstractContextManager["WaitLine"]):
-    """A place in one of the lines of a queue, until the block ends."""
+    """A waiter in one of the lines of a queue, until the block ends."""
 
     def __init__(
         self, catalog: Catalog, queue: QueueInfo, side: str, timeout: float | None
@@ -40,12 +36,13 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._queue = queue
         self._side = side
         self._end = inf if timeout is None else time.monotonic() + timeout
-        self._watch = Watch(catalog)
+        # When the line moves, the next turn comes within milliseconds; when it stands, three looks
+        # a second are cheap. A dead waiter at its head goes unnoticed for a second.
+        self._poller = Poller(Watch(catalog), first=0.005, last=0.3, blind=1.0)
         self._seen: Hashable = None
-        self._pause = FIRST_PAUSE
         self._renewed = 0.0
         self._tried = False
-        #: Its number among those who wait.
+        #: Its number among the waiters.
         self.waiter = 0
         #: Whether it has left the line, within another transaction.
         self.left = False
@@ -57,42 +54,39 @@ class WaitLine(AbstractContextManager["WaitLine"]):
     def __exit__(self, *_: object) -> None:
         try:
             if not self.left:
-                # Who cannot say so is taken for dead after a while.
+                # A waiter that cannot leave counts as dead after a while.
                 with suppress(CatalogUnavailable):
                     self._catalog.write(lambda connection: waiters.leave(connection, self.waiter))
         finally:
-            self._watch.close()
+            self._poller.close()
 
     def wait(self, look: Probe, *, first: bool = True) -> bool:
         """
-        Wait until *look* says so, and one is the *first* in line; False when time is up.
+        Wait until *look* finds it ready, and by default until this waiter is the first in line.
 
-        Called again, it takes it that the caller has tried in vain.
+        False when time is up. A second call means that the caller has tried in vain.
         """
-        if self._tried and not self._rest("tried", time.monotonic()):
+        if self._tried and not self._rest("tried"):
             return False
         while True:
-            looked_at = time.monotonic()
             with self._catalog.read() as connection:
                 ahead = self._ahead(connection) if first else 0
                 seen, ready = (None, False) if ahead else look(connection)
             if ready:
                 self._tried = True
                 return True
-            if not self._rest((ahead, seen), looked_at):
+            if not self._rest((ahead, seen)):
                 return False
 
-    def _rest(self, seen: Hashable, looked_at: float) -> bool:
-        """Until it is time for the next look; False when there is no time left."""
-        self._pause = FIRST_PAUSE if seen != self._seen else min(2 * self._pause, LAST_PAUSE)
+    def _rest(self, seen: Hashable) -> bool:
+        """Wait until it is time for the next look; False when there is no time left."""
+        self._poller.looked(new=seen != self._seen)
         self._seen = seen
-        left = self._end - time.monotonic()
-        if left <= 0:
+        if time.monotonic() >= self._end:
             return False
-        self._watch.wait(min(left, BLIND_SECONDS))
-        now = time.monotonic()
-        time.sleep(max(min(looked_at + self._pause, self._end) - now, 0.0))
-        if now - self._renewed > waiters.ALIVE_SECONDS / 4:
+        self._poller.wait(self._end)
+        self._poller.pause(self._end)
+        if time.monotonic() - self._renewed > waiters.ALIVE_SECONDS / 4:
             self._renew()
         return True
 
@@ -108,5 +102,5 @@ class WaitLine(AbstractContextManager["WaitLine"]):
     def _renew(self) -> None:
         self._renewed = time.monotonic()
         if not self._catalog.write(lambda connection: waiters.renew(connection, self.waiter)):
-            # This process stood still for so long that it was taken for dead.
+            # This process stood still for so long that it counted as dead.
             self._join()

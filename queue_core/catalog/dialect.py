@@ -34,6 +34,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from queue_core.catalog.listeners import Listener, PostgresListener, SqliteListener
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -113,6 +114,23 @@ def begin(connection: Connection, *, write: bool) -> None:
     elif not write:
         # PostgreSQL would otherwise show each statement a newer state.
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+def notify(connection: Connection, channel: str) -> None:
+    """Wake the listeners of *channel* when the transaction commits."""
+    if connection.dialect.name == "postgresql":
+        # SQLite numbers its commits by itself, and listeners watch that number.
+        connection.execute(select(func.pg_notify(channel, "")))
+
+
+def listen(engine: Engine, channel: str) -> Listener:
+    """Return a new listener for commits, on a connection outside of the engine's pool."""
+    connection = engine.raw_connection()
+    driver = connection.driver_connection
+    connection.detach()
+    if is_sqlite(engine):
+        return SqliteListener(driver)
+    return PostgresListener(driver, channel)
 
 
 class now(FunctionElement[int]):

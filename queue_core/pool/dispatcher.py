@@ -12,15 +12,14 @@ import time
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Due, Poller
 from queue_core.consumers.manager import QueueConsumerManager, Reason
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
-#: Seconds after which it is looked whether there is work, though nobody has said that there is.
+#: Seconds after which consumers look for work although nothing has changed.
 BLIND_SECONDS = 1.0
-#: Seconds between two looks at a store in which others are busy, while they find nothing.
-LOOK_SECONDS = 0.1
-#: At the end, the thread is waited for as long as this at most.
+#: Seconds after which the thread notices that it shall end, or look earlier.
 _SLICE_SECONDS = 0.2
 
 
@@ -32,8 +31,10 @@ class QueueDispatcher:
         self.users = 0
         self._catalog = catalog
         self._ended = threading.Event()
-        #: When to look at the latest, since somebody may be gone who went first.
-        self._look_at = 0.0
+        # In a store in which others are busy, ten looks a second that find nothing are enough.
+        self._poller = Poller(
+            Watch(catalog), first=0.1, last=0.1, blind=BLIND_SECONDS, sleep=self._ended.wait
+        )
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-desk-{queue.name}", daemon=True
         )
@@ -49,40 +50,27 @@ class QueueDispatcher:
             self._thread.join(10 * _SLICE_SECONDS)
 
     def look_in(self, seconds: float) -> None:
-        """Look again after so many seconds, if nothing happens before."""
-        self._look_at = time.monotonic() + seconds
+        """Look again after *seconds*, if nothing changes before."""
+        self._poller.look_in(seconds)
 
     def _run(self) -> None:
-        looked_at = 0.0
-        with Watch(self._catalog) as watch:
+        with self._poller as poller:
             while not self._ended.is_set():
                 try:
-                    reason = self._wait(watch)
+                    due = poller.wait(time.monotonic() + _SLICE_SECONDS)
                 except CatalogUnavailable:
-                    # Those who consume will say so.
+                    # Its consumers will report that.
                     self._ended.wait(BLIND_SECONDS)
                     continue
-                if reason is not None:
+                if due is not None:
                     if not self.manager.has_work:
                         # The last look found nothing.
-                        self._ended.wait(looked_at + LOOK_SECONDS - time.monotonic())
-                    looked_at = time.monotonic()
-                    self.manager.notify_arrival(reason)
-
-    def _wait(self, watch: Watch) -> Reason | None:
-        """Wait for a reason to look; None when the desk is closed."""
-        blind = time.monotonic() + BLIND_SECONDS
-        while not self._ended.is_set():
-            end = min(blind, self._look_at) if self._look_at else blind
-            left = end - time.monotonic()
-            if left <= 0:
-                self._look_at = 0.0
-                return Reason.AVAILABLE
-            if watch.wait(min(left, _SLICE_SECONDS)):
-                return Reason.ARRIVAL
-        return None
+                        poller.pause()
+                    poller.looked()
+                    self.manager.notify_arrival(_REASONS[due])
 
 
+_REASONS = {Due.CHANGE: Reason.ARRIVAL, Due.TIME: Reason.AVAILABLE}
 _lock = threading.Lock()
 _desks: dict[tuple[str, int], QueueDispatcher] = {}
 

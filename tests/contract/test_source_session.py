@@ -47,7 +47,7 @@ def end(session):
     if session._standing is not None:
         session._standing.stop()
         session._standing._life._thread.join()
-    session._watch.close()
+    session._poller.close()
     session.store.close()
 
 
@@ -157,7 +157,7 @@ def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, sess
 
     queue.change_settings(concurrency=1)
     # It looks again when something has changed, or else after a while.
-    query._empty_at = 0.0
+    query._poller.look_at_once()
     assert ask(query) == Offset("reader", 1)
 
 
@@ -208,7 +208,7 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     red.change_settings(concurrency=11)
     for queue in (red, blue):
         queue.load(orders(3))
-    query._empty_at = 0.0
+    query._poller.look_at_once()
 
     offset = ask(query)
 
@@ -224,7 +224,7 @@ def test_a_refresh_pauses_a_query(store, session):
     offset = ask(query)
     queue.change_settings(concurrency=0)
     queue.load(orders(1))
-    query._empty_at = 0.0
+    query._poller.look_at_once()
 
     assert ask(query, offset) == offset
 

@@ -1,0 +1,101 @@
+"""Decide when a waiting thread looks at the catalog again.
+
+It looks when the catalog has changed, but less and less often while its looks find nothing new: a
+waiter in a busy store then costs the catalog a few small transactions a second. It also looks when
+nothing has changed for a while, because time alone can make work: a message that was held becomes
+due, or a process dies and reports nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import Enum
+from math import inf
+
+from queue_core.catalog.listeners import Listener
+
+
+class Due(Enum):
+    """Why it is time to look."""
+
+    CHANGE = "the catalog may have changed"
+    TIME = "the last look was long ago"
+
+
+class Poller(AbstractContextManager["Poller"]):
+    """
+    One waiting thread's timetable. A new one is due at once.
+
+    *first* and *last*: seconds between two looks, after one that found something new, and at most.
+    The pause doubles with each look that finds nothing new. *blind*: seconds after which to look
+    although nothing has changed. Without a *listener* only time counts.
+    """
+
+    def __init__(
+        self,
+        listener: Listener | None,
+        *,
+        first: float,
+        last: float,
+        blind: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._listener = listener
+        self._first, self._last, self._blind = first, last, blind
+        self._clock, self._sleep = clock, sleep
+        self._pause = first
+        # The earliest and the latest time of the next look.
+        self._earliest = self._latest = -inf
+        self._appointment = inf
+
+    def wait(self, until: float) -> Due | None:
+        """Wait for a reason to look; None when there is none before *until*."""
+        latest = min(self._latest, self._appointment)
+        left = max(min(until, latest) - self._clock(), 0.0)
+        # Asked even when it is time: a change that this look will see is no reason for another.
+        if self._changed(left):
+            return Due.CHANGE
+        if latest > until:
+            return None
+        if self._appointment <= latest:
+            self._appointment = inf
+        return Due.TIME
+
+    def pause(self, until: float = inf) -> None:
+        """Keep the distance from the last look, but not beyond *until*."""
+        left = min(self._earliest, until) - self._clock()
+        if left > 0:
+            self._sleep(left)
+
+    def looked(self, *, new: bool = False, blind: float | None = None) -> None:
+        """Note a look: whether it found anything *new*, and a *blind* time for this once."""
+        self._pause = self._first if new else min(2 * self._pause, self._last)
+        now = self._clock()
+        self._earliest = now + self._pause
+        self._latest = now + (self._blind if blind is None else blind)
+
+    def look_at_once(self) -> None:
+        """Make the next look due now: the last one may have left something."""
+        self._earliest = self._latest = -inf
+
+    def look_in(self, seconds: float) -> None:
+        """Look in *seconds*, if no change comes first. Any thread may call this."""
+        self._appointment = self._clock() + seconds
+
+    def close(self) -> None:
+        """Stop listening for changes."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _changed(self, seconds: float) -> bool:
+        if self._listener is not None:
+            return self._listener.wait(seconds)
+        if seconds > 0:
+            self._sleep(seconds)
+        return False
