@@ -106,13 +106,13 @@ def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> Non
         .values(interested=interested)
     )
     if changed.rowcount:
-        notifications.notify(connection, "")
+        notifications.notify(connection)
 
 
 def leave(connection: Connection, consumer: Consumer) -> None:
     """A consumer wants nothing any more: whoever it has held back may go."""
     connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
-    notifications.notify(connection, "")
+    notifications.notify(connection)
 
 
 def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Sequence[int]:

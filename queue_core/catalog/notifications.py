@@ -17,11 +17,17 @@ from queue_core.catalog.listeners import Listener
 from queue_core.errors import CatalogUnavailable
 
 CHANNEL = "ignis"
+#: Where a connection keeps the last transaction that has sent a notification.
+_NOTIFIED = "ignis_notified"
 
 
-def notify(connection: Connection, queue: str) -> None:
+def notify(connection: Connection) -> None:
     """Wake all that wait for this catalog, once the transaction commits."""
-    dialect.notify(connection, CHANNEL)
+    transaction = connection.get_transaction()
+    # Several parts of a transaction may have a reason, and one notification serves them all.
+    if connection.info.get(_NOTIFIED) is not transaction:
+        dialect.notify(connection, CHANNEL)
+        connection.info[_NOTIFIED] = transaction
 
 
 class Watch(AbstractContextManager["Watch"]):

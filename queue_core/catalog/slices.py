@@ -24,12 +24,12 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, notifications
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.segments import release
 from queue_core.catalog.tables import counters, queues, shards, slices, turns
 from queue_core.errors import Conflict
-from queue_core.model import Magazine, Slice, State
+from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.rows import Rows
 
 #: (queue, magazine, shard)
@@ -109,10 +109,22 @@ def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
         connection.execute(_INSERT, new if len(new) > 1 else new[0])
 
 
-class Changes:
-    """What becomes of some slices, written at once by `apply`."""
+#: Counters of messages that have left their magazine.
+LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
 
-    def __init__(self) -> None:
+
+class Changes:
+    """
+    Changes to some slices, written together by `apply`.
+
+    Wakes those who wait for messages when some became loaded, and those who wait for room when
+    some left main.
+    """
+
+    def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
+        """*queues*: those of the slices; where none is bounded, nobody waits for room."""
+        self._may_be_bounded = queues is None or any(q.settings.is_bounded for q in queues)
+        self._loaded = False
         self._gone: list[Slice] = []
         self._shrunk: list[tuple[Slice, Rows]] = []
         self._put: list[dict[str, Any]] = []
@@ -142,10 +154,20 @@ class Changes:
             place = piece.place_of(rows.start)
             self._put.append(_columns(piece, rows) | {"position": place} | values)
 
+    def release(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """These rows leave their ticket and wait again at their place, with other values."""
+        values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
+        if len(rows) == len(piece.rows):
+            self.mark(piece, rows, **values)
+        else:
+            self.put(piece, rows, **values)
+        self._loaded = self._loaded or bool(rows)
+
     def move(self, piece: Slice, rows: Rows, to: Magazine, **values: Any) -> None:
         """These rows go to the tail of the same shard of a magazine, loaded."""
         if rows:
             self._moved.append((piece, rows, to, values))
+            self._loaded = True
 
     def count(self, piece: Slice, **deltas: int) -> None:
         """Add to the counters of the shard in which a slice is."""
@@ -176,6 +198,16 @@ class Changes:
         self._write_fired(connection)
         self._write_moves(connection)
         self._write_counts(connection)
+        if self._loaded or (self._may_be_bounded and self._left_main()):
+            notifications.notify(connection)
+
+    def _left_main(self) -> bool:
+        return any(
+            deltas.get(name)
+            for (_, magazine, _), deltas in self._counts.items()
+            if magazine == Magazine.MAIN
+            for name in LEFT
+        )
 
     def _write_marks(self, connection: Connection) -> None:
         for values, ids in self._updated.items():

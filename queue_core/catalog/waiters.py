@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from queue_core.catalog import dialect, notifications
-from queue_core.catalog.tables import queues, waiters
+from queue_core.catalog.tables import waiters
 
 #: The two lines of a queue.
 LOAD, FIRE = "load", "fire"
@@ -23,11 +23,7 @@ LAST = (1 << 63) - 1
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.side == bindparam("line"))
 _ALIVE = waiters.c.alive_until > dialect.now()
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
-_LEAVE = (
-    delete(waiters)
-    .where(waiters.c.id == bindparam("waiter"))
-    .returning(select(queues.c.name).where(queues.c.id == waiters.c.queue_id).scalar_subquery())
-)
+_LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter"))
 
 
 def join(connection: Connection, queue_id: int, side: str) -> int:
@@ -59,9 +55,8 @@ def renew(connection: Connection, waiter: int) -> bool:
 
 def leave(connection: Connection, waiter: int) -> None:
     """Leave the line; the next in it is the first now."""
-    queue = connection.scalar(_LEAVE, {"waiter": waiter})
-    if queue is not None:
-        notifications.notify(connection, queue)
+    if connection.execute(_LEAVE, {"waiter": waiter}).rowcount:
+        notifications.notify(connection)
 
 
 def _soon() -> object:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import consumers, notifications
+from queue_core.catalog import consumers
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import slices
@@ -26,20 +26,17 @@ def acknowledge(
     upto: int,
     *,
     delete: bool,
-    queues: Sequence[QueueInfo] = (),
+    queues: Sequence[QueueInfo] | None = None,
 ) -> int:
     """
     Close all tickets up to *upto*; return how many messages that deleted.
 
-    Whoever waits for room in one of the *queues* is woken.
+    Those who wait for room in one of the *queues*, by default in any queue, are woken.
     """
 
     def work(connection: Connection) -> int:
         consumers.close_tickets(connection, consumer, upto)
-        deleted = _delete_held(connection, consumer, upto) if delete else 0
-        bounded = [queue.name for queue in queues if queue.settings.is_bounded]
-        if deleted and bounded:
-            notifications.notify(connection, bounded[0])
+        deleted = _delete_held(connection, consumer, upto, queues) if delete else 0
         faults.point("acknowledge.before_commit")
         return deleted
 
@@ -48,8 +45,10 @@ def acknowledge(
     return deleted
 
 
-def _delete_held(connection: Connection, consumer: Consumer, upto: int) -> int:
-    changes = Changes()
+def _delete_held(
+    connection: Connection, consumer: Consumer, upto: int, queues: Sequence[QueueInfo] | None
+) -> int:
+    changes = Changes(queues)
     deleted = 0
     held = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
     for piece in fetch(connection, held, lock="wait"):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import dialect, notifications, read_plans
+from queue_core.catalog import dialect, read_plans
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import id_map, slices
@@ -84,7 +84,7 @@ def _remove(
         taken = acquire(connection, wanted, "wait")
         before = dialect.read_clock(connection) - expiry
         compacted = _compacted(connection, taken)
-        changes, moves = Changes(), Moves()
+        changes, moves = Changes([queue]), Moves()
         for piece, rows in taken:
             gone = rows
             if piece.segment_id in compacted:
@@ -103,8 +103,6 @@ def _remove(
             moves.add(piece, len(gone), None)
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
-        if taken and queue.settings.is_bounded:
-            notifications.notify(connection, queue.name)
         faults.point("expire.before_commit")
         return len(moves)
 
@@ -172,12 +170,11 @@ def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> i
 def _remove_chosen(
     queue: QueueInfo, wanted: FireRequest, picked: Candidates, connection: Connection
 ) -> int:
-    changes, moves = Changes(), Moves()
+    changes, moves = Changes([queue]), Moves()
     for piece, rows in acquire(connection, wanted, "wait", picked):
         changes.remove(piece, rows, "expired")
         moves.add(piece, len(rows), None)
     changes.apply(connection)
     moves.record(connection, queue.id, "expire")
-    notifications.notify(connection, queue.name)
     faults.point("expire.before_commit")
     return len(moves)

@@ -62,7 +62,7 @@ def load(
         drop_oldest(connection, queue, excess)
     if waiter is not None and not queue.settings.is_rendezvous:
         waiters.leave(connection, waiter)
-    notifications.notify(connection, queue.name)
+    notifications.notify(connection)
     return first_ids
 
 

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
 
 from queue_core import faults
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
 from queue_core.catalog.tables import consumers, slices, tickets
-from queue_core.model import State
 
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
@@ -38,19 +37,11 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         changes = Changes()
         given_back = 0
         for piece in fetch(connection, _of(connection, slices, numbers, "ticket"), lock="wait"):
-            changes.mark(
-                piece,
-                piece.rows,
-                state=int(State.LOADED),
-                consumer_id=None,
-                ticket=None,
-                deliveries=piece.deliveries - 1,
-            )
+            changes.release(piece, piece.rows, deliveries=piece.deliveries - 1)
             changes.count(piece, reloaded=len(piece.rows))
             given_back += len(piece.rows)
         changes.apply(connection)
         connection.execute(delete(tickets).where(_of(connection, tickets, numbers, "number")))
-        notifications.notify(connection, "")
         faults.point("recover.before_commit")
         return given_back
 

@@ -19,7 +19,7 @@ def repair(catalog: Catalog, queue_id: int) -> int:
         repaired = 0
         damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
         for piece in fetch(connection, damaged, lock="wait"):
-            changes.mark(piece, piece.rows, state=int(State.LOADED))
+            changes.release(piece, piece.rows)
             changes.count(piece, damaged=-len(piece.rows))
             repaired += len(piece.rows)
         changes.apply(connection)

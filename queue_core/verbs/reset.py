@@ -10,7 +10,6 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from queue_core import faults
-from queue_core.catalog import notifications
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, KEEPER
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
@@ -42,10 +41,9 @@ def reset(
         )
         changes = Changes()
         for piece in found:
-            changes.mark(piece, piece.rows, state=int(State.LOADED), consumer_id=None, ticket=None)
+            changes.release(piece, piece.rows)
             changes.count(piece, reloaded=len(piece.rows))
         changes.apply(connection)
-        notifications.notify(connection, queue.name)
         faults.point("reset.before_commit")
         return sum(len(piece.rows) for piece in found)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core import faults
-from queue_core.catalog import dialect, failures, id_map, notifications
+from queue_core.catalog import dialect, failures, id_map
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
 from queue_core.catalog.slices import Changes, fetch
@@ -62,7 +62,7 @@ def _settle(
     settlement = _located(connection, queues, settlement)
     every = settlement.deleted | settlement.sidelined | settlement.reloaded
     _check_ours(connection, queues, every)
-    changes = Changes()
+    changes = Changes(queues)
     moved: dict[int, list[tuple[Slice, Rows]]] = defaultdict(list)
     settled = 0
     for piece in _held(connection, queues, every, consumer):
@@ -74,7 +74,7 @@ def _settle(
             continue
         settled += len(touched)
         if reloaded:
-            _reload(changes, piece, reloaded)
+            changes.release(piece, reloaded)
         rest = piece.rows - touched
         if len(reloaded) < len(piece.rows):
             changes.keep(piece, rest if rest else EMPTY)
@@ -87,9 +87,6 @@ def _settle(
     for queue_id, those in moved.items():
         told = failures.of_each(those, settlement.reasons)
         failures.record(connection, queue_id, name, told)
-    frees_room = bool(settled) and any(queue.settings.is_bounded for queue in queues)
-    if frees_room or len(settlement.reloaded) or moved:
-        notifications.notify(connection, queues[0].name)
     return settled
 
 
@@ -106,15 +103,6 @@ def _located(
         reloaded=id_map.located(connection, ours, settlement.reloaded),
         reasons=told.set_column(0, "message_id", pa.array(numbers)),
     )
-
-
-def _reload(changes: Changes, piece: Slice, rows: Rows) -> None:
-    """Whole slices are marked; of others the rows become a slice of their own."""
-    values = {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
-    if len(rows) == len(piece.rows):
-        changes.mark(piece, piece.rows, **values)
-    else:
-        changes.put(piece, rows, **values)
 
 
 def _held(

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from queue_core import faults
 from queue_core.capacity.bounds import narrowed, within
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes
 from queue_core.catalog.task_log import Moves
@@ -138,8 +138,6 @@ def _move(
             moves.add(piece, len(rows), Magazine.MAIN)
         changes.apply(connection)
         moves.record(connection, queue.id, "shovel")
-        if taken:
-            notifications.notify(connection, queue.name)
         faults.point("shovel.before_commit")
         return len(moves)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
 
 from queue_core import faults
-from queue_core.catalog import dialect, failures, notifications
+from queue_core.catalog import dialect, failures
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes, fetch
@@ -170,7 +170,6 @@ def put_aside(
             told = failures.of_same(those, kind, None)
             failures.record(connection, queue.id, names.get(holder), told)
         moves.record(connection, queue.id, "sweep")
-        notifications.notify(connection, queue.name)
     return len(moves)
 
 

@@ -1,0 +1,133 @@
+"""Notifications: which transactions wake those who wait, on PostgreSQL; SQLite shows any commit."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from queue_core.catalog.notifications import Watch
+from queue_core.queue import Queue
+from queue_core.verbs.acknowledge import acknowledge
+from tests.factories import make_queue, orders, planned
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def catalog_url(postgres: Any) -> Iterator[str]:
+    """The URL of an empty catalog in PostgreSQL."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture
+def watch(store: Any) -> Iterator[Watch]:
+    """A watch that has seen everything so far."""
+    with Watch(store.catalog) as opened:
+        yield opened
+
+
+def _fired(queue: Queue) -> Any:
+    queue.load(orders(4))
+    return queue.fire(3)
+
+
+def _sidelined(queue: Queue) -> None:
+    queue.sideline(_fired(queue))
+
+
+def _kept(queue: Queue) -> None:
+    queue.load(orders(1))
+    queue.get_and_keep()
+
+
+def _planned(queue: Queue) -> Any:
+    queue.load(orders(4))
+    query = queue.store.consumer("query", beats=True)
+    return query, planned(queue.store, queue, query, 3)
+
+
+def _full_ring(queue: Queue) -> None:
+    queue.change_settings(overflow="ring")
+    queue.load(orders(10))
+
+
+Prepare = Callable[[Queue], Any]
+Act = Callable[[Queue, Any], Any]
+
+#: What happens first, and the verb that wakes those who wait.
+WAKES: dict[str, tuple[Prepare, Act]] = {
+    "load": (lambda queue: None, lambda queue, _: queue.load(orders(1))),
+    "load into a full ring": (_full_ring, lambda queue, _: queue.load(orders(1))),
+    "delete": (_fired, lambda queue, firing: queue.delete(firing)),
+    "sideline": (_fired, lambda queue, firing: queue.sideline(firing)),
+    "reload": (_fired, lambda queue, firing: queue.reload(firing)),
+    "reload a part": (_fired, lambda queue, firing: queue.reload(firing.ids[:1])),
+    "acknowledge": (
+        _planned,
+        lambda queue, held: acknowledge(queue.store.catalog, held[0], 1, delete=True),
+    ),
+    "shovel": (_sidelined, lambda queue, _: queue.shovel()),
+    "sweep": (_fired, lambda queue, _: queue.sweep(0)),
+    "reset": (_kept, lambda queue, _: queue.reset()),
+    "recover": (_planned, lambda queue, _: queue.store.recover(dead_after=0)),
+}
+
+
+@pytest.mark.parametrize("how", WAKES)
+def test_those_who_wait_are_woken_once(store, watch, how):
+    prepare, act = WAKES[how]
+    queue = make_queue(store, max_size=10)
+    state = prepare(queue)
+    watch.wait(0)
+    while watch.wait(0.05):
+        pass
+
+    with _notifications(store) as sent:
+        act(queue, state)
+
+    assert watch.wait(10)
+    assert [count for count in sent if count] == [1]
+
+
+def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.load(orders(4))
+
+    with _notifications(store) as sent:
+        firing = queue.fire(6)
+        queue.delete(firing)
+        queue.fire(magazine="sideline")
+        queue.peek()
+        queue.compact()
+        queue.expire()
+        queue.sweep(100)
+        queue.shovel()
+        queue.reset()
+
+    assert not any(sent)
+
+
+class _notifications:
+    """How many notifications each transaction sends within the block."""
+
+    def __init__(self, store: Any) -> None:
+        self._engine = store.catalog.engine
+        self._sent: list[int] = []
+
+    def __enter__(self) -> list[int]:
+        event.listen(self._engine, "begin", self._begin)
+        event.listen(self._engine, "before_cursor_execute", self._execute)
+        return self._sent
+
+    def __exit__(self, *_: object) -> None:
+        event.remove(self._engine, "begin", self._begin)
+        event.remove(self._engine, "before_cursor_execute", self._execute)
+
+    def _begin(self, _: Any) -> None:
+        self._sent.append(0)
+
+    def _execute(self, _: Any, __: Any, statement: str, *___: Any) -> None:
+        self._sent[-1] += "pg_notify" in statement
