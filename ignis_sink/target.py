@@ -23,10 +23,9 @@ from queue_core.errors import (
     SchemaMismatch,
 )
 from queue_core.model import QueueInfo
-from queue_core.names import nearest
 from queue_core.policies import binding
 from queue_core.schema import METADATA, canonical, check_insertable, deserialize, evolve
-from queue_core.segments.shard_hash import can_be_key
+from queue_core.segments.shard_hash import check_key
 from queue_core.segments.stager import Stager
 from queue_core.segments.storage import Storage
 from queue_core.settings import QueueSettings
@@ -188,13 +187,7 @@ def _new_target(options: SinkOptions, incoming: pa.Schema) -> Target:
     schema = canonical(_nullable(incoming))
     settings = QueueSettings.of(options.settings)
     key = settings.group if options.key is None else options.key
-    if key is not None and key not in schema.names:
-        raise SchemaMismatch(
-            f"key={key!r} is no column of the DataFrame{nearest(key, schema.names)}; "
-            f"it has {', '.join(schema.names)}"
-        )
-    if key is not None and not can_be_key(schema.field(key).type):
-        raise SchemaMismatch(f"key={key!r}: a column of type {schema.field(key).type} is no key")
+    check_key(key, schema, options.queue)
     column_roles.check(settings, schema, key)
     binding.check(by_options(settings, options), schema, key)
     return Target(

@@ -62,9 +62,7 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
 
 def _field(setting: str, name: str, schema: pa.Schema) -> pa.Field:
     if name not in schema.names:
-        raise BadOption(
-            f"{setting}: {name!r} is no column of the queue{nearest(name, schema.names)}"
-        )
+        raise BadOption(f"{setting}: the queue has no column {name!r}{nearest(name, schema.names)}")
     return schema.field(name)
 
 

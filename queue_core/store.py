@@ -15,7 +15,7 @@ from queue_core.address import Address
 from queue_core.catalog import consumers, queues, views
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
-from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.errors import BadOption
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
@@ -23,7 +23,7 @@ from queue_core.presence.keeper import Keeper
 from queue_core.queue import Queue
 from queue_core.schema import canonical
 from queue_core.segments.buffers import DEFAULT_BUFFERS
-from queue_core.segments.shard_hash import can_be_key
+from queue_core.segments.shard_hash import check_key
 from queue_core.segments.storage import Storage
 from queue_core.settings import (
     DEFAULT_SHARDS,
@@ -134,7 +134,7 @@ class Store(AbstractContextManager["Store"]):
         checked = QueueSettings.of(settings)
         # All messages of a group must be in one shard.
         key = checked.group if key is None else key
-        _check_key(columns, key)
+        check_key(key, columns, name)
         column_roles.check(checked, columns, key)
         binding.check(checked, columns, key)
 
@@ -296,20 +296,6 @@ class Store(AbstractContextManager["Store"]):
 
     def __repr__(self) -> str:
         return f"<Store {self.storage.name} with {self.catalog!r}>"
-
-
-def _check_key(columns: pa.Schema, key: str | None) -> None:
-    if key is not None:
-        if key not in columns.names:
-            raise SchemaMismatch(
-                f"key={key!r}: the queue has no such column{nearest(key, columns.names)}; "
-                f"it has {', '.join(columns.names)}"
-            )
-        if not can_be_key(columns.field(key).type):
-            raise SchemaMismatch(
-                f"key={key!r}: a column of type {columns.field(key).type} cannot pick the shard; "
-                "use an integer, boolean, date, timestamp, decimal, string or binary column"
-            )
 
 
 def _close_in_children(store: Store) -> None:

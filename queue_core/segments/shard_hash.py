@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from queue_core.errors import SchemaMismatch
+from queue_core.names import nearest
+
 _Hashes = npt.NDArray[np.uint64]
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 
@@ -25,8 +28,25 @@ def shards_of(keys: pa.Array, shards: int) -> npt.NDArray[np.uint16]:
     return (_hash(keys) % np.uint64(shards)).astype(np.uint16)
 
 
+def check_key(key: str | None, schema: pa.Schema, queue: str) -> None:
+    """Raise `SchemaMismatch` unless a column of *schema* can be the key of a queue."""
+    if key is None:
+        return
+    if key not in schema.names:
+        raise SchemaMismatch(
+            f"key={key!r}: queue {queue!r} has no column {key!r}{nearest(key, schema.names)}; "
+            f"it has {', '.join(schema.names)}"
+        )
+    kind = schema.field(key).type
+    if not can_be_key(kind):
+        raise SchemaMismatch(
+            f"key={key!r}: a column of type {kind} cannot pick the shard; use an integer, boolean, "
+            "date, timestamp, decimal, string or binary column"
+        )
+
+
 def can_be_key(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be the key of a queue."""
+    """Return whether a column of a type can be the key of a queue."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_boolean(kind)

@@ -30,7 +30,7 @@ def combine(operator: str, x: Node, y: Node) -> Node:
     x, y = _numeric(operator, x), _numeric(operator, y)
     if operator == "/":
         # With a constant divisor the quotient only rises or only falls.
-        kernel = Kernel("/", _divide, uses=2, monotone=isinstance(y, Literal))
+        kernel = Kernel("/", _divide, monotone=isinstance(y, Literal))
         return call(kernel, convert(x, pa.float64()), convert(y, pa.float64()))
     whole = all(pt.is_integer(node.type) for node in (x, y))
     if operator == "DIV" and not whole:
@@ -38,7 +38,7 @@ def combine(operator: str, x: Node, y: Node) -> Node:
     if whole:
         return _whole(operator, x, y)
     if operator == "%" or any(pt.is_floating(node.type) for node in (x, y)):
-        kernel = Kernel("%", _remainder, uses=3) if operator == "%" else _PLAIN[operator]
+        kernel = Kernel("%", _remainder) if operator == "%" else _PLAIN[operator]
         return call(kernel, convert(x, pa.float64()), convert(y, pa.float64()))
     return _exact(operator, x, y)
 
@@ -47,7 +47,7 @@ def negate(x: Node) -> Node:
     """The number with the other sign."""
     x = _wide(_numeric("-", x))
     if pt.is_integer(x.type):
-        return call(Kernel("-", lambda v: pc.negate(_no_least(v)), uses=2, monotone=True), x)
+        return call(Kernel("-", lambda v: pc.negate(_no_least(v)), monotone=True), x)
     return call(Kernel("-", pc.negate, monotone=True), x)
 
 
@@ -55,7 +55,7 @@ def absolute(x: Node) -> Node:
     """The number without its sign."""
     x = _wide(_numeric("abs", x))
     if pt.is_integer(x.type):
-        return call(Kernel("abs", lambda v: pc.abs(_no_least(v)), uses=2), x)
+        return call(Kernel("abs", lambda v: pc.abs(_no_least(v))), x)
     return call(Kernel("abs", pc.abs), x)
 
 
@@ -66,7 +66,7 @@ def rounded(x: Node, places: int = 0) -> Node:
     x = _numeric("round", x)
     if pt.is_floating(x.type):
         # Not monotone: Arrow leaves alone what multiplying makes whole, and divides the rest back.
-        kernel = Kernel("round", lambda v: _round_double(v, places), uses=4)
+        kernel = Kernel("round", lambda v: _round_double(v, places))
         return call(kernel, convert(x, pa.float64()))
     whole, scale = digits(x.type)
     if places >= scale:
@@ -196,9 +196,9 @@ _PLAIN = {
     "*": Kernel("*", pc.multiply, monotone=True),
 }
 _CHECKED = {
-    "+": Kernel("+", _add, uses=4, monotone=True),
-    "-": Kernel("-", _subtract, uses=4, monotone=True),
-    "*": Kernel("*", _multiply, uses=8, monotone=True),
-    "%": Kernel("%", _whole_remainder, uses=6),
-    "DIV": Kernel("DIV", _quotient, uses=3),
+    "+": Kernel("+", _add, monotone=True),
+    "-": Kernel("-", _subtract, monotone=True),
+    "*": Kernel("*", _multiply, monotone=True),
+    "%": Kernel("%", _whole_remainder),
+    "DIV": Kernel("DIV", _quotient),
 }

@@ -92,7 +92,7 @@ def explicit(node: Node, type_: pa.DataType) -> Node:
     function = _cast(source, type_)
     if function is None:
         raise Unfit(f"there is no CAST from {source} to {type_}")
-    return call(Kernel("cast", function, uses=4, monotone=_keeps_order(source, type_)), node)
+    return call(Kernel("cast", function, monotone=_keeps_order(source, type_)), node)
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
@@ -137,7 +137,7 @@ def _widening(type_: pa.DataType, storage: pa.DataType, limit: int) -> Kernel:
         low, high = pa.scalar(-limit, pa.int64()), pa.scalar(limit, pa.int64())
         return cast(null_unless(_between(cast(x, storage), low, high), x), type_)
 
-    return Kernel("cast", widen, uses=3, monotone=True)
+    return Kernel("cast", widen, monotone=True)
 
 
 def _cast(source: pa.DataType, target: pa.DataType) -> Callable[[Datum], Datum] | None:

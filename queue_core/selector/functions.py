@@ -216,7 +216,7 @@ def _extreme(name: str, function: Callable[..., Datum]) -> Function:
     def build(*nodes: Node) -> Node:
         nodes = tuple(align(nodes))
         with_nan = pt.is_floating(nodes[0].type) and name == "greatest"
-        return call(Kernel(name, apply_to_doubles if with_nan else apply, uses=2), *nodes)
+        return call(Kernel(name, apply_to_doubles if with_nan else apply), *nodes)
 
     return Function(build, 2, None)
 

@@ -1,8 +1,7 @@
 """SQL's meaning in Arrow's functions, where the two differ.
 
 Conditions are true, false or NULL. NaN equals itself and is greater than all numbers, as in Spark.
-Nothing here raises on account of the data. Each function takes arrays as well as Arrow expressions;
-a constant is never the first argument, the place where Arrow looks for an expression.
+Nothing here raises an error because of the data.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -30,20 +30,12 @@ def null_unless(condition: Datum, value: Datum) -> Datum:
 
 def conjunction(*conditions: Datum) -> Datum:
     """All of them: false if one is, else NULL if one is."""
-    return _pairwise(pc.and_kleene, conditions)
+    return reduce(pc.and_kleene, conditions)
 
 
 def disjunction(*conditions: Datum) -> Datum:
     """Any of them: true if one is, else NULL if one is."""
-    return _pairwise(pc.or_kleene, conditions)
-
-
-def _pairwise(combine: Callable[[Datum, Datum], Datum], values: tuple[Datum, ...]) -> Datum:
-    """In a tree of little depth, so that many thousand conditions make no deep expression."""
-    while len(values) > 1:
-        pairs = [combine(*values[at : at + 2]) for at in range(0, len(values) - 1, 2)]
-        values = (*pairs, *values[len(pairs) * 2 :])
-    return values[0]
+    return reduce(pc.or_kleene, conditions)
 
 
 AND = Kernel("and", conjunction)
@@ -92,8 +84,8 @@ _FLOAT_COMPARISONS: dict[str, Callable[[Datum, Datum], Datum]] = {
 def comparison(operator: str, type_: pa.DataType) -> Kernel:
     """Compare two values of one type."""
     if pt.is_floating(type_):
-        return Kernel(operator, _FLOAT_COMPARISONS[operator], uses=3)
-    return Kernel(operator, _COMPARISONS[operator], uses=2 if operator == "<=>" else 1)
+        return Kernel(operator, _FLOAT_COMPARISONS[operator])
+    return Kernel(operator, _COMPARISONS[operator])
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ def membership(values: pa.Array) -> Kernel:
     floor = {python_value(value) for value in known}
     ceiling = {python_value(value, up=True) for value in known}
     exact = None not in floor and floor == ceiling
-    return Kernel("in", is_in, uses=4, detail=Values(tuple(sorted(floor))) if exact else None)
+    return Kernel("in", is_in, detail=Values(tuple(sorted(floor))) if exact else None)
 
 
 def _without_sign_of_zero(x: Datum) -> Datum:

@@ -1,8 +1,6 @@
 """What a selector or an order is made of, typed: columns, literals, and kernels called on them.
 
-One tree serves three ways of reading it: evaluated on Arrow arrays, turned into an Arrow
-expression, and reasoned about with statistics. `kernels` is written once for the first two, since
-Arrow's compute functions take expressions as well as arrays.
+One tree is read in two ways: evaluated on Arrow arrays, and reasoned about with statistics.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import pyarrow.types as pt
 
 from queue_core.selector.types import read_type
 
-#: An array, a chunked array, a scalar or an Arrow expression.
+#: An array, a chunked array or a scalar.
 Datum: TypeAlias = Any
 Node: TypeAlias = "Column | Literal | Call"
 
@@ -37,8 +35,6 @@ class Kernel:
 
     name: str
     apply: Callable[..., Datum]
-    #: How often `apply` uses an argument: an expression grows by as much.
-    uses: int = 1
     #: Whether, with all other arguments fixed, the result only rises or only falls.
     monotone: bool = False
     #: What reasoning with statistics needs to know: the values of an IN, the prefix of a LIKE.
@@ -101,12 +97,6 @@ class Call:
         """The top-level columns below."""
         return frozenset[str]().union(*(arg.columns for arg in self.args))
 
-    @cached_property
-    def size(self) -> int:
-        """Nodes of the Arrow expression, which repeats what a kernel uses more than once."""
-        below = sum(arg.size if isinstance(arg, Call) else 1 for arg in self.args)
-        return 1 + self.kernel.uses * below
-
 
 def call(kernel: Kernel, *args: Node) -> Node:
     """
@@ -148,17 +138,6 @@ def evaluate(node: Node, column_of: Callable[[Column], Datum]) -> Datum:
     return value(node)
 
 
-def expression(node: Node) -> pc.Expression:
-    """The node as an Arrow expression."""
-    if isinstance(node, Literal):
-        return pc.scalar(node.value)
-    if isinstance(node, Column):
-        return node.read(pc.field(node.path[0]))
-    return node.kernel.apply(*[expression(arg) for arg in node.args])
-
-
 def cast(value: Datum, type_: pa.DataType) -> Datum:
     """Cast without complaint: what does not fit has been ruled out before."""
-    if isinstance(value, pc.Expression):
-        return value.cast(type_, safe=False)
     return pc.cast(value, type_, safe=False)

@@ -9,16 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.column_stats import ColumnStats
-from queue_core.errors import BadSelector
 from queue_core.selector import prune
 from queue_core.selector.columns import touched, work_out
 from queue_core.selector.functions import truth
 from queue_core.selector.grammar import understand
-from queue_core.selector.nodes import Call, Literal, Node, Unfit, expression
+from queue_core.selector.nodes import Literal, Node, Unfit
 from queue_core.selector.syntax import SourceText
-
-#: Nodes of an Arrow expression at most.
-_LARGEST_EXPRESSION = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -72,12 +68,6 @@ class Selector:
     def must_match(self, stats: Mapping[str, ColumnStats]) -> bool:
         """Whether every row is eligible, given statistics of all rows; only a yes is certain."""
         return prune.outcomes(self._root, stats).certain
-
-    def expression(self) -> pc.Expression:
-        """The condition for Arrow to filter by; NULL there means not eligible, as in any filter."""
-        if isinstance(self._root, Call) and self._root.size > _LARGEST_EXPRESSION:
-            raise BadSelector(f"the selector is too large for one Arrow expression: {self.text}")
-        return expression(self._root)
 
     def __reduce__(self) -> tuple[Callable[..., Selector], tuple[str, pa.Schema]]:
         return Selector.parse, (self.text, self.schema)

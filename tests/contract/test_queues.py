@@ -135,14 +135,18 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ({"key": "custmer"}, SchemaMismatch, "key='custmer': the queue has no such column; did"),
+        (
+            {"key": "custmer"},
+            SchemaMismatch,
+            "queue 'orders' has no column 'custmer'; did you",
+        ),
         ({"key": "amount"}, SchemaMismatch, "key='amount': a column of type double cannot"),
         ({"shards": 0}, BadOption, "shards=0"),
         ({"shards": 513}, BadOption, "shards=513"),
         ({"concurency": 3}, BadOption, "unknown setting 'concurency'; did you mean 'concurrency'"),
         ({"concurrency": "3"}, BadOption, "concurrency='3'"),
         ({"compression": "gzip"}, BadOption, "compression='gzip'"),
-        ({"attributes": ["amout"]}, BadOption, "attributes: 'amout' is no column of the queue"),
+        ({"attributes": ["amout"]}, BadOption, "attributes: the queue has no column 'amout'"),
         ({"schema": pa.schema([("a", pa.uint64())])}, SchemaMismatch, "column 'a'"),
         ({"schema": pa.schema([("_shard", pa.int8())])}, BadName, "'_shard' is reserved"),
         ({"schema": {"a": "int"}}, SchemaMismatch, "not dict"),
@@ -182,7 +186,7 @@ def test_changing_one_setting_keeps_what_another_process_has_changed(store):
         ({"concurency": 3}, "unknown setting 'concurency'; did you mean 'concurrency'"),
         ({"concurrency": 101}, "concurrency=101"),
         ({"sweep_after": "soon"}, "sweep_after='soon'"),
-        ({"attributes": ["amout"]}, "attributes: 'amout' is no column of the queue; did you mean"),
+        ({"attributes": ["amout"]}, "attributes: the queue has no column 'amout'; did you mean"),
     ],
 )
 def test_a_setting_that_makes_no_sense_changes_nothing(store, wrong, message):

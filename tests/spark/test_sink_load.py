@@ -128,8 +128,8 @@ def test_a_required_column_that_is_missing_is_refused(rig):
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        ((), {"key": "nmber"}, "key='nmber' is no column of the DataFrame; did you mean 'number'"),
-        ((("half", "id / 2"),), {"key": "half"}, "key='half': a column of type double is no key"),
+        ((), {"key": "nmber"}, "queue 'fresh' has no column 'nmber'; did you mean 'number'"),
+        ((("half", "id / 2"),), {"key": "half"}, "key='half': a column of type double cannot pick"),
         ((("half", "id / 2"), ("HALF", "1")), {}, "'half' and 'HALF' differ in case only"),
         ((("_Message_ID", "1"),), {}, "column name '_Message_ID' is reserved"),
     ],

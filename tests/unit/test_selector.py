@@ -113,7 +113,6 @@ def test_any_arrow_type_with_an_order_can_be_compared(type_, values, text):
 def test_thousands_of_conditions_are_no_deep_recursion():
     listed = " OR ".join(f"id = {n}" for n in range(1, 4000))
     assert select(listed) == [1, 2, 3]
-    assert Selector.parse(listed, SCHEMA).expression() is not None
 
     both = " AND ".join(f"id <> {n}" for n in range(1, 4000))
     assert select(both) == [0]
@@ -126,8 +125,6 @@ def test_parts_that_share_a_node_are_worked_out_once():
         text = f"if({text} BETWEEN 0 AND 9, 1, 2)"
 
     assert select(f"{text} = 1") == [0, 1, 2, 3]
-    with pytest.raises(BadSelector, match="too large for one Arrow expression"):
-        Selector.parse(f"{text} = 1", SCHEMA).expression()
 
 
 def test_the_recursion_limit_of_a_deep_caller_is_an_error_of_ours():

@@ -2,7 +2,6 @@
 
 import pickle
 
-import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -44,21 +43,6 @@ def test_a_mask_is_what_each_row_says(condition, rows):
     mask = selector.mask(table(rows))
 
     assert mask.to_pylist() == [meaning(row) is True for row in rows]
-
-
-@settings(max_examples=100)
-@given(conditions, rows())
-def test_as_an_arrow_expression_it_selects_the_same(condition, rows):
-    selector = parsed(Selector, condition[0])
-    data = table(rows)
-    try:
-        expression = selector.expression()
-    except BadSelector as error:
-        assume("too large" not in str(error))
-        raise
-
-    numbered = data.append_column("row", pa.array(range(len(rows)), pa.int64()))
-    assert numbered.filter(expression)["row"] == numbered.filter(selector.mask(data))["row"]
 
 
 @settings(max_examples=300)
