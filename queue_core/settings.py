@@ -1,9 +1,9 @@
-"""What can be set for a queue, parsed and checked once."""
+"""The settings of a queue: each described, checked and documented from one declaration."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
 from typing import Any
@@ -11,14 +11,12 @@ from typing import Any
 from queue_core.errors import BadOption
 from queue_core.names import nearest
 
-#: The most shards that a queue can have; a bound of IgnisMQ's too.
+#: The most shards of a queue. Source: IgnisMQ.
 MAX_SHARDS = 512
-#: Shards of a queue that does not say. Source: IgnisMQ 2.0.
+#: Shards of a queue by default. Source: IgnisMQ 2.0.
 DEFAULT_SHARDS = 8
 
-_COMPRESSIONS = (None, "lz4", "zstd")
-
-#: What can become of a load for which a bounded queue has no room.
+#: What a bounded queue can do with a load for which it has no room.
 OVERFLOWS = ("block", "fail", "ring")
 
 #: The most consumers of a queue. Source: IgnisMQ.
@@ -27,104 +25,239 @@ MAX_CONCURRENCY = 100
 _DAY = 24 * 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The values that a setting can have."""
+
+    #: Completes "use …" in errors, and documents the range.
+    text: str
+    #: Whether a value is one of them.
+    check: Callable[[Any], bool]
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, which True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return is_whole(value) or isinstance(value, float)
+
+
+def _whole(low: int, high: int) -> Allowed:
+    return Allowed(
+        f"a whole number from {low} to {high}",
+        lambda value: is_whole(value) and low <= value <= high,
+    )
+
+
+def _at_least(low: int) -> Allowed:
+    return Allowed(f"a whole number, {low} or more", lambda value: is_whole(value) and value >= low)
+
+
+def _or_none(allowed: Allowed) -> Allowed:
+    return Allowed(f"{allowed.text}, or none", lambda value: value is None or allowed.check(value))
+
+
+_SECONDS = Allowed("seconds, more than 0", lambda value: _is_number(value) and 0 < value < inf)
+_SECONDS_OR_ZERO = Allowed(
+    "seconds, 0 or more", lambda value: _is_number(value) and 0 <= value < inf
+)
+_COUNT = _at_least(1)
+_RATE = Allowed(
+    "messages a second, more than 0", lambda value: _is_number(value) and 0 < value < inf
+)
+_COLUMN = Allowed("the name of a column", lambda value: isinstance(value, str) and value != "")
+_TEXT = Allowed("a text", lambda value: isinstance(value, str))
+_COLUMNS = Allowed(
+    "a list of column names",
+    lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value),
+)
+_COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"))
+_OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS)
+
+
+def _setting(default: Any, allowed: Allowed, about: str) -> Any:
+    """Declare a field: its default, its range, and sentences for the documentation."""
+    return field(default=default, metadata={"about": about, "allowed": allowed})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """Settings of one queue; all can be changed while it is in use."""
+    """
+    The settings of one queue.
 
-    #: Partitions of a Spark source that does not say, 0 to 100; 0 pauses. Source: IgnisMQ.
-    concurrency: int = 8
-    #: Seconds that a call of a handler may take; at most half of *sweep_after*. Source: IgnisMQ.
-    handler_timeout: float = 10 * 60.0
-    #: Seconds after which a fired message counts as stuck. Source: IgnisMQ, 20 minutes.
-    sweep_after: float = 20 * 60.0
-    #: Seconds between two shovels; none: only when asked. Source: IgnisMQ, 10 minutes.
-    shovel_interval: float | None = 600.0
-    #: Transactions of one shovel that run side by side, 1 to 50. Source: IgnisMQ.
-    shovel_concurrency: int = 4
-    #: Messages that one shovel moves at most; none: all.
-    shovel_limit: int | None = None
-    #: Messages that shovels move in a second at most; none: as fast as it goes.
-    shovel_rate: float | None = None
-    #: Seconds that a message rests in the sideline before it is shovelled, after its first failure;
-    #: twice as long after each further one.
-    shovel_backoff: float = 0.0
-    #: How often a message may fail before it stays in the sideline for good; none: for ever.
-    max_attempts: int | None = None
-    #: How often a message may be fired before it stays in the sideline for good; none: for ever.
-    max_deliveries: int | None = None
-    #: Seconds after which an unfinished message is gone; none: never. Source: IgnisMQ, 2 days.
-    message_expiry: float | None = 2 * _DAY
-    #: Seconds after its creation at which the queue is given up; none: never. Source: IgnisMQ.
-    queue_expiry: float | None = None
-    #: Compression of segment files: none, ``lz4`` or ``zstd``.
-    compression: str | None = None
-    #: Columns of which statistics are kept per slice, so that selectors can skip slices.
-    attributes: tuple[str, ...] = field(default=())
-    #: Columns of few values, each combination of which is a slice of its own, so that no segment is
-    #: opened to find those of one. Source: Herzner, categorisable attributes.
-    categories: tuple[str, ...] = field(default=())
-    #: Messages that main holds at most, waiting or in flight; 0: a load waits until it is fired;
-    #: none: no bound. Source: Herzner, FIFO queue.
-    max_size: int | None = None
-    #: Bytes that main holds at most, waiting or in flight; none: no bound.
-    max_bytes: int | None = None
-    #: What becomes of a load for which there is no room: ``block``: it waits; ``fail``; ``ring``:
-    #: the oldest that wait make room.
-    overflow: str = "block"
-    #: The column that says until when a message is wanted; none: ``_expires_at``, if there is one.
-    expires_at: str | None = None
-    #: The column that says from when on a message may be fired; none: ``_hold_until``, if there is.
-    hold_until: str | None = None
-    #: The column of numbers of which the greatest is fired first; none: the oldest is.
-    priority: str | None = None
-    #: Seconds of waiting that count as much as one more of priority; none: waiting does not count.
-    #: Source: Herzner, forgotten messages.
-    priority_aging: float | None = None
-    #: The column of whose messages with one value at most one is in flight, in order of loading.
-    group: str | None = None
-    #: What a new message does to queued ones of its key, and they to it; none: nothing. Source:
-    #: Herzner, smart-message queue.
-    policy: str | None = None
-    #: The columns by which a message is known again; loaded once more, it is left out.
-    dedup: tuple[str, ...] = field(default=())
-    #: Seconds for which it is known. Source: SQS, 5 minutes.
-    dedup_window: float = 300.0
+    `Store.create_queue` takes them as keyword arguments. Every process that has opened the store
+    can change any of them while the queue is in use, with `Queue.change_settings` or ``ignis set``.
+    Running queries and pools notice a change when they refresh.
+    """
+
+    concurrency: int = _setting(
+        8,
+        _whole(0, MAX_CONCURRENCY),
+        "Partitions of a Spark query over the queue, and workers of a consumer pool, unless the "
+        "query or the pool sets a number itself. 0 pauses them. Source: IgnisMQ.",
+    )
+    handler_timeout: float = _setting(
+        10 * 60.0,
+        _SECONDS,
+        "Seconds that one call of a handler may take, unless the consumer sets its own limit. Half "
+        "of `sweep_after` applies instead if that is less. Source: IgnisMQ.",
+    )
+    sweep_after: float = _setting(
+        20 * 60.0,
+        _SECONDS,
+        "Seconds after firing at which an unfinished message counts as stuck; a sweep moves it to "
+        "the sideline, unless its consumer is alive. Source: IgnisMQ, 20 minutes.",
+    )
+    shovel_interval: float | None = _setting(
+        600.0,
+        _or_none(_SECONDS),
+        "Seconds between two runs of the shovel task, which puts sidelined messages back into "
+        "main. none: shovels run on request only. Source: IgnisMQ, 10 minutes.",
+    )
+    shovel_concurrency: int = _setting(
+        4,
+        _whole(1, 50),
+        "Transactions of one shovel that run at the same time, each on shards of its own. Source: "
+        "IgnisMQ.",
+    )
+    shovel_limit: int | None = _setting(
+        None,
+        _or_none(_COUNT),
+        "Messages that one shovel moves at most. none: no limit.",
+    )
+    shovel_rate: float | None = _setting(
+        None,
+        _or_none(_RATE),
+        "Messages that a shovel moves in one second at most. none: no limit.",
+    )
+    shovel_backoff: float = _setting(
+        0.0,
+        _SECONDS_OR_ZERO,
+        "Seconds that a message stays in the sideline after its first failure before a shovel "
+        "may take it. The time doubles with each further failure, up to 65,536 times the first.",
+    )
+    max_attempts: int | None = _setting(
+        None,
+        _or_none(_COUNT),
+        "Failures after which a message stays in the sideline for good. none: no limit.",
+    )
+    max_deliveries: int | None = _setting(
+        None,
+        _or_none(_COUNT),
+        "Firings after which an unfinished message goes to the sideline for good. none: no limit.",
+    )
+    message_expiry: float | None = _setting(
+        2 * _DAY,
+        _or_none(_SECONDS),
+        "Seconds after loading at which an unfinished message expires. It is no longer fired, and "
+        "the expiry task removes it. none: messages do not expire. Source: IgnisMQ, 2 days.",
+    )
+    queue_expiry: float | None = _setting(
+        None,
+        _or_none(_SECONDS),
+        "Seconds after its creation at which the queue is deactivated; at least `message_expiry`. "
+        "none: the queue stays. A deactivated queue is dropped after twice this time, or twice "
+        "`message_expiry` if this is none. Source: IgnisMQ.",
+    )
+    compression: str | None = _setting(
+        None,
+        _COMPRESSION,
+        "Compression of new segment files.",
+    )
+    attributes: tuple[str, ...] = _setting(
+        (),
+        _COLUMNS,
+        "Columns of which each new slice keeps statistics, so that selectors can skip slices.",
+    )
+    categories: tuple[str, ...] = _setting(
+        (),
+        _COLUMNS,
+        "Columns with few distinct values. Rows that are loaded together become one slice for "
+        "each combination of the values, so that a selector finds one kind without reading any "
+        "segment. With more than 64 combinations the rows stay together. Source: Herzner, "
+        "categorisable attributes.",
+    )
+    max_size: int | None = _setting(
+        None,
+        _or_none(_at_least(0)),
+        "Messages that main holds at most, waiting or in flight. 0: a load waits until its "
+        "messages are fired. none: no limit. Source: Herzner, FIFO queue.",
+    )
+    max_bytes: int | None = _setting(
+        None,
+        _or_none(_COUNT),
+        "Bytes that main holds at most, waiting or in flight. none: no limit.",
+    )
+    overflow: str = _setting(
+        "block",
+        _OVERFLOW,
+        "What happens to a load that exceeds `max_size` or `max_bytes`. `block`: it waits. "
+        "`fail`: it raises `QueueFull`. `ring`: the oldest waiting messages are dropped.",
+    )
+    expires_at: str | None = _setting(
+        None,
+        _or_none(_COLUMN),
+        "A timestamp column: when each message expires; null: never by this column. none: the "
+        "column `_expires_at`, if the queue has it.",
+    )
+    hold_until: str | None = _setting(
+        None,
+        _or_none(_COLUMN),
+        "A timestamp column: when each message may be fired first; null: at once. none: the "
+        "column `_hold_until`, if the queue has it.",
+    )
+    priority: str | None = _setting(
+        None,
+        _or_none(_COLUMN),
+        "A column of numbers: the greatest is fired first, null last. none: the oldest message is "
+        "fired first.",
+    )
+    priority_aging: float | None = _setting(
+        None,
+        _or_none(_SECONDS),
+        "Seconds of waiting that raise the priority of a message by 1; a null priority then "
+        "counts as 0. none: waiting does not raise it. Source: Herzner, forgotten messages.",
+    )
+    group: str | None = _setting(
+        None,
+        _or_none(_COLUMN),
+        "The key column of the queue: of the messages with the same value, at most one is in "
+        "flight, in the order of loading. none: no groups.",
+    )
+    policy: str | None = _setting(
+        None,
+        _or_none(_TEXT),
+        "How a new message affects waiting messages with the same key, and how they affect it, "
+        "such as `latest` (see policies.md); needs a key. none: not at all. Source: Herzner, "
+        "smart-message queue.",
+    )
+    dedup: tuple[str, ...] = _setting(
+        (),
+        _COLUMNS,
+        "Columns that identify a message. A load leaves out messages that were loaded within "
+        "`dedup_window`.",
+    )
+    dedup_window: float = _setting(
+        300.0,
+        _SECONDS,
+        "Seconds after loading for which a message is recognised by `dedup`. Source: SQS, 5 "
+        "minutes.",
+    )
 
     def __post_init__(self) -> None:
-        for name, low, high in _WHOLE:
-            value = getattr(self, name)
-            allowed = f"a whole number from {low} to {high}"
-            _check(is_whole(value) and low <= value <= high, name, value, allowed)
-        for name in _SECONDS:
-            value = getattr(self, name)
-            _check(_is_number(value) and 0 < value < inf, name, value, "seconds, more than 0")
-        for name in _OPTIONAL_SECONDS:
-            value = getattr(self, name)
-            allowed = "seconds, more than 0, or none"
-            _check(value is None or (_is_number(value) and 0 < value < inf), name, value, allowed)
-        for name, least in _OPTIONAL_WHOLE:
-            value = getattr(self, name)
-            allowed = f"a whole number, {least} or more, or none"
-            _check(value is None or (is_whole(value) and value >= least), name, value, allowed)
-        for name in _OPTIONAL_COLUMNS:
-            value = getattr(self, name)
-            allowed = "the name of a column, or none"
-            _check(value is None or (isinstance(value, str) and value != ""), name, value, allowed)
-        _check(self.overflow in OVERFLOWS, "overflow", self.overflow, "block, fail or ring")
+        for setting in fields(self):
+            allowed: Allowed = setting.metadata["allowed"]
+            value = getattr(self, setting.name)
+            _check(allowed.check(value), setting.name, value, allowed.text)
         if self.is_rendezvous and self.overflow != "block":
             _check(False, "overflow", self.overflow, "block, since max_size=0 keeps no message")
-        rest = self.shovel_backoff
-        if self.shovel_rate is not None:
-            check_rate("shovel_rate", self.shovel_rate)
-        _check(_is_number(rest) and 0 <= rest < inf, "shovel_backoff", rest, "seconds, 0 or more")
         _check(
             self.queue_expiry is None or self.queue_expiry >= (self.message_expiry or 0),
             "queue_expiry",
             self.queue_expiry,
-            f"as long as message_expiry ({self.message_expiry}) at least",
-        )
-        _check(
-            self.compression in _COMPRESSIONS, "compression", self.compression, "none, lz4 or zstd"
+            f"at least message_expiry ({self.message_expiry})",
         )
 
     @property
@@ -144,57 +277,72 @@ class QueueSettings:
 
     @property
     def sideline_sweep_after(self) -> float:
-        """Seconds after which what is fired from the sideline is stuck: not while it is retried."""
+        """Seconds after which messages fired from the sideline are stuck: not between retries."""
         return max(self.sweep_after, 2 * (self.shovel_interval or 0))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> QueueSettings:
-        """Settings from keyword values; raises `BadOption` for an unknown or impossible one."""
+        """Return settings with some values; raises `BadOption` if one is unknown or not allowed."""
         return cls().changed(values)
 
     def changed(self, values: Mapping[str, Any]) -> QueueSettings:
-        """These settings with some changed."""
-        known = [setting.name for setting in fields(self)]
+        """Return these settings with some values changed; raises `BadOption`."""
+        known = {setting.name: setting.metadata["allowed"] for setting in fields(self)}
         for name in values:
             if name not in known:
                 raise BadOption(f"unknown setting {name!r}{nearest(name, known)}")
         given = dict(values)
-        for name in _LISTS:
-            if name in given:
-                given[name] = _names(name, given[name])
+        for name, value in values.items():
+            if known[name] is _COLUMNS:
+                given[name] = _names(name, value)
         return replace(self, **given)
 
     @classmethod
     def from_json(cls, text: str) -> QueueSettings:
-        """Read what `to_json` wrote; settings of a later version are left out."""
+        """Read the text that `to_json` wrote; settings of a later version are left out."""
         known = {setting.name for setting in fields(cls)}
         stored = {name: value for name, value in json.loads(text).items() if name in known}
         return cls.of(stored)
 
     def to_json(self) -> str:
-        """The settings as JSON."""
+        """Return the settings as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
-_WHOLE = (("concurrency", 0, MAX_CONCURRENCY), ("shovel_concurrency", 1, 50))
-_SECONDS = ("handler_timeout", "sweep_after", "dedup_window")
-_OPTIONAL_SECONDS = ("shovel_interval", "message_expiry", "queue_expiry", "priority_aging")
-_OPTIONAL_WHOLE = (
-    ("shovel_limit", 1),
-    ("max_attempts", 1),
-    ("max_deliveries", 1),
-    ("max_size", 0),
-    ("max_bytes", 1),
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One setting as the documentation shows it."""
+
+    name: str
+    default: Any
+    #: Its values, such as "a whole number from 0 to 100".
+    allowed: str
+    #: Its meaning, its unit, and its effect when it is none.
+    about: str
+
+
+def descriptions() -> tuple[Description, ...]:
+    """Return the description of every setting, in the order of `QueueSettings`."""
+    return tuple(
+        Description(
+            setting.name,
+            setting.default,
+            setting.metadata["allowed"].text,
+            setting.metadata["about"],
+        )
+        for setting in fields(QueueSettings)
+    )
+
+
+# `help(QueueSettings)` describes every setting.
+QueueSettings.__doc__ = f"{QueueSettings.__doc__}\n    Attributes:\n" + "\n".join(
+    f"        {one.name}: {one.about} Default: {one.default!r}. Allowed: {one.allowed}."
+    for one in descriptions()
 )
-_OPTIONAL_COLUMNS = ("expires_at", "hold_until", "priority", "group")
-_LISTS = ("attributes", "categories", "dedup")
-
-
-_COUNT = "a whole number, 1 or more"
 
 
 def check_shards(shards: int) -> int:
-    """Return *shards* if a queue can have so many; raises `BadOption`."""
+    """Return *shards* if a queue can have that number of shards; raises `BadOption`."""
     _check(
         is_whole(shards) and 1 <= shards <= MAX_SHARDS,
         "shards",
@@ -205,43 +353,28 @@ def check_shards(shards: int) -> int:
 
 
 def check_seconds(name: str, seconds: float) -> float:
-    """Return *seconds* if one can wait so long or look so far back; raises `BadOption`."""
-    _check(_is_number(seconds) and 0 <= seconds < inf, name, seconds, "seconds, 0 or more")
+    """Return *seconds* if it is a duration of 0 or more; raises `BadOption`."""
+    _check(_SECONDS_OR_ZERO.check(seconds), name, seconds, _SECONDS_OR_ZERO.text)
     return seconds
 
 
 def check_rate(name: str, rate: float) -> float:
-    """Return *rate* if messages can move so fast; raises `BadOption`."""
-    allowed = "messages a second, more than 0, or none"
-    _check(_is_number(rate) and 0 < rate < inf, name, rate, allowed)
+    """Return *rate* if it is a number of messages a second above 0; raises `BadOption`."""
+    _check(_RATE.check(rate), name, rate, f"{_RATE.text}, or none")
     return rate
 
 
 def check_count(name: str, count: int | None) -> int | None:
     """Return *count* if it is None or a whole number of at least 1; raises `BadOption`."""
-    _check(count is None or (is_whole(count) and count >= 1), name, count, _COUNT)
+    _check(count is None or _COUNT.check(count), name, count, _COUNT.text)
     return count
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, which True and False are not."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _names(setting: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str)
     names = tuple(value) if listed else ()
-    _check(
-        listed and all(isinstance(name, str) for name in names),
-        setting,
-        value,
-        "a list of column names",
-    )
+    _check(listed and _COLUMNS.check(names), setting, value, _COLUMNS.text)
     return names
-
-
-def _is_number(value: object) -> bool:
-    return is_whole(value) or isinstance(value, float)
 
 
 def _check(holds: bool, name: str, value: object, allowed: str) -> None:

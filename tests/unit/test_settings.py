@@ -6,7 +6,7 @@ import math
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.settings import MAX_SHARDS, QueueSettings, check_shards
+from queue_core.settings import MAX_SHARDS, QueueSettings, check_shards, descriptions
 
 
 def test_a_queue_that_says_nothing_has_the_settings_of_ignis_mq():
@@ -113,3 +113,28 @@ def test_a_queue_has_one_shard_or_more(shards):
 def test_an_impossible_number_of_shards_is_refused(shards):
     with pytest.raises(BadOption, match="shards="):
         check_shards(shards)
+
+
+def test_every_setting_is_described_in_whole_sentences():
+    described = descriptions()
+
+    assert [setting.name for setting in described] == list(QueueSettings.__dataclass_fields__)
+    for setting in described:
+        assert setting.about.endswith("."), setting.name
+        assert setting.allowed, setting.name
+        assert setting.default == getattr(QueueSettings(), setting.name)
+        assert f"{setting.name}: {setting.about}" in QueueSettings.__doc__
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        setting.name
+        for setting in descriptions()
+        if setting.default is None and setting.name != "compression"
+    ],
+)
+def test_a_setting_without_a_value_says_what_holds_then(setting):
+    (about,) = [one.about for one in descriptions() if one.name == setting]
+
+    assert "none: " in about
