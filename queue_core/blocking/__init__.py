@@ -1,1 +1,1 @@
-"""Blocking: the verbs that may wait, as loops around the verbs that do not."""
+"""Verbs that may wait: loops around the verbs that do not."""

@@ -1,81 +1,130 @@
-"""Admit: a load goes into a bounded queue at once, or waits in line until there is room.
+"""Admission: attempt a load at once, and again from the waiting line while the queue is full.
 
-Changes: nothing but the line. Each try is the load's own transaction, which counts what is there.
-What is staged meanwhile lies in the storage and is seen by nobody. Crash while it waits: files that
-no slice names, for vacuum; a streaming query stages its batch again and waits anew.
+Changes: only the line. Each attempt is a transaction of the caller, which checks the capacity. What
+is staged stays in the storage meanwhile, and nobody sees it. Crash while a load waits: files that
+no slice names, left to vacuum; a streaming query stages its batch again and waits again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.capacity.bounds import CapacityExceeded, OnFull, amount, fits, fits_ever
+from queue_core.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import usage, waiters
+from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.usage import read_usage
 from queue_core.errors import QueueFull
 from queue_core.model import QueueInfo, Staged
 from queue_core.verbs.expire import expire
 
-Result = TypeVar("Result")
-
-#: One try to load, given the number under which it waits: raises `CapacityExceeded`.
-Attempt = Callable[[int | None], Result]
-
-#: Seconds between two looks of the first in line for what is too old to have a right to its room.
+#: Seconds after which the first in line expires messages again, since they take capacity.
 EXPIRE_SECONDS = 5.0
 
 
-def admit(
-    catalog: Catalog,
-    storage_uri: str,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    attempt: Attempt[Result],
-    when_full: OnFull,
-) -> Result:
+class Attempt(AbstractContextManager["Attempt"]):
+    """One attempt to load; its block absorbs `CapacityExceeded`, and the next attempt follows."""
+
+    def __init__(self, admission: Admission, waiter: int | None = None) -> None:
+        self._admission = admission
+        #: The number in the waiting line, which a successful load leaves; None outside of the line.
+        self.waiter = waiter
+        self.refused: CapacityExceeded | None = None
+        self.succeeded = False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if isinstance(error, CapacityExceeded):
+            self.refused = error
+            return True
+        self.succeeded = error is None
+        self._admission.close()
+        return False
+
+
+class Admission:
     """
-    Load as soon as there is room, if that is to be waited for.
+    The attempts of one load, until one of them succeeds.
 
-    Raises `QueueFull`, and what the attempt raises.
+        for attempt in Admission(catalog, storage_uri, queue, staged, when_full):
+            with attempt:
+                return commit_load(catalog, ...)  # raises CapacityExceeded
+
+    Iterating waits before each attempt, as *when_full* and the queue's settings say. It raises
+    `QueueFull` instead of another attempt, `QueueDeactivated`, and what `expire` raises.
     """
-    try:
-        return attempt(None)
-    except CapacityExceeded as error:
-        told = error
-    if told.ever and expire(catalog, storage_uri, queue):
-        try:
-            return attempt(None)
-        except CapacityExceeded as error:
-            told = error
-    blocks = (when_full.overflow or queue.settings.overflow) == "block"
-    if not told.ever or not blocks or when_full.timeout == 0:
-        raise QueueFull(str(told))
 
-    def look(connection: Connection) -> tuple[Hashable, bool]:
-        room = usage.look(connection, queue)
-        is_due = time.monotonic() > looked_at + EXPIRE_SECONDS
-        return room.there, is_due or fits(room, load) or not fits_ever(room, load)
+    def __init__(
+        self,
+        catalog: Catalog,
+        storage_uri: str,
+        queue: QueueInfo,
+        staged: Sequence[Staged],
+        when_full: OnFull,
+    ) -> None:
+        self._catalog = catalog
+        self._storage_uri = storage_uri
+        self._queue = queue
+        self._load = amount_of(staged)
+        self._when_full = when_full
+        self._expired_at = 0.0
+        self._attempts = self._run()
 
-    load = amount(staged)
-    looked_at = time.monotonic()
-    with WaitLine(catalog, queue, waiters.LOAD, when_full.timeout) as line:
-        faults.point("load.waiting")
-        while line.wait(look):
-            if time.monotonic() > looked_at + EXPIRE_SECONDS:
-                expire(catalog, storage_uri, queue)
-                looked_at = time.monotonic()
-            try:
-                result = attempt(line.waiter)
-                line.left = True
-                return result
-            except CapacityExceeded as error:
-                told = error
-                if not error.ever:
-                    break
-    raise QueueFull(str(told))
+    def __iter__(self) -> Iterator[Attempt]:
+        return self._attempts
+
+    def close(self) -> None:
+        """Leave the waiting line; no attempt follows."""
+        self._attempts.close()
+
+    def _run(self) -> Generator[Attempt, None, None]:
+        attempt = Attempt(self)
+        yield attempt
+        if self._can_wait(attempt) and self._expire():
+            attempt = Attempt(self)
+            yield attempt
+        if self._can_wait(attempt) and self._blocks():
+            with WaitLine(
+                self._catalog, self._queue, waiters.LOAD, self._when_full.timeout
+            ) as line:
+                faults.point("load.waiting")
+                while self._can_wait(attempt) and line.wait(self._may_fit):
+                    if self._is_expiry_due():
+                        self._expire()
+                    attempt = Attempt(self, line.waiter)
+                    try:
+                        yield attempt
+                    finally:
+                        line.left = attempt.succeeded
+        raise QueueFull(str(attempt.refused))
+
+    def _can_wait(self, attempt: Attempt) -> bool:
+        return attempt.refused is not None and attempt.refused.can_wait
+
+    def _blocks(self) -> bool:
+        overflow = self._when_full.overflow or self._queue.settings.overflow
+        return overflow == "block" and self._when_full.timeout != 0
+
+    def _expire(self) -> int:
+        expired = expire(self._catalog, self._storage_uri, self._queue)
+        self._expired_at = time.monotonic()
+        return expired
+
+    def _is_expiry_due(self) -> bool:
+        return time.monotonic() > self._expired_at + EXPIRE_SECONDS
+
+    def _may_fit(self, connection: Connection) -> tuple[Hashable, bool]:
+        """Return what the queue holds, and whether an attempt is worthwhile now."""
+        usage = read_usage(connection, self._queue)
+        is_decided = fits(usage, self._load) or not can_ever_fit(usage, self._load)
+        return usage.held, is_decided or self._is_expiry_due()

@@ -1,8 +1,8 @@
-"""Wait: a firing that finds nothing waits for messages, behind those that wait already.
+"""Fire or wait: a firing that finds nothing waits for messages, after those that wait already.
 
-Changes: the line, and what a firing changes. Whoever asks for certain messages, or for those of the
-sideline, stands in no line: what the first in it does not want would wait for nothing. Nor does who
-may not fire now, since others have a priority or a claim: it waits beside the line.
+Changes: the line, and what a firing changes. A firing with a selector, or from the sideline, joins
+no line: if the first in line wanted none of the messages, the others would wait in vain. Nor does a
+firing that is held back by a consumer with a priority or a claim. Both wait beside the line.
 """
 
 from __future__ import annotations
@@ -24,51 +24,53 @@ from queue_core.verbs.fire import fire
 
 
 def fire_or_wait(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, wanted: FireRequest, timeout: float
+    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, timeout: float
 ) -> Ticket | None:
-    """Fire, or wait for at most *timeout* seconds until there is something; None when not."""
-    in_line = wanted.selection is None and wanted.magazine is Magazine.MAIN
-    ticket = fire(catalog, consumer, wanted, waiter=waiters.LAST if in_line else None)
+    """Fire, or wait up to *timeout* seconds until there are messages; None if there are none."""
+    uses_line = request.selection is None and request.magazine is Magazine.MAIN
+    ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
     if ticket is not None or timeout <= 0:
         return ticket
     end = time.monotonic() + timeout
-    if in_line:
+    if uses_line:
         try:
-            return _in_line(catalog, queue, consumer, wanted, end)
+            return _in_line(catalog, queue, consumer, request, end)
         except _HeldBack:
             pass
-    return _beside(catalog, consumer, wanted, end)
+    return _beside(catalog, consumer, request, end)
 
 
 class _HeldBack(Exception):
-    """Others go first, whoever came first."""
+    """Other consumers go first, whatever the order in the line."""
 
 
 def _in_line(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, wanted: FireRequest, end: float
+    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
-    def look(connection: Connection) -> tuple[Hashable, bool]:
-        if not interests.open_to(connection, consumer, wanted.queue_ids):
+    def has_messages(connection: Connection) -> tuple[Hashable, bool]:
+        if not interests.open_to(connection, consumer, request.queue_ids):
             raise _HeldBack
-        return None, anything(connection, wanted)
+        return None, anything(connection, request)
 
     with WaitLine(catalog, queue, waiters.FIRE, end - time.monotonic()) as line:
-        while line.wait(look):
-            ticket = fire(catalog, consumer, wanted, waiter=line.waiter)
+        while line.wait(has_messages):
+            ticket = fire(catalog, consumer, request, waiter=line.waiter)
             if ticket is not None:
                 line.left = True
                 return ticket
     return None
 
 
-def _beside(catalog: Catalog, consumer: Consumer, wanted: FireRequest, end: float) -> Ticket | None:
+def _beside(
+    catalog: Catalog, consumer: Consumer, request: FireRequest, end: float
+) -> Ticket | None:
     # As in the line; but messages that were held become due without a change, so look twice a
     # second in any case.
     with Poller(Watch(catalog), first=0.005, last=0.3, blind=0.5) as poller:
         while True:
             due = poller.wait(end)
             poller.pause(end)
-            ticket = fire(catalog, consumer, wanted)
+            ticket = fire(catalog, consumer, request)
             if ticket is not None or time.monotonic() >= end:
                 return ticket
             # After a quiet time the next change is news.

@@ -1,14 +1,14 @@
-"""Publish: load staged segments, and wait for room where the queue is bounded."""
+"""Publish: load staged segments, and wait while a bounded queue is full."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy import Connection
 
-from queue_core import faults
-from queue_core.blocking.admission import admit
+from queue_core.blocking.admission import Admission
+from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.blocking.rendezvous import meet
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import segments
@@ -16,11 +16,8 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
 from queue_core.errors import QueueFull
 from queue_core.model import QueueInfo, Staged
+from queue_core.segments.stager import remove_staged
 from queue_core.segments.storage import Storage
-from queue_core.verbs.load import load
-
-Result = TypeVar("Result")
-
 
 _AS_SET = OnFull()
 
@@ -33,27 +30,27 @@ def publish(
     when_full: OnFull = _AS_SET,
 ) -> list[int]:
     """
-    Load staged segments, each run of which has a shard; return the id of the first message of each.
+    Load staged segments, each run of which has a shard.
 
-    In a bounded queue as `admit` says. Raises `PublicationRefused` when a file was cleaned up
-    meanwhile, `QueueDeactivated` and `QueueFull`; then nothing is loaded.
+    A bounded queue admits them as *when_full* says. Returns the id of the first message of each
+    segment. Raises `QueueDeactivated`, `QueueFull`, and `PublicationRefused` for a file that was
+    cleaned up meanwhile; then nothing is loaded.
     """
 
-    def attempt(waiter: int | None) -> list[int]:
-        return _commit(
-            catalog, lambda c: load(c, storage, queue, staged, waiter, when_full.overflow)
-        )
+    def work(connection: Connection, waiter: int | None) -> list[int]:
+        return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
 
     if queue.settings.is_rendezvous:
-        return meet(catalog, queue, staged, attempt, when_full.timeout)
+        return meet(catalog, storage, queue, staged, when_full.timeout)
     try:
-        return admit(catalog, storage.uri, queue, staged, attempt, when_full)
+        for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
+            with attempt:
+                return commit_load(catalog, partial(work, waiter=attempt.waiter))
     except QueueFull:
-        # Nothing was committed, for certain.
-        for segment in staged:
-            if segment.location is not None:
-                storage.remove(segment.location)
+        # Certainly nothing was committed.
+        remove_staged(storage, staged)
         raise
+    raise AssertionError("an admission ends with a success or an error")
 
 
 def publish_once(
@@ -66,34 +63,21 @@ def publish_once(
     when_full: OnFull = _AS_SET,
 ) -> bool:
     """
-    Load the batch of a streaming query, unless it was loaded before; tell whether it was now.
+    Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
 
-    A batch that is there already waits for no room, and leaves its staged files as garbage. Raises
-    as `publish` does.
+    A batch that was loaded before needs no capacity, and its staged files become garbage. Raises as
+    `publish` does.
     """
 
     def work(connection: Connection, waiter: int | None) -> bool:
-        fresh = is_new_batch(connection, queue.id, query_id, batch_id)
-        if fresh:
-            load(connection, storage, queue, staged, waiter, when_full.overflow)
+        is_new = is_new_batch(connection, queue.id, query_id, batch_id)
+        if is_new:
+            load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
         else:
             segments.discard_unpublished(connection, [s.location for s in staged if s.location])
-        return fresh
+        return is_new
 
-    def attempt(waiter: int | None) -> bool:
-        return _commit(catalog, lambda c: work(c, waiter))
-
-    return admit(catalog, storage.uri, queue, staged, attempt, when_full)
-
-
-def _commit(catalog: Catalog, work: Callable[[Connection], Result]) -> Result:
-    """Load in one transaction."""
-
-    def whole(connection: Connection) -> Result:
-        result = work(connection)
-        faults.point("load.before_commit")
-        return result
-
-    result = catalog.write(whole)
-    faults.point("load.committed")
-    return result
+    for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
+        with attempt:
+            return commit_load(catalog, partial(work, waiter=attempt.waiter))
+    raise AssertionError("an admission ends with a success or an error")

@@ -1,9 +1,9 @@
-"""Room: whether a bounded queue takes a load, decided within the load's own transaction.
+"""Check the capacity of a bounded queue, within the transaction that brings messages into it.
 
-Main holds at most `max_size` messages and `max_bytes` bytes, waiting or in flight: a message has
-its room until it is deleted, expires or goes to the sideline. Guard: whoever brings messages into a
-bounded queue takes a lock of the queue's own first, before any other, and counts then; what others
-take away meanwhile leaves more room than was counted. Queues without bounds pay for nothing.
+Main holds at most `max_size` messages and `max_bytes` bytes, waiting or in flight. A message counts
+until it is deleted, expires or goes to the sideline. Guard: a transaction that brings messages into
+a bounded queue first takes a lock of this queue, before all other locks, and counts then. Messages
+that other transactions remove meanwhile only add capacity. Queues without bounds pay nothing.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, usage, waiters
-from queue_core.catalog.usage import Amount, Usage
+from queue_core.catalog import dialect, waiters
+from queue_core.catalog.usage import Amount, Usage, read_usage, unevictable
 from queue_core.model import QueueInfo, Staged
 from queue_core.plan import Taken
 from queue_core.selection.request import FireRequest
 
 
 class CapacityExceeded(Exception):
-    """A load finds no room; ends its transaction. *ever* tells whether it may find some later."""
+    """The queue has no capacity for a load, whose transaction ends."""
 
-    def __init__(self, message: str, *, ever: bool = True) -> None:
+    def __init__(self, message: str, *, can_wait: bool = True) -> None:
         super().__init__(message)
-        self.ever = ever
+        #: Whether the load may fit later.
+        self.can_wait = can_wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnFull:
-    """What a load does that finds no room."""
+    """How a load behaves while the queue is full."""
 
     #: ``block``, ``fail`` or ``ring``; None: as the queue's settings say.
     overflow: str | None = None
-    #: Seconds to wait at most; None: until there is room.
+    #: Seconds to wait at most; None: until the load fits.
     timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun:
-    """What the oldest must make room for, once a load is in a ring."""
+    """How much must be evicted once a load is in a ring."""
 
     messages: int
     bytes: int
 
 
-def find_room(
+def check_capacity(
     connection: Connection,
     queue: QueueInfo,
     staged: Sequence[Staged],
@@ -54,135 +55,146 @@ def find_room(
     overflow: str | None = None,
 ) -> Overrun | None:
     """
-    See that there is room for a load, and keep it; how much of a ring has to go for it, if any.
+    Check that a load fits, and keep others from taking its capacity until the transaction ends.
 
-    *waiter* is the number of a load that stands in line; *overflow* that of `WhenFull`. Raises
-    `NoRoom` and `QueueDeactivated`.
+    *waiter* is the number of the load in the waiting line, or None outside of it. *overflow* is as
+    in `OnFull`. Returns how much of a ring has to be evicted for the load, if any. Raises
+    `CapacityExceeded` and `QueueDeactivated`.
     """
     if not queue.settings.is_bounded:
         return None
     dialect.hold_room(connection, queue.id)
-    room = usage.look(connection, queue)
-    load = amount(staged)
-    if (overflow or room.settings.overflow) == "ring":
-        return _in_ring(connection, queue, room, load)
-    if not fits_ever(room, load):
-        raise CapacityExceeded(_too_large(queue, room, load), ever=False)
-    ahead = waiters.ahead(
-        connection, queue.id, waiters.LOAD, waiters.LAST if waiter is None else waiter
-    )
-    if ahead or not fits(room, load) or (room.settings.is_rendezvous and waiter is None):
-        raise CapacityExceeded(full(queue, room, load, ahead))
+    usage = read_usage(connection, queue)
+    load = amount_of(staged)
+    if (overflow or usage.settings.overflow) == "ring":
+        return _check_ring(connection, queue, usage, load)
+    if not can_ever_fit(usage, load):
+        raise CapacityExceeded(_too_large_message(queue, usage, load), can_wait=False)
+    number = waiters.LAST if waiter is None else waiter
+    ahead = waiters.ahead(connection, queue.id, waiters.LOAD, number)
+    must_wait = usage.settings.is_rendezvous and waiter is None
+    if ahead or must_wait or not fits(usage, load):
+        raise CapacityExceeded(full_message(queue, usage, load, ahead))
     return None
 
 
-def amount(staged: Sequence[Staged]) -> Amount:
-    """How much room staged segments take."""
+def amount_of(staged: Sequence[Staged]) -> Amount:
+    """Return how many messages staged segments have, and their bytes."""
     return Amount(
         sum(segment.messages for segment in staged),
         sum(segment.bytes * segment.messages // max(segment.rows, 1) for segment in staged),
     )
 
 
-def fits(room: Usage, load: Amount) -> bool:
-    """Whether there is room for so much now; a rendezvous holds one load, which is being met."""
-    size, most = room.settings.max_size, room.settings.max_bytes
-    if room.settings.is_rendezvous:
+def fits(usage: Usage, load: Amount) -> bool:
+    """Return whether a load fits now. A rendezvous always has capacity for the first in line."""
+    max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
+    if usage.settings.is_rendezvous:
         return True
-    return (size is None or room.there.messages + load.messages <= size) and (
-        most is None or room.there.bytes + load.bytes <= most
+    return (max_size is None or usage.held.messages + load.messages <= max_size) and (
+        max_bytes is None or usage.held.bytes + load.bytes <= max_bytes
     )
 
 
-def fits_ever(room: Usage, load: Amount) -> bool:
-    """Whether there would be room for so much if nothing else were there."""
-    return fits(replace(room, there=Amount(0, 0)), load)
+def can_ever_fit(usage: Usage, load: Amount) -> bool:
+    """Return whether a load would fit into the queue if it were empty."""
+    return fits(replace(usage, held=Amount(0, 0)), load)
 
 
-def narrowed(connection: Connection, queue: QueueInfo, wanted: FireRequest) -> FireRequest | None:
-    """What may be brought back from the sideline: as much as there is room for; None: nothing."""
+def limit_to_capacity(
+    connection: Connection, queue: QueueInfo, request: FireRequest
+) -> FireRequest | None:
+    """Limit a request for sidelined messages to what fits into main; None: nothing fits."""
     if not queue.settings.is_bounded:
-        return wanted
+        return request
     dialect.hold_room(connection, queue.id)
-    room = usage.look(connection, queue)
-    left = [
-        None if bound is None else bound - there
-        for bound, there in (
-            (room.settings.max_size, room.there.messages),
-            (room.settings.max_bytes, room.there.bytes),
+    usage = read_usage(connection, queue)
+    free = [
+        None if bound is None else bound - held
+        for bound, held in (
+            (usage.settings.max_size, usage.held.messages),
+            (usage.settings.max_bytes, usage.held.bytes),
         )
     ]
-    if any(free is not None and free <= 0 for free in left):
+    if any(left is not None and left <= 0 for left in free):
         return None
     return replace(
-        wanted,
-        max_messages=_least(wanted.max_messages, left[0]),
-        max_bytes=_least(wanted.max_bytes, left[1]),
+        request,
+        max_messages=_least(request.max_messages, free[0]),
+        max_bytes=_least(request.max_bytes, free[1]),
     )
 
 
-def within(wanted: FireRequest, taken: Sequence[Taken]) -> bool:
-    """Whether what was taken keeps the limit of bytes, as one message alone may not."""
+def within_byte_limit(request: FireRequest, taken: Sequence[Taken]) -> bool:
+    """Return whether slices keep the byte limit of a request; a single message may exceed it."""
     size = sum(piece.bytes_of(rows) for piece, rows in taken)
-    return wanted.max_bytes is None or size <= wanted.max_bytes
+    return request.max_bytes is None or size <= request.max_bytes
 
 
-def full(queue: QueueInfo, room: Usage, load: Amount, ahead: int = 0) -> str:
-    """What to tell whoever finds no room."""
-    if room.settings.is_rendezvous:
+def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -> str:
+    """Return the error message for a load that does not fit now."""
+    if usage.settings.is_rendezvous:
         return (
             f"queue {queue.name!r} keeps no message (max_size=0), and nobody fires now; fire from "
             "it elsewhere, or wait longer with timeout"
         )
-    before = f", after {ahead} other loads that wait" if ahead else ""
+    order = f", after {_counted(ahead, 'other load')} in line" if ahead else ""
     return (
-        f"queue {queue.name!r} is full: of {_bounds(room)} it holds {_shown(room, room.there)}, "
-        f"waiting or in flight, and a load of {_shown(room, load)} does not fit{before}; fire and "
+        f"queue {queue.name!r} is full: of {_bounds(usage)} it holds {_shown(usage, usage.held)}, "
+        f"waiting or in flight, and a load of {_shown(usage, load)} does not fit{order}; fire and "
         "delete some, wait longer with timeout, or raise the bound"
     )
 
 
-def _in_ring(connection: Connection, queue: QueueInfo, room: Usage, load: Amount) -> Overrun | None:
-    if fits(room, load):
+def _check_ring(
+    connection: Connection, queue: QueueInfo, usage: Usage, load: Amount
+) -> Overrun | None:
+    if fits(usage, load):
         return None
-    size, most = room.settings.max_size, room.settings.max_bytes
-    held = usage.held(connection, queue.id)
-    # Of a load that is larger than the ring, the newest messages stay.
-    messages = load.messages if size is None else min(load.messages, size)
-    some = Amount(messages, load.bytes if most is None else min(load.bytes, most))
-    if not fits(replace(room, there=held), some):
+    max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
+    staying = unevictable(connection, queue.id)
+    # If a load is larger than the ring, its newest messages stay.
+    least = Amount(
+        load.messages if max_size is None else min(load.messages, max_size),
+        load.bytes if max_bytes is None else min(load.bytes, max_bytes),
+    )
+    if not fits(replace(usage, held=staying), least):
         raise CapacityExceeded(
-            f"queue {queue.name!r} is full: of {_bounds(room)} it holds {_shown(room, held)} "
-            f"in flight or damaged, which cannot be dropped for a load of {_shown(room, load)}; "
-            "delete or reload what is in flight, or raise the bound",
-            ever=False,
+            f"queue {queue.name!r} is full: of {_bounds(usage)} it holds {_shown(usage, staying)} "
+            f"in flight or damaged, which cannot be dropped for a load of {_shown(usage, load)}; "
+            "delete or reload messages in flight, or raise the bound",
+            can_wait=False,
         )
     return Overrun(
-        messages=0 if size is None else max(room.there.messages + load.messages - size, 0),
-        bytes=0 if most is None else max(room.there.bytes + load.bytes - most, 0),
+        messages=0 if max_size is None else max(usage.held.messages + load.messages - max_size, 0),
+        bytes=0 if max_bytes is None else max(usage.held.bytes + load.bytes - max_bytes, 0),
     )
 
 
-def _too_large(queue: QueueInfo, room: Usage, load: Amount) -> str:
+def _too_large_message(queue: QueueInfo, usage: Usage, load: Amount) -> str:
     return (
-        f"queue {queue.name!r} never has room for a load of {_shown(room, load)}, with "
-        f"{_bounds(room)}; load fewer at a time (from a stream: maxMessagesPerTrigger of its "
+        f"queue {queue.name!r} never has room for a load of {_shown(usage, load)}, with "
+        f"{_bounds(usage)}; load fewer at a time (from a stream: maxMessagesPerTrigger of its "
         "source), or raise the bound"
     )
 
 
-def _bounds(room: Usage) -> str:
-    size, most = room.settings.max_size, room.settings.max_bytes
-    told = [] if size is None else [f"max_size={size}"]
-    return " and ".join(told if most is None else [*told, f"max_bytes={most}"])
+def _bounds(usage: Usage) -> str:
+    settings = usage.settings
+    bounds = [] if settings.max_size is None else [f"max_size={settings.max_size}"]
+    if settings.max_bytes is not None:
+        bounds.append(f"max_bytes={settings.max_bytes}")
+    return " and ".join(bounds)
 
 
-def _shown(room: Usage, what: Amount) -> str:
-    """In the units in which the queue is bounded."""
-    told = [] if room.settings.max_size is None else [_counted(what.messages, "message")]
-    if room.settings.max_bytes is not None:
-        told.append(_counted(what.bytes, "byte"))
-    return " and ".join(told)
+def _shown(usage: Usage, amount: Amount) -> str:
+    """Show an amount in the units in which the queue is bounded."""
+    parts = []
+    if usage.settings.max_size is not None:
+        parts.append(_counted(amount.messages, "message"))
+    if usage.settings.max_bytes is not None:
+        parts.append(_counted(amount.bytes, "byte"))
+    return " and ".join(parts)
 
 
 def _counted(number: int, unit: str) -> str:

@@ -1,9 +1,9 @@
-"""Ring: the oldest waiting messages of a full queue make room for newer ones.
+"""Evict the oldest waiting messages of a full ring, to make room for newer ones.
 
-Changes: waiting slices of main are removed, the last of them in part; within the transaction of the
-load, whose own messages are the newest. What is in flight stays. Guard: the turns of the shards, as
-of those who fire; slices that others hold are passed over. Crash before the commit: nothing was
-loaded, and nothing is lost.
+Changes: removes waiting slices of main, the last of them in part, within the transaction of the
+load. The load's own messages are the newest. Messages in flight stay. Guard: the turns of the
+shards, as for firings; slices that other transactions have locked are passed over. Crash before the
+commit: nothing was loaded, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken, interleaved, share, take
 
-#: Slices of a shard that are looked at together, at most.
-_SLICES = 256
+#: How many slices of a shard are read together, at most.
+_BATCH = 256
 
 
-def drop_oldest(connection: Connection, queue: QueueInfo, excess: Overrun) -> None:
-    """Remove the oldest waiting messages; raises `CapacityExceeded` where others hold them."""
-    messages, size = excess.messages, excess.bytes
-    changes = Changes()
-    for group in _oldest_first(connection, queue, min(max(messages, 1), _SLICES)):
+def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Overrun) -> None:
+    """Remove the oldest waiting messages; raises `CapacityExceeded` if others have locked them."""
+    messages, size = overrun.messages, overrun.bytes
+    changes = Changes([queue])
+    for group in _oldest_first(connection, queue, min(max(messages, 1), _BATCH)):
         for piece, rows in _enough(group, messages, size):
             changes.remove(piece, rows, "dropped")
             messages -= len(rows)
@@ -39,31 +39,32 @@ def drop_oldest(connection: Connection, queue: QueueInfo, excess: Overrun) -> No
             break
     else:
         raise CapacityExceeded(
-            f"queue {queue.name!r} is a ring, and others hold what had to go; try again"
+            f"queue {queue.name!r} is a ring, and other transactions have locked the messages to "
+            "drop; try again"
         )
     changes.apply(connection)
 
 
-def _oldest_first(connection: Connection, queue: QueueInfo, few: int) -> Iterator[list[Slice]]:
-    """Waiting slices in order of their loading, those together that were loaded together."""
+def _oldest_first(connection: Connection, queue: QueueInfo, batch: int) -> Iterator[list[Slice]]:
+    """Yield waiting slices in order of loading, grouped by load."""
     shards = sorted(turns.lock(connection, [queue.id]))
-    # Messages that were written anew are of another segment than those between which they stand.
-    blocks = (interleaved(_of_shard(connection, place, few)) for place in shards)
+    # Rewritten messages are in another segment than the messages between which they stand.
+    blocks = (interleaved(_waiting_slices(connection, shard, batch)) for shard in shards)
     for _, together in groupby(heapq.merge(*blocks, key=_age), key=_age):
         yield [piece for block in together for piece in block]
 
 
-def _of_shard(connection: Connection, place: ShardKey, few: int) -> Iterator[Slice]:
-    """Its waiting slices in order of their places; some at a time, as they are asked for."""
+def _waiting_slices(connection: Connection, shard: ShardKey, batch: int) -> Iterator[Slice]:
+    """Yield the waiting slices of a shard by position, reading *batch* of them at a time."""
     end = -1
     while found := fetch(
         connection,
-        slices.c.queue_id == place[0],
+        slices.c.queue_id == shard[0],
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state == int(State.LOADED),
-        slices.c.shard == place[2],
+        slices.c.shard == shard[2],
         slices.c.position > end,
-        limit=few,
+        limit=batch,
         lock="skip",
     ):
         yield from found
@@ -71,19 +72,19 @@ def _of_shard(connection: Connection, place: ShardKey, few: int) -> Iterator[Sli
 
 
 def _age(block: Sequence[Slice]) -> tuple[int, int]:
-    # Clocks may give the same time twice, and segments are numbered in the order of loads.
+    # A clock may give the same time twice; segments are numbered in the order of loads.
     return min((piece.loaded_at, piece.segment_id) for piece in block)
 
 
 def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:
-    """The first messages of a load, evenly of all its shards, that are or weigh so much."""
-    there = sum(len(piece.rows) for piece in group)
+    """Take the first messages of a load, evenly from its shards: *messages* and *size* bytes."""
+    available = sum(len(piece.rows) for piece in group)
     weight = sum(piece.bytes for piece in group)
-    count = min(max(messages, -(-size * there // max(weight, 1))), there)
+    count = min(max(messages, -(-size * available // max(weight, 1))), available)
     taken = _first(group, count)
-    while count < there and sum(_freed(piece, len(rows)) for piece, rows in taken) < size:
+    while count < available and sum(_freed(piece, len(rows)) for piece, rows in taken) < size:
         # Some shards have smaller messages than others.
-        count = min(count + count // 8 + 1, there)
+        count = min(count + count // 8 + 1, available)
         taken = _first(group, count)
     return taken
 
@@ -98,6 +99,6 @@ def _first(group: Sequence[Slice], count: int) -> list[Taken]:
 
 
 def _freed(piece: Slice, count: int) -> int:
-    """By how many bytes a slice shrinks when it loses so many rows."""
+    """Return by how many bytes a slice shrinks when it loses *count* rows."""
     left = len(piece.rows) - count
     return piece.bytes - piece.bytes * left // max(len(piece.rows), 1)

@@ -1,4 +1,4 @@
-"""Publications: the last batch that each streaming query has published, and the files of a load."""
+"""Publications: the last batch of each streaming query, and the claim on the files of a load."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from queue_core.segments.storage import Storage
 
 
 def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) -> None:
-    """Make the files of staged segments safe from removal; raises `PublicationRefused`."""
+    """Protect the files of staged segments from removal; raises `PublicationRefused`."""
     locations = [segment.location for segment in staged if segment.location is not None]
     segments.claim(connection, locations)
-    # One that was removed and forgotten can be claimed.
+    # A file that vacuum has removed and forgotten can still be claimed.
     missing = storage.missing(locations)
     if missing:
         raise PublicationRefused(
@@ -26,7 +26,7 @@ def claim(connection: Connection, storage: Storage, staged: Iterable[Staged]) ->
 
 
 def is_new_batch(connection: Connection, queue_id: int, query_id: str, batch_id: int) -> bool:
-    """Record that a query publishes a batch; False when it, or a later one, is there already."""
+    """Record the batch of a query; return False if this batch or a later one was recorded."""
     statement = dialect.insert_new(connection, publications).values(
         queue_id=queue_id,
         query_id=query_id,

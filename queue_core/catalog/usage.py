@@ -1,7 +1,7 @@
-"""What a bounded queue holds: counted within a transaction, exactly.
+"""The usage of a bounded queue: how much main holds, counted exactly within a transaction.
 
-Messages are counted by the counters of the shards, of which there are few. Bytes are those of the
-slices, of which there may be many; an index has them.
+The counters of the shards give the number of messages; there are few of them. The bytes are the sum
+over the slices. There may be many slices, so an index covers them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from queue_core.errors import Conflict
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.settings import QueueSettings
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-_THERE = (
+# Built once: building a statement takes several times as long as SQLite needs to run it.
+_MESSAGES = (
     select(func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)))
     .select_from(shard_totals)
     .where(shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN))
     .scalar_subquery()
 )
-_LOOK = select(queues.c.settings, queues.c.deactivated_at, _THERE.label("messages")).where(
+_QUEUE = select(queues.c.settings, queues.c.deactivated_at, _MESSAGES.label("messages")).where(
     queues.c.id == bindparam("queue")
 )
 _IN_MAIN = (slices.c.queue_id == bindparam("queue"), slices.c.magazine == int(Magazine.MAIN))
 _BYTES = select(func.sum(slices.c.bytes)).where(*_IN_MAIN)
-_HELD = select(func.sum(slices.c.count), func.sum(slices.c.bytes)).where(
+_UNEVICTABLE = select(func.sum(slices.c.count), func.sum(slices.c.bytes)).where(
     *_IN_MAIN, slices.c.state.in_([int(state) for state in State if state is not State.LOADED])
 )
 
@@ -40,7 +40,7 @@ _settings = lru_cache(maxsize=64)(QueueSettings.from_json)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Messages and their bytes."""
+    """A number of messages and their bytes."""
 
     messages: int
     bytes: int
@@ -48,15 +48,15 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What main holds, and how much it may hold, by the settings as they are now."""
+    """The current settings of a queue, which have its bounds, and how much main holds."""
 
     settings: QueueSettings
-    there: Amount
+    held: Amount
 
 
-def look(connection: Connection, queue: QueueInfo) -> Usage:
-    """What is in main now; its bytes only where they matter. Raises `QueueDeactivated`."""
-    row = connection.execute(_LOOK, {"queue": queue.id}).first()
+def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
+    """Return the usage of main; its bytes only if they are bounded. Raises `QueueDeactivated`."""
+    row = connection.execute(_QUEUE, {"queue": queue.id}).first()
     if row is None:
         raise Conflict(f"queue {queue.name!r} was dropped; open it again")
     if row.deactivated_at is not None:
@@ -68,7 +68,7 @@ def look(connection: Connection, queue: QueueInfo) -> Usage:
     return Usage(settings, Amount(int(row.messages or 0), size))
 
 
-def held(connection: Connection, queue_id: int) -> Amount:
-    """What of it does not wait: it is in flight or damaged, and nobody else can make it go."""
-    messages, size = connection.execute(_HELD, {"queue": queue_id}).one()
+def unevictable(connection: Connection, queue_id: int) -> Amount:
+    """Messages and bytes in main that cannot be evicted: those in flight or damaged."""
+    messages, size = connection.execute(_UNEVICTABLE, {"queue": queue_id}).one()
     return Amount(int(messages or 0), int(size or 0))

@@ -1,8 +1,8 @@
-"""Those who wait for a queue, one behind the other: for room to load, or for something to fire.
+"""The waiting lines of a queue: callers that wait to load, or to fire.
 
-Only the first in a line tries its luck; so nobody is passed by who came later, in whichever process
-it is. A waiter says again and again that it lives. One that does not is passed over, and removed by
-the next who comes.
+Only the first waiter in a line tries. So nobody overtakes an earlier waiter, in whichever process
+it is. A waiter renews its row regularly. A row that was not renewed is passed over, and the next
+waiter that joins removes it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from queue_core.catalog.tables import waiters
 
 #: The two lines of a queue.
 LOAD, FIRE = "load", "fire"
-#: Seconds for which a waiter counts as alive after it has said so.
+#: Seconds for which a waiter counts as alive after it has joined or renewed its row.
 ALIVE_SECONDS = 5.0
-#: In place of a waiter's number: whoever is behind all of them.
+#: The number of a caller that has not joined: it comes after all waiters.
 LAST = (1 << 63) - 1
 
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
+# Built once: building a statement takes several times as long as SQLite needs to run it.
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.side == bindparam("line"))
 _ALIVE = waiters.c.alive_until > dialect.now()
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
@@ -27,7 +27,7 @@ _LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter"))
 
 
 def join(connection: Connection, queue_id: int, side: str) -> int:
-    """Stand at the end of a line; return the waiter's number."""
+    """Join the end of a line; return the waiter's number."""
     here = {"queue": queue_id, "line": side}
     connection.execute(delete(waiters).where(*_HERE, ~_ALIVE), here)
     number = connection.scalar(
@@ -35,18 +35,18 @@ def join(connection: Connection, queue_id: int, side: str) -> int:
         .values(queue_id=queue_id, side=side, joined_at=dialect.now(), alive_until=_soon())
         .returning(waiters.c.id)
     )
-    assert number is not None, "an insert gives its number"
+    assert number is not None, "an insert returns its number"
     return int(number)
 
 
 def ahead(connection: Connection, queue_id: int, side: str, waiter: int = LAST) -> int:
-    """How many stand in a line before a waiter."""
+    """Return how many living waiters are before a waiter in a line."""
     here = {"queue": queue_id, "line": side, "waiter": waiter}
     return int(connection.scalar(_AHEAD, here) or 0)
 
 
 def renew(connection: Connection, waiter: int) -> bool:
-    """Say that a waiter lives; False when it was taken for dead, and removed."""
+    """Keep a waiter alive; return False if it was taken for dead and removed."""
     renewed = connection.execute(
         update(waiters).where(waiters.c.id == waiter).values(alive_until=_soon())
     )
@@ -54,7 +54,7 @@ def renew(connection: Connection, waiter: int) -> bool:
 
 
 def leave(connection: Connection, waiter: int) -> None:
-    """Leave the line; the next in it is the first now."""
+    """Leave the line, and wake the next waiter."""
     if connection.execute(_LEAVE, {"waiter": waiter}).rowcount:
         notifications.notify(connection)
 

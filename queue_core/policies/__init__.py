@@ -1,11 +1,11 @@
-"""What a new message does to the queued ones of its key, and they to it: smart-message queues.
+"""Policies of smart-message queues: how new messages and queued ones of their key interact.
 
-The rule is Herzner's: each new message, in order of loading, meets the queued messages of its key,
-the newest first; the first answer other than *don't care* decides what becomes of both, and without
-one the new message is queued. A policy gives the answers. Those that are built in are worked out
-for all messages at once (`builtin`), and so are a user's own, round by round (`checks`).
+Herzner's rule: each new message, in order of loading, meets the queued messages of its key, the
+newest first. The first answer other than *don't care* decides about both; if there is none, the new
+message is queued. A policy gives the answers. The built-in policies (`builtin`) are worked out for
+all messages at once, and a user's own check (`checks`) round by round.
 
-    text -> `parsing` -> `builtin` -> on an `Arena` -> a `Verdict`
+    text -> `parsing` -> `builtin` -> `PolicyInput` -> `PolicyResult`
 
-Nothing here knows of slices or catalogs.
+Nothing here knows slices or catalogs.
 """

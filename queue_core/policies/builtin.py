@@ -38,19 +38,19 @@ class Latest:
         _check_order(self.order)
         return BoundPolicy(columns=(), evaluate=self._evaluate)
 
-    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
-        waiting = arena.waiting
-        queued = arena.queued_keys[waiting]
+    def _evaluate(self, inputs: PolicyInput) -> PolicyResult:
+        waiting = inputs.waiting
+        queued = inputs.queued_keys[waiting]
         if self.order == NEWEST:
-            kept = last_of(arena.new_keys, arena.keys)[arena.new_keys] == np.arange(
-                len(arena.new_keys)
+            kept = last_of(inputs.new_keys, inputs.keys)[inputs.new_keys] == np.arange(
+                len(inputs.new_keys)
             )
-            newest = last_of(queued, arena.keys, waiting)
+            newest = last_of(queued, inputs.keys, waiting)
             return PolicyResult(kept=kept, deleted=newest[newest >= 0])
         # Each new one takes the oldest away, also of those before it; an empty queue has none yet.
-        there = np.bincount(queued, minlength=arena.keys)
-        gone = np.bincount(arena.new_keys, minlength=arena.keys) - (there == 0)
-        kept = there[arena.new_keys] + ranks(arena.new_keys) >= gone[arena.new_keys]
+        there = np.bincount(queued, minlength=inputs.keys)
+        gone = np.bincount(inputs.new_keys, minlength=inputs.keys) - (there == 0)
+        kept = there[inputs.new_keys] + ranks(inputs.new_keys) >= gone[inputs.new_keys]
         return PolicyResult(kept=kept, deleted=waiting[ranks(queued) < gone[queued]])
 
 
@@ -73,13 +73,13 @@ class DropDuplicates:
                     f"{nearest(name, schema.names)}"
                 )
         check_comparable("drop_duplicates", schema, names)
-        return BoundPolicy(columns=names, evaluate=lambda arena: self._evaluate(arena, names))
+        return BoundPolicy(columns=names, evaluate=lambda inputs: self._evaluate(inputs, names))
 
-    def _evaluate(self, arena: PolicyInput, names: tuple[str, ...]) -> PolicyResult:
-        waiting = arena.waiting
+    def _evaluate(self, inputs: PolicyInput, names: tuple[str, ...]) -> PolicyResult:
+        waiting = inputs.waiting
         new, queued = matched(
-            _with_keys(arena.new, arena.new_keys),
-            _with_keys(arena.queued, arena.queued_keys).take(pa.array(waiting)),
+            _with_keys(inputs.new, inputs.new_keys),
+            _with_keys(inputs.queued, inputs.queued_keys).take(pa.array(waiting)),
             ["", *names],
         )
         alike = queued >= 0
@@ -87,7 +87,7 @@ class DropDuplicates:
         count = int(new.max(initial=-1)) + 1
         found = find(queued[alike], count, waiting[alike])
         first = first_of(new, count)[new] == np.arange(len(new))
-        return PolicyResult(kept=first & (found[new] < 0), asked=found[found >= 0])
+        return PolicyResult(kept=first & (found[new] < 0), consulted=found[found >= 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ class Merge:
         columns = _check_takes("merge", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate)
 
-    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
-        waiting = arena.waiting
+    def _evaluate(self, inputs: PolicyInput) -> PolicyResult:
+        waiting = inputs.waiting
         find = last_of if self.order == NEWEST else first_of
-        into = find(arena.queued_keys[waiting], arena.keys, waiting)
-        return merged(arena, self.takes, into, arena.new_keys)
+        into = find(inputs.queued_keys[waiting], inputs.keys, waiting)
+        return merged(inputs, self.takes, into, inputs.new_keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +121,21 @@ class MergeAdjacent:
         columns = _check_takes("merge_adjacent", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate, asks_last_only=True)
 
-    def _evaluate(self, arena: PolicyInput) -> PolicyResult:
-        order = np.argsort(arena.new_shards, kind="stable")
-        shards, keys = arena.new_shards[order], arena.new_keys[order]
+    def _evaluate(self, inputs: PolicyInput) -> PolicyResult:
+        order = np.argsort(inputs.new_shards, kind="stable")
+        shards, keys = inputs.new_shards[order], inputs.new_keys[order]
         begins = (np.diff(shards, prepend=-1) != 0) | (np.diff(keys, prepend=-1) != 0)
         group = np.empty(len(order), np.int64)
         group[order] = np.cumsum(begins) - 1
         # The last that waits is adjacent to the first new one of its shard.
-        last = np.flatnonzero(~arena.retrieved & (arena.behind == 0))
+        last = np.flatnonzero(~inputs.retrieved & (inputs.waiting_after == 0))
         opens = np.flatnonzero(np.diff(shards, prepend=-1) != 0)
-        before = last_of(arena.queued_shards[last], int(shards.max(initial=0)) + 1, last)
+        before = last_of(inputs.queued_shards[last], int(shards.max(initial=0)) + 1, last)
         into = np.full(int(begins.sum()), -1, np.int64)
         queued = before[shards[opens]]
-        same = (queued >= 0) & (arena.queued_keys[queued] == keys[opens]) if len(last) else False
+        same = (queued >= 0) & (inputs.queued_keys[queued] == keys[opens]) if len(last) else False
         into[group[order[opens]]] = np.where(same, queued, -1)
-        return merged(arena, self.takes, into, group)
+        return merged(inputs, self.takes, into, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +151,20 @@ class Annihilate:
         _check_order(self.order)
         on, off = _condition(self.on, schema), _condition(self.off, schema)
         columns = tuple(sorted(on.columns | off.columns))
-        return BoundPolicy(columns=columns, evaluate=lambda arena: self._evaluate(arena, on, off))
+        return BoundPolicy(columns=columns, evaluate=lambda inputs: self._evaluate(inputs, on, off))
 
-    def _evaluate(self, arena: PolicyInput, on: Selector, off: Selector) -> PolicyResult:
-        waiting = arena.waiting
-        queued = arena.queued.take(pa.array(waiting))
+    def _evaluate(self, inputs: PolicyInput, on: Selector, off: Selector) -> PolicyResult:
+        waiting = inputs.waiting
+        queued = inputs.queued.take(pa.array(waiting))
         # What meets both is an off.
         opens = waiting[_met(on, queued) & ~_met(off, queued)]
-        closes = _met(off, arena.new)
+        closes = _met(off, inputs.new)
         met = cancel(
-            arena.queued_keys[opens],
-            arena.new_keys,
-            _met(on, arena.new) & ~closes,
+            inputs.queued_keys[opens],
+            inputs.new_keys,
+            _met(on, inputs.new) & ~closes,
             closes,
-            arena.keys,
+            inputs.keys,
             self.order,
         )
         return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
@@ -181,18 +181,20 @@ class Confirm:
         condition = _condition(self.condition, schema)
         return BoundPolicy(
             columns=tuple(sorted(condition.columns)),
-            evaluate=lambda arena: self._evaluate(arena, condition),
+            evaluate=lambda inputs: self._evaluate(inputs, condition),
             asks_retrieved=True,
         )
 
-    def _evaluate(self, arena: PolicyInput, condition: Selector) -> PolicyResult:
+    def _evaluate(self, inputs: PolicyInput, condition: Selector) -> PolicyResult:
         # What confirms is not confirmed itself.
-        plain = ~_met(condition, arena.queued)
+        plain = ~_met(condition, inputs.queued)
         opens = np.concatenate(
-            [np.flatnonzero(plain & arena.retrieved), np.flatnonzero(plain & ~arena.retrieved)]
+            [np.flatnonzero(plain & inputs.retrieved), np.flatnonzero(plain & ~inputs.retrieved)]
         )
-        closes = _met(condition, arena.new)
-        met = cancel(arena.queued_keys[opens], arena.new_keys, ~closes, closes, arena.keys, OLDEST)
+        closes = _met(condition, inputs.new)
+        met = cancel(
+            inputs.queued_keys[opens], inputs.new_keys, ~closes, closes, inputs.keys, OLDEST
+        )
         return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
 
 

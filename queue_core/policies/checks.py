@@ -50,7 +50,7 @@ class Vectorised:
             raise BadOption(f"order={self.order!r}; use {' or '.join(ORDERS)}")
         return BoundPolicy(
             columns=tuple(schema.names),
-            evaluate=lambda arena: _Rounds(self, arena, schema).verdict(),
+            evaluate=lambda inputs: _Rounds(self, inputs, schema).verdict(),
             asks_retrieved=True,
         )
 
@@ -78,29 +78,31 @@ def per_message(check: Check, *, order: str = NEWEST) -> Vectorised:
 
 
 class _Rounds:
-    """All rounds over one arena. Queued messages come first, then new ones, by their numbers."""
+    """All rounds over one inputs. Queued messages come first, then new ones, by their numbers."""
 
-    def __init__(self, policy: Vectorised, arena: PolicyInput, schema: pa.Schema) -> None:
+    def __init__(self, policy: Vectorised, inputs: PolicyInput, schema: pa.Schema) -> None:
         self._policy = policy
-        self._arena = arena
+        self._inputs = inputs
         names = schema.names
-        self._rows = pa.concat_tables([arena.queued.select(names), arena.new.select(names)])
-        self._queued = len(arena.queued_keys)
-        keys = np.concatenate([arena.queued_keys, arena.new_keys])
+        self._rows = pa.concat_tables([inputs.queued.select(names), inputs.new.select(names)])
+        self._queued = len(inputs.queued_keys)
+        keys = np.concatenate([inputs.queued_keys, inputs.new_keys])
         #: The messages of each key side by side, in order; and where each of them stands there.
         self._by_key = np.argsort(keys, kind="stable")
         self._spot = np.empty(len(keys), np.int64)
         self._spot[self._by_key] = np.arange(len(keys))
         self._keys = keys
         self._there = np.concatenate(
-            [np.ones(self._queued, np.bool_), np.zeros(len(arena.new_keys), np.bool_)]
+            [np.ones(self._queued, np.bool_), np.zeros(len(inputs.new_keys), np.bool_)]
         )
-        self._retrieved = np.concatenate([arena.retrieved, np.zeros(len(arena.new_keys), np.bool_)])
+        self._retrieved = np.concatenate(
+            [inputs.retrieved, np.zeros(len(inputs.new_keys), np.bool_)]
+        )
         self._asked = np.zeros(self._queued, np.bool_)
 
     def verdict(self) -> PolicyResult:
-        arena = self._arena
-        groups = arena.new_shards if self._policy.distance else arena.new_keys
+        inputs = self._inputs
+        groups = inputs.new_shards if self._policy.distance else inputs.new_keys
         turns = ranks(groups)
         order = np.argsort(turns, kind="stable")
         bounds = np.searchsorted(turns[order], np.arange(int(turns.max(initial=-1)) + 2))
@@ -110,7 +112,7 @@ class _Rounds:
         return PolicyResult(
             kept=self._there[self._queued :],
             deleted=np.flatnonzero(deleted),
-            asked=np.flatnonzero(self._asked & ~deleted),
+            consulted=np.flatnonzero(self._asked & ~deleted),
         )
 
     def _decide(self, new: Numbers) -> None:
@@ -160,19 +162,19 @@ class _Rounds:
 
     def _distances(self, mine: Numbers, asked: Numbers) -> Numbers:
         """How many that wait in the shard stand between: new ones behind the queued ones."""
-        arena, split = self._arena, self._queued
-        gone = ~self._there[:split] & ~arena.retrieved
+        inputs, split = self._inputs, self._queued
+        gone = ~self._there[:split] & ~inputs.retrieved
         distances = np.empty(len(mine), np.int64)
         for row, (one, other) in enumerate(
             zip((mine - split).tolist(), asked.tolist(), strict=True)
         ):
-            shard = arena.new_shards[one]
+            shard = inputs.new_shards[one]
             first = max(other - split + 1, 0)
             between = self._there[split + first : split + one]
-            count = np.count_nonzero(between & (arena.new_shards[first:one] == shard))
+            count = np.count_nonzero(between & (inputs.new_shards[first:one] == shard))
             if other < split:
-                left = gone[other + 1 :] & (arena.queued_shards[other + 1 :] == shard)
-                count += int(arena.behind[other]) - np.count_nonzero(left)
+                left = gone[other + 1 :] & (inputs.queued_shards[other + 1 :] == shard)
+                count += int(inputs.waiting_after[other]) - np.count_nonzero(left)
             distances[row] = count
         return distances
 

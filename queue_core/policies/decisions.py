@@ -1,26 +1,39 @@
-"""The answers that a queued message can give about a new one, and the order of asking."""
+"""Decisions: the answers of a queued message about a new one, and the order of asking."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-#: In which order the queued messages of a key are asked.
+#: The order in which the queued messages of a key are asked.
 NEWEST, OLDEST = "newest", "oldest"
 ORDERS = (NEWEST, OLDEST)
 
 
 class Decision(StrEnum):
-    """What becomes of the new message and of the queued one that is asked. Source: Herzner."""
+    """
+    The answer of a queued message about a new one of its key.
 
-    #: No matter to this one: the next is asked.
+    A check returns one for each pair; the values are texts, such as ``"queue and delete"``, so a
+    vectorised check can return those. Source: Herzner, Message Queue Patterns, table 1 (decision
+    indicators of the Smart-Message Queue).
+
+    Attributes:
+        DONT_CARE: The two are unrelated; the next queued message is asked.
+        IGNORE: The new message is left out.
+        QUEUE: The new message is queued.
+        IGNORE_AND_DELETE: The new message is left out, and the queued one is deleted.
+        QUEUE_AND_DELETE: The new message is queued, and the queued one is deleted.
+    """
+
+    #: The two are unrelated; the next queued message is asked.
     DONT_CARE = "don't care"
     #: The new message is left out.
     IGNORE = "ignore"
     #: The new message is queued.
     QUEUE = "queue"
-    #: The new message is left out, and the queued one is gone.
+    #: The new message is left out, and the queued one is deleted.
     IGNORE_AND_DELETE = "ignore and delete"
-    #: The new message is queued, and the queued one is gone.
+    #: The new message is queued, and the queued one is deleted.
     QUEUE_AND_DELETE = "queue and delete"
 
     @property
@@ -30,5 +43,5 @@ class Decision(StrEnum):
 
     @property
     def deletes(self) -> bool:
-        """Whether the queued message is gone."""
+        """Whether the queued message is deleted."""
         return self in (Decision.IGNORE_AND_DELETE, Decision.QUEUE_AND_DELETE)

@@ -1,4 +1,4 @@
-"""Where new messages meet queued ones, and what comes of it: plain columns, no catalog."""
+"""The input of a policy and its result, as plain columns: no slices, no catalog."""
 
 from __future__ import annotations
 
@@ -21,74 +21,84 @@ _NONE: Numbers = np.empty(0, np.int64)
 class PolicyInput:
     """New messages in order of loading, and the queued ones of their keys in order of places."""
 
-    #: The columns that the policy asked for, of both.
+    #: The columns that the policy reads, of the new and of the queued messages.
     new: pa.Table
     queued: pa.Table
-    #: A number for the key of each; equal keys have equal numbers, from 0 on.
+    #: The number of each message's key, from 0; equal keys have equal numbers.
     new_keys: Numbers
     queued_keys: Numbers
-    #: Which of the queued ones are in flight.
+    #: Which of the queued messages are in flight.
     retrieved: Flags
-    #: The shard of each. A key has one shard.
+    #: The shard of each message. All messages of a key are in one shard.
     new_shards: Numbers
     queued_shards: Numbers
-    #: For each queued one, how many messages that wait in its shard stand behind it.
-    behind: Numbers
+    #: How many waiting messages of the shard come after each queued one.
+    waiting_after: Numbers
 
     @property
     def keys(self) -> int:
-        """How many numbers of keys there are."""
+        """The number of different keys."""
         return int(self.new_keys.max(initial=-1)) + 1
 
     @property
     def waiting(self) -> Numbers:
-        """Those of the queued ones that wait."""
+        """The queued messages that wait."""
         return np.flatnonzero(~self.retrieved)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overwritten:
-    """Messages that take over values of others."""
+    """Messages that get other values."""
 
-    #: Which ones.
+    #: Which messages.
     rows: Numbers = field(default_factory=lambda: _NONE)
-    #: Their values from now on, by column.
+    #: Their new values by column, in the order of the rows.
     values: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def applied_to(self, table: pa.Table) -> pa.Table:
+        """Return a table in which these rows have their new values."""
+        source = np.arange(table.num_rows)
+        source[self.rows] = table.num_rows + np.arange(len(self))
+        for name, values in self.values.items():
+            column = table.column(name)
+            old_and_new = pa.chunked_array([*column.chunks, values], column.type)
+            index = table.schema.get_field_index(name)
+            taken = old_and_new.take(pa.array(source))
+            table = table.set_column(index, table.schema.field(index), taken)
+        return table
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyResult:
-    """What becomes of all messages in an arena."""
+    """What a policy decides about the messages of its input."""
 
-    #: Which of the new ones are queued when all is over; the others are left out.
+    #: Which of the new messages are queued in the end; the others are left out.
     kept: Flags
-    #: Which of the queued ones are gone.
+    #: The queued messages that are deleted.
     deleted: Numbers = field(default_factory=lambda: _NONE)
-    #: The other queued ones whose answers decided: the verdict is void when they are not as they
-    #: were.
-    asked: Numbers = field(default_factory=lambda: _NONE)
-    #: Queued ones, and new ones that are kept, that take over values.
+    #: Other queued messages whose answers decided; if one of them changes, the result is void.
+    consulted: Numbers = field(default_factory=lambda: _NONE)
+    #: Queued messages, and new ones that are kept, that get other values.
     overwritten: Overwritten = field(default_factory=Overwritten)
     overwritten_new: Overwritten = field(default_factory=Overwritten)
 
     @property
-    def witnesses(self) -> Numbers:
-        """All of the queued ones on which it rests."""
-        rests_on = (self.deleted, self.asked, self.overwritten.rows)
-        return np.unique(np.concatenate(rests_on))
+    def depends_on(self) -> Numbers:
+        """The queued messages that must be unchanged for the result to hold."""
+        return np.unique(np.concatenate([self.deleted, self.consulted, self.overwritten.rows]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundPolicy:
-    """A policy that is ready for the messages of one queue."""
+    """A policy that is checked against the columns of one queue, and ready to evaluate."""
 
-    #: What it reads of each message, besides the key.
+    #: The columns that the policy reads, besides the key.
     columns: tuple[str, ...]
     evaluate: Callable[[PolicyInput], PolicyResult]
-    #: Whether it asks messages in flight as well.
+    #: Whether the policy asks messages in flight too.
     asks_retrieved: bool = False
-    #: Whether the last message that waits in a shard is the only one it asks.
+    #: Whether the policy asks only the last waiting message of each shard.
     asks_last_only: bool = False

@@ -1,4 +1,4 @@
-"""What cancels what: each closing message takes one opening message of its key away."""
+"""Cancel messages in pairs: each closing message deletes one opening message of its key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from queue_core.rows import Numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """What has met its counterpart."""
+    """The messages that have met their counterpart."""
 
-    #: Of the queued openings.
+    #: Which of the queued openings were closed.
     queued: Flags
-    #: Of the new messages: openings that were closed, and closings that had something to close.
+    #: Which of the new messages are closed openings, and which are closings that closed something.
     opened: Flags
     closed: Flags
 
@@ -27,10 +27,11 @@ def cancel(
     queued: Numbers, new: Numbers, opens: Flags, closes: Flags, keys: int, order: str
 ) -> Cancelled:
     """
-    Let new messages close openings: the newest of their key first, or the oldest.
+    Let new messages close openings of their key, in the given *order*.
 
-    *queued* are the keys of queued openings, the oldest first, and *new* those of new messages, of
-    which each opens, closes, or does neither. What finds nothing to close does nothing.
+    *queued* has the keys of queued openings, the oldest first, and *new* the keys of new messages.
+    Each new message opens, closes, or does neither. A closing without an opening does nothing.
+    *keys* is the number of different keys.
     """
     events = np.flatnonzero(opens | closes)
     events = events[np.argsort(new[events], kind="stable")]
@@ -46,7 +47,7 @@ def cancel(
         taken = ranks(all_keys) < gone[all_keys]
         opened[np.flatnonzero(opens)] = taken[len(queued) :]
         return Cancelled(queued=taken[: len(queued)], opened=opened, closed=closed)
-    # An opening raises the depth to its own level; what closes there next, closes it.
+    # An opening raises the depth to its own level; the next closing at this level closes it.
     standing = (step > 0) | matched
     level = np.concatenate([ranks(queued) + 1, (depth + (step < 0))[standing]])
     of_key = np.concatenate([queued, key[standing]])
@@ -60,7 +61,7 @@ def cancel(
 
 
 def _depths(key: Numbers, step: Numbers, begin: Numbers) -> tuple[Numbers, Flags]:
-    """How much is open after each event, and which events have closed something."""
+    """Return how many openings are open after each event, and which events closed one."""
     if not len(key):
         return np.empty(0, np.int64), np.empty(0, np.bool_)
     first = np.diff(key, prepend=-1) != 0

@@ -1,4 +1,4 @@
-"""Messages that become one: who takes over from whom, and what."""
+"""Merge messages: which message takes over values, and from which others."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from queue_core.rows import Numbers
 
 
 def merged(
-    arena: PolicyInput, takes: Sequence[Take], into_queued: Numbers, groups: Numbers
+    inputs: PolicyInput, takes: Sequence[Take], into_queued: Numbers, groups: Numbers
 ) -> PolicyResult:
     """
-    The verdict when new messages of a group become one with the first of it.
+    Return the result when the messages of each group merge into its first one.
 
-    *groups* has a group for each new message, from 0 on; *into_queued* a queued message for each
-    group that is the first of it, or -1 where its first new one is.
+    *groups* has the group of each new message, numbered from 0. *into_queued* has the queued
+    message that is the first of each group, or -1 if the first is the group's first new message.
     """
     count = len(into_queued)
-    first = first_of(groups, count)
+    first_new = first_of(groups, count)
     kept = np.zeros(len(groups), np.bool_)
-    kept[first[into_queued < 0]] = True
-    # Of those that take something over, the group gets a number of its own.
+    kept[first_new[into_queued < 0]] = True
+    # Only groups in which something is taken over are numbered and folded.
     takes_over = np.bincount(groups[~kept], minlength=count) > 0
     number = np.cumsum(takes_over) - 1
-    into = np.where(into_queued < 0, -1, into_queued)[takes_over]
-    mine = first[takes_over]
+    into = into_queued[takes_over]
+    into_new = first_new[takes_over]
     rest = np.flatnonzero(~kept)
     order = np.concatenate([np.arange(len(into)), number[groups[rest]]])
     queued, new = np.flatnonzero(into >= 0), np.flatnonzero(into < 0)
     values = {}
     for take in takes:
         firsts = _interleaved(
-            arena.queued.column(take.column).take(pa.array(into[queued])),
-            arena.new.column(take.column).take(pa.array(mine[new])),
+            inputs.queued.column(take.column).take(pa.array(into[queued])),
+            inputs.new.column(take.column).take(pa.array(into_new[new])),
             np.argsort(np.concatenate([queued, new])),
         )
-        others = arena.new.column(take.column).take(pa.array(rest))
+        others = inputs.new.column(take.column).take(pa.array(rest))
         column = pa.chunked_array([*firsts.chunks, *others.chunks], firsts.type)
         values[take.column] = take.fold(column, order, len(into))
     return PolicyResult(
         kept=kept,
         overwritten=_overwritten(into[queued], values, queued),
-        overwritten_new=_overwritten(mine[new], values, new),
+        overwritten_new=_overwritten(into_new[new], values, new),
     )
 
 
@@ -56,7 +56,7 @@ def _interleaved(one: pa.ChunkedArray, other: pa.ChunkedArray, order: Numbers) -
     return both.take(pa.array(order))
 
 
-def _overwritten(rows: Numbers, values: dict[str, pa.Array], of: Numbers) -> Overwritten:
+def _overwritten(rows: Numbers, values: dict[str, pa.Array], groups: Numbers) -> Overwritten:
     return Overwritten(
-        rows=rows, values={name: column.take(pa.array(of)) for name, column in values.items()}
+        rows=rows, values={name: column.take(pa.array(groups)) for name, column in values.items()}
     )

@@ -6,7 +6,7 @@ Runs on executors as well as in plain processes. Memory is bounded: rows are col
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -112,9 +112,7 @@ class Stager:
         if self._open is not None:
             self._open.abandon()
             self._open = None
-        for staged in self._staged:
-            if staged.location:
-                self._storage.remove(staged.location)
+        remove_staged(self._storage, self._staged)
         self._staged.clear()
 
     def _inlined(self) -> Staged:
@@ -179,6 +177,13 @@ class Stager:
             its = Rows.of_numbers(numbers + first_row)
             stats = stats_of(rows.take(numbers), self._attributes)
             yield Run(shard=shard, start=its.start, stop=its.stop, stats=stats, rows=its)
+
+
+def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
+    """Remove the files of staged segments, if they have some."""
+    for segment in staged:
+        if segment.location is not None:
+            storage.remove(segment.location)
 
 
 class _OpenSegment:

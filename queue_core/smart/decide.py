@@ -1,6 +1,6 @@
-"""What becomes of new messages and of those that are queued, decided from what was seen.
+"""Decide which new messages are loaded, and which queued ones are deleted or overwritten.
 
-Pure: touches no catalog. De-duplication comes first: what is known already meets nobody.
+Pure: touches no catalog. De-duplication comes first; messages that it leaves out meet no other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from queue_core.policies.inputs import (
 from queue_core.policies.numbering import first_of, matched
 from queue_core.rows import Numbers
 from queue_core.smart.incoming import Incoming
-from queue_core.smart.snapshot import Queued
+from queue_core.smart.snapshot import QueuedMessages
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -36,116 +36,130 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPolicy:
-    """What a load has to go by: a policy, a de-duplication, or both."""
+    """The policy of a load, its de-duplication, or both."""
 
-    evaluation: BoundPolicy | None
-    #: The columns of the key by which messages are known again; an empty schema: they are not.
+    policy: BoundPolicy | None
+    #: The columns of the de-duplication key; an empty schema without de-duplication.
     dedup: pa.Schema
+    #: For how many seconds a key is known.
     window: float
 
     @staticmethod
     def of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> LoadPolicy | None:
         """
-        The rule of a queue, with another policy where one is given; None when there is none.
+        Return what a queue's settings say, with *policy* in place of the queue's own if given.
 
-        Raises `BadOption`.
+        Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`.
         """
         settings = queue.settings
         if policy is None and settings.policy is None and not settings.dedup:
             return None
-        wanted = settings.policy if policy is None else policy
+        chosen = settings.policy if policy is None else policy
         return LoadPolicy(
-            evaluation=binding.bind(wanted, queue.schema, queue.key, settings),
+            policy=binding.bind(chosen, queue.schema, queue.key, settings),
             dedup=binding.dedup_schema(settings.dedup, queue.schema),
             window=settings.dedup_window,
         )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read of queued messages, besides the key."""
-        return () if self.evaluation is None else self.evaluation.columns
+        """The columns of queued messages that the policy reads, besides the key."""
+        return () if self.policy is None else self.policy.columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """The fate of new messages, and of queued ones."""
+    """What a load does with new and queued messages."""
 
-    #: Which of the new ones are loaded, and those among them that take over values.
+    #: Which of the new messages are loaded, and which of those get other values.
     kept: Flags
     overwritten_new: Overwritten
-    #: How many of each shard are left out.
+    #: How many messages of each shard are left out.
     ignored: Mapping[int, int]
-    #: On the queued ones.
-    verdict: PolicyResult
-    #: The keys of new messages, by which they will be known.
+    #: The policy's result about queued messages, by their numbers in `QueuedMessages`.
+    result: PolicyResult
+    #: The de-duplication keys to add.
     keys: pa.Table
 
 
 def decide(
     queue: QueueInfo,
-    rule: LoadPolicy,
+    load_policy: LoadPolicy,
     incoming: Incoming,
-    queued: Queued | None,
+    queued: QueuedMessages | None,
     known: Known | None,
 ) -> LoadPlan:
-    """Decide; *queued* is what a policy asks, and *known* what a de-duplication knows."""
-    admitted, keys = _admitted(rule, incoming, known)
-    rows = np.flatnonzero(admitted)
-    verdict = PolicyResult(kept=np.ones(len(rows), np.bool_))
-    if rule.evaluation is not None and queued is not None and len(rows):
-        verdict = _verdict(queue, rule.evaluation, incoming, rows, queued)
+    """Decide by the queued messages, for a policy, and by the known keys, for de-duplication."""
+    is_new, keys = _deduplicated(load_policy, incoming, known)
+    rows = np.flatnonzero(is_new)
+    result = PolicyResult(kept=np.ones(len(rows), np.bool_))
+    if load_policy.policy is not None and queued is not None and len(rows):
+        result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
     kept = np.zeros(len(incoming), np.bool_)
-    kept[rows[verdict.kept]] = True
-    left_out = np.bincount(incoming.shards[~kept])
-    changed = verdict.overwritten_new
+    kept[rows[result.kept]] = True
+    ignored = np.bincount(incoming.shards[~kept])
+    overwritten_new = result.overwritten_new
     return LoadPlan(
         kept=kept,
-        overwritten_new=replace(changed, rows=rows[changed.rows]),
-        ignored={int(shard): int(left_out[shard]) for shard in np.flatnonzero(left_out)},
-        verdict=verdict,
+        overwritten_new=replace(overwritten_new, rows=rows[overwritten_new.rows]),
+        ignored={int(shard): int(ignored[shard]) for shard in np.flatnonzero(ignored)},
+        result=result,
         keys=keys,
     )
 
 
-def _admitted(rule: LoadPolicy, incoming: Incoming, known: Known | None) -> tuple[Flags, pa.Table]:
-    """Which messages are not known, and their keys. NULL is no key, and is never known."""
-    admitted = np.ones(len(incoming), np.bool_)
+def _deduplicated(
+    load_policy: LoadPolicy, incoming: Incoming, known: Known | None
+) -> tuple[Flags, pa.Table]:
+    """Return which messages have no known key, and their keys. A key of NULLs is never known."""
+    is_new = np.ones(len(incoming), np.bool_)
+    dedup = load_policy.dedup
     if known is None:
-        return admitted, rule.dedup.empty_table()
-    keys = incoming.columns(rule.dedup.names)
+        return is_new, dedup.empty_table()
+    keys = incoming.columns(dedup.names)
     has_key = np.zeros(len(incoming), np.bool_)
-    for name in rule.dedup.names:
+    for name in dedup.names:
         has_key |= pc.is_valid(keys.column(name)).to_numpy()
     rows = np.flatnonzero(has_key)
     keys = keys.take(pa.array(rows))
-    ours, theirs = matched(keys, known.keys, rule.dedup.names)
-    count = int(ours.max(initial=-1)) + 1
-    seen = np.bincount(theirs[theirs >= 0], minlength=count) > 0
-    fresh = (first_of(ours, count)[ours] == np.arange(len(rows))) & ~seen[ours]
-    admitted[rows] = fresh
-    return admitted, keys.take(pa.array(np.flatnonzero(fresh))).cast(rule.dedup)
+    incoming_keys, known_keys = matched(keys, known.keys, dedup.names)
+    count = int(incoming_keys.max(initial=-1)) + 1
+    is_known = np.bincount(known_keys[known_keys >= 0], minlength=count) > 0
+    is_first = first_of(incoming_keys, count)[incoming_keys] == np.arange(len(rows))
+    fresh = is_first & ~is_known[incoming_keys]
+    is_new[rows] = fresh
+    return is_new, keys.take(pa.array(np.flatnonzero(fresh))).cast(dedup)
 
 
-def _verdict(
-    queue: QueueInfo, evaluation: BoundPolicy, incoming: Incoming, rows: Numbers, queued: Queued
+def _evaluated(
+    queue: QueueInfo,
+    policy: BoundPolicy,
+    incoming: Incoming,
+    rows: Numbers,
+    queued: QueuedMessages,
 ) -> PolicyResult:
-    """The policy's; its queued messages by their numbers in *queued*."""
+    """Evaluate the policy for some new messages and the queued messages of their keys."""
     if queue.key is None:
-        raise BadOption(f"queue {queue.name!r}: a policy needs a key")
-    names = list(dict.fromkeys([queue.key, *evaluation.columns]))
+        raise BadOption(f"queue {queue.name!r} has no key, and a policy needs one")
+    names = list(dict.fromkeys([queue.key, *policy.columns]))
     new = incoming.columns(names).take(pa.array(rows))
     new_keys, queued_keys = matched(new, queued.columns, [queue.key])
-    met = np.flatnonzero(queued_keys >= 0)
-    arena = PolicyInput(
-        new=new.select(list(evaluation.columns)),
-        queued=queued.columns.select(list(evaluation.columns)).take(pa.array(met)),
+    same_key = np.flatnonzero(queued_keys >= 0)
+    inputs = PolicyInput(
+        new=new.select(list(policy.columns)),
+        queued=queued.columns.select(list(policy.columns)).take(pa.array(same_key)),
         new_keys=new_keys,
-        queued_keys=queued_keys[met],
-        retrieved=queued.retrieved[met],
+        queued_keys=queued_keys[same_key],
+        retrieved=queued.retrieved[same_key],
         new_shards=incoming.shards[rows],
-        queued_shards=queued.shard[met],
-        behind=queued.behind[met],
+        queued_shards=queued.shard[same_key],
+        waiting_after=queued.waiting_after[same_key],
     )
-    found = evaluation.evaluate(arena)
-    changed = replace(found.overwritten, rows=met[found.overwritten.rows])
-    return replace(found, deleted=met[found.deleted], asked=met[found.asked], overwritten=changed)
+    result = policy.evaluate(inputs)
+    overwritten = replace(result.overwritten, rows=same_key[result.overwritten.rows])
+    return replace(
+        result,
+        deleted=same_key[result.deleted],
+        consulted=same_key[result.consulted],
+        overwritten=overwritten,
+    )

@@ -1,7 +1,7 @@
-"""What comes in: new messages that a policy or a de-duplication may leave out or change.
+"""Incoming messages, which a policy or a de-duplication may leave out or change.
 
-From a Python caller they are a table, and staged once it is known what is left of them. From a sink
-they are staged already, and read back: what is left out is then simply not named by any slice.
+A Python caller brings a table, which is staged once it is known which rows are kept. A sink brings
+segments that are staged already. They are read back, and slices do not name the rows left out.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from queue_core.rows import Numbers, Rows
 from queue_core.schema import serialize
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
-from queue_core.segments.stager import Stager
+from queue_core.segments.stager import Stager, remove_staged
 from queue_core.segments.storage import Storage
 
-#: Stages rows of a queue; tells also where each of them is, counted over all segments.
+#: Stages rows of a queue; returns also where each row is, counted over all segments.
 Stage = Callable[[pa.Table], tuple[list[Staged], Numbers]]
 
 
@@ -40,19 +40,19 @@ class Incoming(Protocol):
 
     @property
     def shards(self) -> Numbers:
-        """The shard of each; 0 where it does not matter."""
+        """The shard of each message; 0 if it does not matter."""
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Some of their columns."""
+        """Return some columns of the messages."""
 
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
-        """Those that are kept, some of them with other values, durable."""
+        """Return the kept messages, some of them with other values, as durable segments."""
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Remove what `stage` gave, as far as it was not there before."""
+        """Remove the files that `stage` has written."""
 
     def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """The files that were there before and are not among these."""
+        """Return the files that existed before `stage`, and are not among *staged*."""
 
 
 class IncomingRows:
@@ -63,7 +63,7 @@ class IncomingRows:
         self._storage = storage
         self._rows = rows
         self._stage = stage
-        #: Where each row that is kept is among those that were staged last.
+        #: Where each kept row is among the rows that were staged last.
         self.order: Numbers = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -71,35 +71,35 @@ class IncomingRows:
 
     @property
     def shards(self) -> Numbers:
-        """By the key; without one, a policy has nothing to go by."""
+        """The shards by the key; without a key there is no policy, and they do not matter."""
         if self._queue.key is None:
             return np.zeros(len(self), np.int64)
         keys = self._rows.column(self._queue.key).combine_chunks()
         return shards_of(keys, self._queue.shards).astype(np.int64)
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """As they are."""
+        """Return columns of the table."""
         return self._rows.select(list(names))
 
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
-        """Written now."""
-        rows = with_values(self._rows, overwritten)
+        """Write the kept rows."""
+        rows = overwritten.applied_to(self._rows)
         if not kept.all():
             rows = rows.take(pa.array(np.flatnonzero(kept)))
         staged, self.order = self._stage(rows) if rows.num_rows else ([], self.order[:0])
         return staged
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """All of it."""
-        remove(self._storage, staged)
+        """Remove all files."""
+        remove_staged(self._storage, staged)
 
     def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """There was nothing before."""
+        """Return nothing: no file existed before."""
         return []
 
 
 class IncomingSegments:
-    """The rows of segments that the tasks of a sink have staged, each run with its shard."""
+    """The rows of segments that the tasks of a sink have staged; each run has its shard."""
 
     def __init__(
         self,
@@ -118,71 +118,54 @@ class IncomingSegments:
 
     @property
     def shards(self) -> Numbers:
-        """As the runs say."""
-        found, first = np.zeros(len(self), np.int64), 0
+        """The shards of the runs."""
+        shards, first = np.zeros(len(self), np.int64), 0
         for segment in self._staged:
             for run in segment.runs:
-                its = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
-                found[first : first + segment.rows][its] = run.shard or 0
+                rows = slice(run.start, run.stop) if run.rows is None else run.rows.numbers()
+                shards[first : first + segment.rows][rows] = run.shard or 0
             first += segment.rows
-        return found
+        return shards
 
     def columns(self, names: Sequence[str]) -> pa.Table:
-        """Read back."""
-        pieces = tuple(_piece(self._queue, at, segment) for at, segment in enumerate(self._staged))
-        reading = ReadPlan(
+        """Read columns back from the segments."""
+        plan = ReadPlan(
             storage=self._storage.uri,
             schema=serialize(self._queue.schema),
             schemas=self._schemas,
-            tasks=pieces,
+            tasks=tuple(
+                _scan_task(self._queue, number, segment)
+                for number, segment in enumerate(self._staged)
+            ),
         )
-        return read_table(reading, list(names))
+        return read_table(plan, list(names))
 
     def stage(self, kept: Flags, overwritten: Overwritten) -> list[Staged]:
-        """The same segments, with only those rows; written anew where values are others."""
+        """Return the segments with only the kept rows; rewrite them if values have changed."""
         if len(overwritten):
-            rows = with_values(self.columns(self._queue.schema.names), overwritten)
+            rows = overwritten.applied_to(self.columns(self._queue.schema.names))
             rows = rows.take(pa.array(np.flatnonzero(kept)))
             return list(Stager.of(self._storage, self._queue).write(rows))
-        left, first = [], 0
+        narrowed, first = [], 0
         for segment in self._staged:
-            mine = np.flatnonzero(kept[first : first + segment.rows])
+            rows = np.flatnonzero(kept[first : first + segment.rows])
             first += segment.rows
-            if len(mine):
-                left.append(segment.narrowed(Rows.of_numbers(mine)))
-        return left
+            if len(rows):
+                narrowed.append(segment.narrowed(Rows.of_numbers(rows)))
+        return narrowed
 
     def discard(self, staged: Sequence[Staged]) -> None:
-        """Only what was written anew."""
+        """Remove only rewritten files."""
         before = {segment.location for segment in self._staged}
-        remove(self._storage, [segment for segment in staged if segment.location not in before])
+        remove_staged(self._storage, (s for s in staged if s.location not in before))
 
     def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """What is not named after all."""
+        """Return the files of the sink that are not needed any more."""
         used = {segment.location for segment in staged}
         return [s.location for s in self._staged if s.location and s.location not in used]
 
 
-def with_values(rows: pa.Table, overwritten: Overwritten) -> pa.Table:
-    """A table in which some rows have other values."""
-    at = np.arange(rows.num_rows)
-    at[overwritten.rows] = rows.num_rows + np.arange(len(overwritten))
-    for name, values in overwritten.values.items():
-        column = rows.column(name)
-        both = pa.chunked_array([*column.chunks, values], column.type)
-        index = rows.schema.get_field_index(name)
-        rows = rows.set_column(index, rows.schema.field(index), both.take(pa.array(at)))
-    return rows
-
-
-def remove(storage: Storage, staged: Sequence[Staged]) -> None:
-    """Remove staged files, as far as that is possible."""
-    for segment in staged:
-        if segment.location is not None:
-            storage.remove(segment.location)
-
-
-def _piece(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
+def _scan_task(queue: QueueInfo, number: int, staged: Staged) -> ScanTask:
     firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
     source = SegmentRef(
         segment_id=number,

@@ -1,7 +1,7 @@
-"""Queued messages that take over values: written anew, with who they are and where they stand.
+"""Rewrite queued messages that get other values, under their ids and at their places.
 
-A segment never changes. So the messages, and what stands close between them, become rows of a new
-one, as in a compaction; what is far from any of them stays in its own.
+A segment never changes. So these messages, and those close to them, become rows of a new segment,
+as in a compaction. Messages that are far from all of them stay in their segment.
 """
 
 from __future__ import annotations
@@ -14,54 +14,53 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import id_map, read_plans, segments
-from queue_core.catalog.slices import Changes
+from queue_core.catalog import read_plans
 from queue_core.ids import first_id
-from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged, State
+from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged
+from queue_core.plan import Taken
 from queue_core.policies.inputs import Overwritten
-from queue_core.rows import Numbers, Rows
+from queue_core.rows import Numbers
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.storage import Storage
-from queue_core.smart.incoming import with_values
-from queue_core.smart.snapshot import Queued
+from queue_core.smart.snapshot import QueuedMessages
 
-#: Messages with fewer rows between them are written together with those: one slice more costs as
-#: much as they do.
+#: Messages with fewer rows between them are rewritten together with the rows in between: a slice
+#: more would cost as much as those rows.
 _NEAR_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewriting:
-    """Parts of slices that are to be written anew, and how to read them."""
+class RewritePlan:
+    """The parts of slices to rewrite, and how to read them."""
 
-    #: Some that fit into one segment each, and how to read those; in order of their slices.
+    #: Groups that fit into one segment together, with their read plan, in order of their slices.
     units: tuple[tuple[tuple[Group, ...], ReadPlan], ...]
-    #: The segment and the row of each message that takes over values, as one number, ascending.
+    #: The segment and row of each message that gets other values, as one number, ascending.
     ids: Numbers
-    #: Their values, in this order.
+    #: The new values, in this order.
     values: dict[str, pa.Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A new segment, durable, that no slice names yet, and what is in it."""
+    """A new segment, durable, which no slice names yet, and the parts in it."""
 
     staged: Staged
     parts: tuple[Repacked, ...]
 
 
-def plan(
+def plan_rewrite(
     connection: Connection,
     storage_uri: str,
     queue: QueueInfo,
-    queued: Queued,
+    queued: QueuedMessages,
     overwritten: Overwritten,
-) -> Rewriting:
-    """Which parts of slices have to be written anew."""
-    firsts = np.array([first_id(piece.segment_id) for piece in queued.slices], np.int64)
+) -> RewritePlan:
+    """Find the parts of slices that must be rewritten."""
+    ids = queued.physical_ids(overwritten.rows)
+    order = np.argsort(ids)
     piece, row = queued.piece[overwritten.rows], queued.row[overwritten.rows]
-    order = np.argsort(firsts[piece] + row)
     groups = [
         Group((part,))
         for number in np.unique(piece).tolist()
@@ -72,81 +71,29 @@ def plan(
         for unit in _packed(groups)
     ]
     values = {name: column.take(pa.array(order)) for name, column in overwritten.values.items()}
-    return Rewriting(units=tuple(units), ids=(firsts[piece] + row)[order], values=values)
+    return RewritePlan(units=tuple(units), ids=ids[order], values=values)
 
 
-def rewrite(storage: Storage, queue: QueueInfo, rewriting: Rewriting) -> list[Rewritten]:
-    """Write them with their new values. Raises `DamagedSegment`."""
-    written = []
-    for groups, reading in rewriting.units:
-        messages = read_table(reading, kept_columns(queue))
+def rewrite(storage: Storage, queue: QueueInfo, plan: RewritePlan) -> list[Rewritten]:
+    """Write new segments with the new values. Raises `DamagedSegment`."""
+    rewritten = []
+    for groups, read_plan in plan.units:
+        messages = read_table(read_plan, kept_columns(queue))
         ids, order = _ids(groups)
         if order is not None:
             messages = messages.take(pa.array(order))
-        at = np.flatnonzero(np.isin(ids, rewriting.ids, assume_unique=True))
-        which = pa.array(np.searchsorted(rewriting.ids, ids[at]))
-        values = {name: column.take(which) for name, column in rewriting.values.items()}
-        messages = with_values(messages, Overwritten(rows=at, values=values))
+        rows = np.flatnonzero(np.isin(ids, plan.ids, assume_unique=True))
+        which = pa.array(np.searchsorted(plan.ids, ids[rows]))
+        values = {name: column.take(which) for name, column in plan.values.items()}
+        messages = Overwritten(rows=rows, values=values).applied_to(messages)
         staged, parts = repack(storage, queue, groups, messages)
-        written.append(Rewritten(staged=staged, parts=tuple(parts)))
+        rewritten.append(Rewritten(staged=staged, parts=tuple(parts)))
     faults.point("policy.rewritten")
-    return written
-
-
-def put_in_place(
-    connection: Connection,
-    queue: QueueInfo,
-    written: Sequence[Rewritten],
-    there: Sequence[Slice],
-    changes: Changes,
-) -> dict[int, Rows]:
-    """
-    Let slices name the new segments, as far as their messages still wait.
-
-    *there* are the slices as they are, locked. Returns, for each of them by its id, the rows that
-    it must not name any more.
-    """
-    moved: dict[int, Rows] = {}
-    for one in written:
-        segment_id, _ = segments.publish(connection, queue.id, one.staged)
-        ids, rows = [], []
-        for part in one.parts:
-            (source,) = part.group.pieces
-            old = source.rows.numbers()
-            for piece in there:
-                if piece.segment_id != source.segment_id:
-                    continue
-                common = piece.rows & source.rows
-                if not common:
-                    continue
-                mine = np.flatnonzero(np.isin(old, common.numbers(), assume_unique=True))
-                ids.append(part.ids[mine])
-                rows.append(part.rows[mine])
-                _put(changes, piece, common, part, Rows.of_numbers(part.rows[mine]), segment_id)
-                moved[piece.id] = moved.get(piece.id, Rows(0, 0)) | common
-        kept = np.concatenate(ids), np.concatenate(rows)
-        id_map.record(connection, queue.id, segment_id, *kept)
-    return moved
-
-
-def _put(
-    changes: Changes, piece: Slice, old: Rows, part: Repacked, new: Rows, segment_id: int
-) -> None:
-    changes.put(
-        piece,
-        old,
-        state=int(State.LOADED),
-        segment_id=segment_id,
-        row_start=new.start,
-        row_stop=new.stop,
-        bitmap=new.to_bytes(),
-        bytes=part.piece.bytes_of(new),
-        stats=part.piece.stats,
-    )
+    return rewritten
 
 
 def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
-    """The parts of a slice in which some of its rows are close to each other."""
+    """Yield the parts of a slice that cover some of its rows, cut at wide gaps between them."""
     ends = np.flatnonzero(np.diff(rows) > _NEAR_ROWS)
     for start, stop in zip(
         rows[[0, *(ends + 1)]].tolist(), rows[[*ends, len(rows) - 1]].tolist(), strict=True
@@ -158,7 +105,7 @@ def _parts(piece: Slice, rows: Numbers) -> Iterator[Slice]:
 
 
 def _packed(groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
-    """So many together as fit into one segment."""
+    """Yield as many groups together as fit into one segment."""
     together: list[Group] = []
     span = 0
     for group in groups:
@@ -171,15 +118,16 @@ def _packed(groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
         yield tuple(together)
 
 
-def _taken(groups: Sequence[Group]) -> list[tuple[Slice, Rows]]:
+def _taken(groups: Sequence[Group]) -> list[Taken]:
     return [(piece, piece.rows) for group in groups for piece in group.pieces]
 
 
 def _ids(groups: Sequence[Group]) -> tuple[Numbers, Numbers | None]:
     """
-    Segment and row of each message of some groups, as one number, in order of the groups.
+    Return the segment and row of each message as one number, in order of the groups.
 
-    And where each of them is in a reading, which goes by shards and places; None: in this order.
+    Returns also where each message is in the order of reading, which is by shards and places; None
+    if both orders are the same.
     """
     pieces = [piece for group in groups for piece in group.pieces]
     numbers = [piece.rows.numbers().astype(np.int64) for piece in pieces]

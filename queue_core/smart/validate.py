@@ -1,86 +1,111 @@
-"""Witnesses: the queued messages on which a judgement rests, looked at again to carry it out.
+"""Validate a decision: everything that it read must be unchanged when it is carried out.
 
-Changes: queued messages are deleted, or named in their new segments. Guard: the slices that name
-them are locked, and all of them are as they were, or nothing is changed.
+Changes: nothing. Guard: the turns of the shards and the slices of the messages that were read are
+locked, then the queue, then the load pointers, until the transaction ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog import dedup, dialect, queues, turns
+from queue_core.catalog.dedup import Known
+from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.policies.inputs import PolicyResult
-from queue_core.rows import EMPTY, Rows
-from queue_core.smart.rewrite import Rewritten, put_in_place
-from queue_core.smart.snapshot import Queued
+from queue_core.rows import Rows
+from queue_core.smart.snapshot import QueuedMessages
 
 
 class StaleSnapshot(Exception):
-    """What was decided does not hold any more; nothing was changed yet."""
+    """A decision does not hold any more, since what it read has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSet:
+    """What a decision depends on."""
+
+    #: The rows of the queued messages, by their state and segment.
+    messages: Mapping[State, Mapping[int, Rows]]
+    #: The load pointers of the shards: they move with each load. None: no policy.
+    pointers: Mapping[ShardKey, int] | None
+    #: The newest row of de-duplication keys; None: no de-duplication.
+    newest_keys: int | None
+
+    @staticmethod
+    def of(queued: QueuedMessages | None, result: PolicyResult, known: Known | None) -> ReadSet:
+        """Return what a policy's result and a de-duplication depend on."""
+        messages: dict[State, Mapping[int, Rows]] = {}
+        if queued is not None and len(depends_on := result.depends_on):
+            retrieved = queued.retrieved[depends_on]
+            messages = {
+                State.LOADED: queued.rows_of(depends_on[~retrieved]),
+                State.FIRED: queued.rows_of(depends_on[retrieved]),
+            }
+        return ReadSet(
+            messages=messages,
+            pointers=None if queued is None else queued.pointers,
+            newest_keys=None if known is None else known.last,
+        )
 
 
 def validate(
-    connection: Connection, queue: QueueInfo, queued: Queued, verdict: PolicyResult
+    connection: Connection, queue: QueueInfo, shards: Collection[int], read_set: ReadSet
 ) -> list[Slice]:
-    """The slices that name them, locked; raises `StaleSnapshot` unless all are as they were."""
-    rests_on = verdict.witnesses
-    taken = queued.retrieved[rests_on]
-    by_state = {
-        State.LOADED: queued.rows_of(rests_on[~taken]),
-        State.FIRED: queued.rows_of(rests_on[taken]),
-    }
-    named = {segment for rows in by_state.values() for segment in rows}
-    there = fetch(
-        connection,
-        slices.c.queue_id == queue.id,
-        slices.c.magazine == int(Magazine.MAIN),
-        slices.c.state.in_([int(state) for state in by_state]),
-        # Of no other shard, where firings would pass over what is locked.
-        dialect.one_of(connection, slices.c.shard, [shard for _, _, shard in queued.pointers]),
-        dialect.one_of(connection, slices.c.segment_id, named),
-        lock="wait",
-    )
-    for state, rows in by_state.items():
-        _check([piece for piece in there if _state(piece) is state], rows)
-    return there
+    """
+    Lock a read set; return the slices with its messages.
+
+    Raises `StaleSnapshot` if anything has changed, and `QueueDeactivated`.
+    """
+    locked: list[Slice] = []
+    if read_set.messages:
+        # Firings would pass over locked slices, so they must not fire from these shards.
+        turns.lock(connection, [queue.id], shard_numbers=shards)
+        locked = _lock_messages(connection, queue, shards, read_set.messages)
+    queues.hold(connection, queue, alone=read_set.newest_keys is not None)
+    if read_set.pointers is not None:
+        pointers = turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
+        if pointers != read_set.pointers:
+            raise StaleSnapshot
+    newest_keys = read_set.newest_keys
+    if newest_keys is not None and dedup.last_row(connection, queue.id) != newest_keys:
+        raise StaleSnapshot
+    return locked
 
 
-def apply_result(
-    connection: Connection,
-    queue: QueueInfo,
-    queued: Queued,
-    verdict: PolicyResult,
-    written: Sequence[Rewritten],
-    there: Sequence[Slice],
-    changes: Changes,
-) -> None:
-    """Delete and overwrite queued messages; *there* is what `witnesses` gave."""
-    waits = [piece for piece in there if _state(piece) is State.LOADED]
-    moved = put_in_place(connection, queue, written, waits, changes)
-    deleted = queued.rows_of(verdict.deleted)
-    for piece in there:
-        gone = piece.rows & deleted.get(piece.segment_id, EMPTY)
-        rest = piece.rows - (gone | moved.get(piece.id, EMPTY))
-        if len(rest) < len(piece.rows):
-            changes.keep(piece, rest if rest else EMPTY)
-        if gone:
-            changes.count(piece, replaced=len(gone))
-            if _state(piece) is State.LOADED:
-                # What leaves a shard has been fired before, by the counters.
-                changes.fire(piece, gone)
-
-
-def _state(piece: Slice) -> State:
+def state_of(piece: Slice) -> State:
+    """Return whether a slice waits or is in flight."""
     return State.LOADED if piece.ticket is None else State.FIRED
 
 
-def _check(pieces: Sequence[Slice], rows: Mapping[int, Rows]) -> None:
-    for segment, wanted in rows.items():
-        named = sum(len(piece.rows & wanted) for piece in pieces if piece.segment_id == segment)
-        if named < len(wanted):
-            raise StaleSnapshot
+def _lock_messages(
+    connection: Connection,
+    queue: QueueInfo,
+    shards: Collection[int],
+    messages: Mapping[State, Mapping[int, Rows]],
+) -> list[Slice]:
+    segments = {segment for by_segment in messages.values() for segment in by_segment}
+    locked = fetch(
+        connection,
+        slices.c.queue_id == queue.id,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state.in_([int(state) for state in messages]),
+        # In no other shard: firings pass over locked slices there.
+        dialect.one_of(connection, slices.c.shard, shards),
+        dialect.one_of(connection, slices.c.segment_id, segments),
+        lock="wait",
+    )
+    for state, by_segment in messages.items():
+        for segment, rows in by_segment.items():
+            found = sum(
+                len(piece.rows & rows)
+                for piece in locked
+                if piece.segment_id == segment and state_of(piece) is state
+            )
+            if found < len(rows):
+                raise StaleSnapshot
+    return locked

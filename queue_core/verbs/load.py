@@ -1,9 +1,9 @@
 """Load: publish messages at the tail of main.
 
-Changes: adds slices at the shards' load pointers, in one transaction, for segments that are durable
-already. Guard: a load pointer is advanced under its row's lock, so places are given out in order of
-commits; the location of a file is a primary key that its removal takes too. Crash before the
-commit: files that no slice names, for vacuum. Crash after it: the messages are loaded.
+Changes: adds slices at the shards' load pointers, in one transaction, for segments that are already
+durable. Guard: a load pointer advances under its row's lock, so positions follow the order of
+commits; the location of a file is a primary key, which the file's removal takes too. Crash before
+the commit: files that no slice names, left to vacuum. Crash after it: the messages are loaded.
 """
 
 from __future__ import annotations
@@ -14,66 +14,61 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from queue_core.capacity.bounds import find_room
-from queue_core.capacity.eviction import drop_oldest
-from queue_core.catalog import notifications, segments, slices, waiters
+from queue_core.catalog import notifications, segments, slices
 from queue_core.catalog.publications import claim
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
 from queue_core.segments.storage import Storage
 
+#: The runs of one shard, each with the columns of its slice except the position.
+_Runs = list[tuple[Run, dict[str, Any]]]
+
 
 def load(
-    connection: Connection,
-    storage: Storage,
-    queue: QueueInfo,
-    staged: Sequence[Staged],
-    waiter: int | None = None,
-    overflow: str | None = None,
+    connection: Connection, storage: Storage, queue: QueueInfo, staged: Sequence[Staged]
 ) -> list[int]:
     """
-    Add the slices of staged segments, within a transaction.
+    Add the slices of staged segments, within a transaction; each run must have a shard.
 
-    *waiter* and *overflow* are for `find_room`. Raises `NoRoom`.
+    Returns the id of the first message of each segment. Raises `PublicationRefused`,
+    `QueueDeactivated` and `Conflict`.
     """
-    excess = find_room(connection, queue, staged, waiter, overflow)
     claim(connection, storage, staged)
     first_ids = []
-    runs: dict[int, list[tuple[Run, dict[str, Any]]]] = defaultdict(list)
+    runs: dict[int, _Runs] = defaultdict(list)
     for segment in staged:
         segment_id, loaded_at = segments.publish(connection, queue.id, segment)
         first_ids.append(first_id(segment_id))
         for run in segment.runs:
-            assert run.shard is not None, "the caller has seen to it"
+            assert run.shard is not None, "the caller has assigned a shard"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     for shard in sorted(runs):
-        count = sum(len(run) for run, _ in runs[shard])
-        offsets, span = _offsets(runs[shard])
-        place = (queue.id, Magazine.MAIN, shard)
-        tail = slices.allocate(connection, place, span, count, new=True)
-        slices.add(
-            connection,
-            [
-                values | {"position": tail + offset}
-                for (_, values), offset in zip(runs[shard], offsets, strict=True)
-            ],
-        )
-    if excess is not None:
-        drop_oldest(connection, queue, excess)
-    if waiter is not None and not queue.settings.is_rendezvous:
-        waiters.leave(connection, waiter)
+        _add_at_tail(connection, (queue.id, Magazine.MAIN, shard), runs[shard])
     notifications.notify(connection)
     return first_ids
 
 
-def _offsets(runs: Sequence[tuple[Run, dict[str, Any]]]) -> tuple[list[int], int]:
-    """Where runs of one shard stand, from its tail on, and how many places they take."""
+def _add_at_tail(connection: Connection, shard: slices.ShardKey, runs: _Runs) -> None:
+    count = sum(len(run) for run, _ in runs)
+    offsets, span = _offsets(runs)
+    tail = slices.allocate(connection, shard, span, count, new=True)
+    slices.add(
+        connection,
+        [
+            columns | {"position": tail + offset}
+            for (_, columns), offset in zip(runs, offsets, strict=True)
+        ],
+    )
+
+
+def _offsets(runs: _Runs) -> tuple[list[int], int]:
+    """Return the offset of each run from the shard's tail, and how many places all runs need."""
     offsets: list[int] = []
     segment, begin, end, base, span = None, 0, 0, 0, 0
-    for run, values in runs:
-        if values["segment_id"] != segment or run.start >= end:
-            segment, begin, end, base = values["segment_id"], run.start, 0, span
-        # Rows of categories lie between each other, and their places do as well.
+    for run, columns in runs:
+        if columns["segment_id"] != segment or run.start >= end:
+            segment, begin, end, base = columns["segment_id"], run.start, 0, span
+        # The rows of categories interleave, and so do their places.
         offsets.append(base + run.start - begin)
         end = max(end, run.stop)
         span = base + end - begin
@@ -83,7 +78,7 @@ def _offsets(runs: Sequence[tuple[Run, dict[str, Any]]]) -> tuple[list[int], int
 def _new_slice(
     queue: QueueInfo, segment_id: int, loaded_at: int, segment: Staged, run: Run
 ) -> dict[str, Any]:
-    """A slice of the table, but for its position."""
+    """Return the columns of a slice except the position."""
     count = len(run)
     return {
         "queue_id": queue.id,

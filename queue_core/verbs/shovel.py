@@ -19,7 +19,7 @@ from math import inf
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.capacity.bounds import narrowed, within
+from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import Changes
@@ -123,9 +123,9 @@ def _move(
     catalog: Catalog, queue: QueueInfo, wanted: FireRequest, picked: Candidates | None
 ) -> int:
     def work(connection: Connection) -> int:
-        room = narrowed(connection, queue, wanted)
+        room = limit_to_capacity(connection, queue, wanted)
         taken = [] if room is None else acquire(connection, room, "wait", picked)
-        if room is not None and not within(room, taken):
+        if room is not None and not within_byte_limit(room, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
             taken = []
         now = dialect.read_clock(connection)

@@ -1,0 +1,56 @@
+"""The transaction of a load: check the capacity, load, evict from a ring, leave the line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from queue_core import faults
+from queue_core.capacity.bounds import check_capacity
+from queue_core.capacity.eviction import evict_oldest
+from queue_core.catalog import waiters
+from queue_core.catalog.database import Catalog
+from queue_core.model import QueueInfo, Staged
+from queue_core.segments.storage import Storage
+from queue_core.verbs.load import load
+
+Result = TypeVar("Result")
+
+
+def load_bounded(
+    connection: Connection,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    waiter: int | None = None,
+    overflow: str | None = None,
+) -> list[int]:
+    """
+    Load staged segments if they fit into the queue, within a transaction.
+
+    *waiter* and *overflow* are as in `check_capacity`. Returns and raises as `load` does; raises
+    also `CapacityExceeded`.
+    """
+    overrun = check_capacity(connection, queue, staged, waiter, overflow)
+    first_ids = load(connection, storage, queue, staged)
+    if overrun is not None:
+        evict_oldest(connection, queue, overrun)
+    # A rendezvous stays the first in line until its messages are fired.
+    if waiter is not None and not queue.settings.is_rendezvous:
+        waiters.leave(connection, waiter)
+    return first_ids
+
+
+def commit_load(catalog: Catalog, work: Callable[[Connection], Result]) -> Result:
+    """Run the *work* of a load in one transaction, between the crash points of a load."""
+
+    def transaction(connection: Connection) -> Result:
+        result = work(connection)
+        faults.point("load.before_commit")
+        return result
+
+    result = catalog.write(transaction)
+    faults.point("load.committed")
+    return result

@@ -1,0 +1,93 @@
+"""Apply a policy's result to queued messages: delete them, or name them in their new segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sqlalchemy import Connection
+
+from queue_core.catalog import id_map, segments
+from queue_core.catalog.slices import Changes
+from queue_core.model import QueueInfo, Slice, State
+from queue_core.policies.inputs import PolicyResult
+from queue_core.rows import EMPTY, Rows
+from queue_core.segments.rewriter import Repacked
+from queue_core.smart.rewrite import Rewritten
+from queue_core.smart.snapshot import QueuedMessages
+from queue_core.smart.validate import state_of
+
+
+def apply_result(
+    connection: Connection,
+    queue: QueueInfo,
+    queued: QueuedMessages,
+    result: PolicyResult,
+    rewritten: Sequence[Rewritten],
+    locked: Sequence[Slice],
+    changes: Changes,
+) -> None:
+    """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
+    waiting = [piece for piece in locked if state_of(piece) is State.LOADED]
+    moved = _move_to_new_segments(connection, queue, rewritten, waiting, changes)
+    deleted = queued.rows_of(result.deleted)
+    for piece in locked:
+        gone = piece.rows & deleted.get(piece.segment_id, EMPTY)
+        rest = piece.rows - (gone | moved.get(piece.id, EMPTY))
+        if len(rest) < len(piece.rows):
+            changes.keep(piece, rest if rest else EMPTY)
+        if gone:
+            changes.count(piece, replaced=len(gone))
+            if state_of(piece) is State.LOADED:
+                # The counters count a message that leaves its shard as fired.
+                changes.fire(piece, gone)
+
+
+def _move_to_new_segments(
+    connection: Connection,
+    queue: QueueInfo,
+    rewritten: Sequence[Rewritten],
+    waiting: Sequence[Slice],
+    changes: Changes,
+) -> dict[int, Rows]:
+    """
+    Name messages in their new segments, as far as they still wait.
+
+    Returns the rows that each of the *waiting* slices must no longer name, by the slice's id.
+    """
+    moved: dict[int, Rows] = {}
+    for one in rewritten:
+        segment_id, _ = segments.publish(connection, queue.id, one.staged)
+        ids, rows = [], []
+        for part in one.parts:
+            (source,) = part.group.pieces
+            old = source.rows.numbers()
+            for piece in waiting:
+                if piece.segment_id != source.segment_id:
+                    continue
+                common = piece.rows & source.rows
+                if not common:
+                    continue
+                at = np.flatnonzero(np.isin(old, common.numbers(), assume_unique=True))
+                ids.append(part.ids[at])
+                rows.append(part.rows[at])
+                _put(changes, piece, common, part, Rows.of_numbers(part.rows[at]), segment_id)
+                moved[piece.id] = moved.get(piece.id, EMPTY) | common
+        id_map.record(connection, queue.id, segment_id, np.concatenate(ids), np.concatenate(rows))
+    return moved
+
+
+def _put(
+    changes: Changes, piece: Slice, old: Rows, part: Repacked, new: Rows, segment_id: int
+) -> None:
+    changes.put(
+        piece,
+        old,
+        state=int(State.LOADED),
+        segment_id=segment_id,
+        row_start=new.start,
+        row_stop=new.stop,
+        bitmap=new.to_bytes(),
+        bytes=part.piece.bytes_of(new),
+        stats=part.piece.stats,
+    )

@@ -1,0 +1,67 @@
+"""Prepare a smart load: take a snapshot, decide, rewrite queued messages, stage the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import dedup
+from queue_core.model import QueueInfo, Staged
+from queue_core.segments.stager import remove_staged
+from queue_core.segments.storage import Storage
+from queue_core.smart.decide import LoadPlan, LoadPolicy, decide
+from queue_core.smart.incoming import Incoming
+from queue_core.smart.rewrite import Rewritten, plan_rewrite, rewrite
+from queue_core.smart.snapshot import QueuedMessages, read_queued, take_snapshot
+from queue_core.smart.validate import ReadSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedLoad:
+    """A load that is decided, with all its segments durable."""
+
+    plan: LoadPlan
+    #: The messages that the policy was asked about; None without a policy.
+    queued: QueuedMessages | None
+    read_set: ReadSet
+    #: The segments of the new messages.
+    staged: tuple[Staged, ...]
+    #: The segments of queued messages with new values.
+    rewritten: tuple[Rewritten, ...]
+
+
+def prepare(
+    connection: Connection,
+    storage: Storage,
+    queue: QueueInfo,
+    load_policy: LoadPolicy,
+    incoming: Incoming,
+    shards: Collection[int],
+) -> PreparedLoad:
+    """Decide by the catalog as it is now, and write the segments that this needs."""
+    queued = known = None
+    if load_policy.policy is not None and queue.key is not None:
+        snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)
+        columns = list(dict.fromkeys([queue.key, *load_policy.columns]))
+        queued = read_queued(snapshot, queue, columns)
+    if len(load_policy.dedup):
+        known = dedup.known(connection, queue.id, load_policy.dedup, load_policy.window)
+    plan = decide(queue, load_policy, incoming, queued, known)
+    rewritten: list[Rewritten] = []
+    if queued is not None and len(plan.result.overwritten):
+        parts = plan_rewrite(connection, storage.uri, queue, queued, plan.result.overwritten)
+        rewritten = rewrite(storage, queue, parts)
+    try:
+        staged = incoming.stage(plan.kept, plan.overwritten_new)
+    except BaseException:
+        remove_staged(storage, (one.staged for one in rewritten))
+        raise
+    return PreparedLoad(
+        plan=plan,
+        queued=queued,
+        read_set=ReadSet.of(queued, plan.result, known),
+        staged=tuple(staged),
+        rewritten=tuple(rewritten),
+    )
