@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import event, update
 
 from queue_core.blocking import admission
-from queue_core.capacity import wait_line as waiting
+from queue_core.catalog import waiters as waiting
 from queue_core.catalog.tables import slices, waiters
 from queue_core.errors import BadOption, QueueDeactivated, QueueFull
 from tests.books import audit
@@ -258,7 +258,7 @@ def test_nobody_passes_those_who_wait_even_if_there_were_room(store):
     large = Caller(lambda: queue.load(orders(3, 2)))
     waits(store, 1)
 
-    with pytest.raises(QueueFull, match="after 1 other loads that wait"):
+    with pytest.raises(QueueFull, match="after 1 other load in line"):
         queue.load(orders(1, 9), timeout=0)
     queue.delete(queue.fire())
     large.done()
@@ -278,7 +278,7 @@ def test_who_died_in_line_is_passed_over(store):
 
 
 def test_who_was_taken_for_dead_waits_anew(store, monkeypatch):
-    monkeypatch.setattr(waiting.lines, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "ALIVE_SECONDS", 0.2)
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
     caller = Caller(lambda: queue.load(orders(1, 1)))
@@ -315,7 +315,7 @@ def test_a_load_without_bounds_asks_nothing_about_room(store):
     with statements(store) as bounded:
         bound.load(orders(1))
 
-    assert not any("lines" in text or "settings" in text for text in plain)
+    assert not any("waiters" in text or "settings" in text for text in plain)
     assert len(plain) < len(bounded) <= len(plain) + 3
 
 

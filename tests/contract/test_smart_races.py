@@ -10,7 +10,8 @@ import pytest
 
 from queue_core import Queue, Store
 from queue_core.errors import QueueDeactivated, QueueFull
-from queue_core.smart import load
+from queue_core.smart import prepare
+from queue_core.smart.load import TRIES
 from tests.factories import make_queue
 
 SCHEMA = pa.schema([("key", pa.string()), ("kind", pa.string()), ("n", pa.int64())])
@@ -19,19 +20,19 @@ Act = Callable[[], object]
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Act, times: int = 1) -> list[int]:
-    """Do something after each of the first decisions; how often it was decided, at last."""
-    judge, decisions = load.judge, [0]
+    """Act after each of the first decisions; return the number of decisions, which grows."""
+    decide, decisions = prepare.decide, [0]
 
     def then_act(*args: Any) -> Any:
-        judgement = judge(*args)
+        plan = decide(*args)
         decisions[0] += 1
         if decisions[0] <= times:
-            monkeypatch.setattr(load, "judge", judge)
+            monkeypatch.setattr(prepare, "decide", decide)
             act()
-            monkeypatch.setattr(load, "judge", then_act)
-        return judgement
+            monkeypatch.setattr(prepare, "decide", then_act)
+        return plan
 
-    monkeypatch.setattr(load, "judge", then_act)
+    monkeypatch.setattr(prepare, "decide", then_act)
     return decisions
 
 
@@ -110,10 +111,10 @@ def test_what_is_settled_meanwhile_is_not_confirmed(store, monkeypatch):
 def test_a_load_that_is_always_late_keeps_others_out_at_last(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a", n=1)
-    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=load.TRIES + 1)
+    decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=TRIES + 1)
     put(queue, "a", n=100)
-    assert decisions == [load.TRIES + 2]
-    assert there(queue) == [("a", "on", 101 + 10 * (load.TRIES + 1))]
+    assert decisions == [TRIES + 2]
+    assert there(queue) == [("a", "on", 101 + 10 * (TRIES + 1))]
 
 
 def test_a_key_that_is_added_meanwhile_is_known(store, monkeypatch):

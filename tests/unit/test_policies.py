@@ -121,35 +121,35 @@ def test_a_vectorised_check(order: str, distance: bool, queued: list[Any], new: 
 
 
 def check(policy: Policy, ask: Ask, order: str, queued: list[Any], new: list[Any]) -> None:
-    """The queue is the same afterwards, message by message, and rests on the right witnesses."""
+    """The queue is the same afterwards, message by message, and rests on the right messages."""
     expected = [
         Entry(row, row["key"] % 2, retrieved, ("queued", at))
         for at, (row, retrieved) in enumerate(queued)
     ]
     for at, row in enumerate(new):
         reference.put(expected, Entry(row, row["key"] % 2, False, ("new", at)), "key", ask, order)
-    arena, places = _arena([row for row, _ in queued], [taken for _, taken in queued], new)
-    verdict = policy.bind(SCHEMA, "key").evaluate(arena)
-    assert _after(verdict, arena, places, queued, new) == {e.name: e.row for e in expected}
-    touched = {("queued", places[at]) for at in verdict.witnesses.tolist()}
+    inputs, places = _inputs([row for row, _ in queued], [taken for _, taken in queued], new)
+    result = policy.bind(SCHEMA, "key").evaluate(inputs)
+    assert _after(result, inputs, places, queued, new) == {e.name: e.row for e in expected}
+    touched = {("queued", places[at]) for at in result.depends_on.tolist()}
     names = {entry.name: entry.row for entry in expected}
     assert touched >= {
         ("queued", at) for at, (row, _) in enumerate(queued) if names.get(("queued", at)) != row
     }
 
 
-def _arena(
+def _inputs(
     queued: list[Any], retrieved: list[bool], new: list[Any]
 ) -> tuple[PolicyInput, list[int]]:
     mine, its = pa.Table.from_pylist(new, SCHEMA), pa.Table.from_pylist(queued, SCHEMA)
     new_keys, queued_keys = matched(mine, its, ["key"])
     shards = np.array([row["key"] % 2 for row in queued], np.int64)
-    behind = [
+    waiting_after = [
         sum(not retrieved[j] and shards[j] == shards[i] for j in range(i + 1, len(queued)))
         for i in range(len(queued))
     ]
     known = np.flatnonzero(queued_keys >= 0)
-    arena = PolicyInput(
+    inputs = PolicyInput(
         new=mine,
         queued=its.take(pa.array(known)),
         new_keys=new_keys,
@@ -157,19 +157,19 @@ def _arena(
         retrieved=np.array(retrieved, np.bool_)[known],
         new_shards=np.array([row["key"] % 2 for row in new], np.int64),
         queued_shards=shards[known],
-        behind=np.array(behind, np.int64)[known],
+        waiting_after=np.array(waiting_after, np.int64)[known],
     )
-    return arena, known.tolist()
+    return inputs, known.tolist()
 
 
 def _after(
-    verdict: PolicyResult, arena: PolicyInput, places: list[int], queued: list[Any], new: list[Any]
+    result: PolicyResult, inputs: PolicyInput, places: list[int], queued: list[Any], new: list[Any]
 ) -> dict[Any, Any]:
     after = {("queued", at): row for at, (row, _) in enumerate(queued)}
-    after |= {("new", at): new[at] for at in np.flatnonzero(verdict.kept).tolist()}
-    for at in verdict.deleted.tolist():
+    after |= {("new", at): new[at] for at in np.flatnonzero(result.kept).tolist()}
+    for at in result.deleted.tolist():
         del after["queued", places[at]]
-    for changed, name in ((verdict.overwritten, "queued"), (verdict.overwritten_new, "new")):
+    for changed, name in ((result.overwritten, "queued"), (result.overwritten_new, "new")):
         rows = pa.table(dict(changed.values)).to_pylist() if changed.values else []
         for at, row in zip(changed.rows.tolist(), rows, strict=True):
             place = (name, places[at] if name == "queued" else at)
