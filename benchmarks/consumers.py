@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.manager import QueueConsumerManager
 
 SIZES = (10, 100, 1000)
@@ -67,8 +67,8 @@ def costs(size: int, rounds: int) -> list[float]:
                 pass
 
     def turn(number: int) -> None:
-        consumers[number % size].hold(Hold.CREDIT)
-        consumers[number % size].release(Hold.CREDIT)
+        consumers[number % size].suspend(SuspendReason.CREDIT)
+        consumers[number % size].resume(SuspendReason.CREDIT)
 
     notified = timed(range(rounds), arrive)
     turned = timed(range(rounds), turn)

@@ -65,7 +65,7 @@ class QueryPresence:
     def tell(self) -> None:
         """Say at once whether it wants messages, where its credit may have changed that."""
         if self._presence is not None and self._most is not None:
-            self._presence.tell()
+            self._presence.announce()
 
     def held_back(self) -> float | None:
         """After how many seconds it may be that nobody goes first any more; None: nobody does."""

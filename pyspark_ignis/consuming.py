@@ -17,11 +17,11 @@ from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.settlement import Handler, settlement
-from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handlers.contract import DEFAULT_METADATA, Contract, Ignorable
+from queue_core.errors import BadOption
+from queue_core.handlers.columns import check_columns, handler_columns
+from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.payloads import Payload
 from queue_core.names import nearest
-from queue_core.schema import METADATA
 from queue_core.store import Store
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
@@ -182,28 +182,8 @@ def _timeout(options: SourceOptions, contract: Contract) -> float:
 def _schema(
     options: SourceOptions, columns: Sequence[str] | None, payload: Payload | None
 ) -> StructType:
-    """What is read: the columns that the handler asks for, and the message's id."""
-    there = source_schema(options)
-    if payload is not None and not payload.with_metadata:
-        if columns is not None:
-            raise BadOption(
-                "columns: with a payload, the handler is given no other columns; use "
-                "with_metadata=True"
-            )
-        wanted = [payload.column]
-    elif columns is None:
-        left_out = set(METADATA.names) - set(DEFAULT_METADATA)
-        wanted = [column for column in there.names if column not in left_out]
-    elif isinstance(columns, str):
-        raise BadOption(f"columns={columns!r}: give a list of column names")
-    else:
-        wanted = list(columns)
-    if payload is not None:
-        wanted.append(payload.column)
-    for column in wanted:
-        if column not in there.names:
-            raise SchemaMismatch(
-                f"queue {', '.join(options.queues)} has no column {column!r}"
-                f"{nearest(str(column), there.names)}; it has {', '.join(there.names)}"
-            )
-    return StructType([there[column] for column in dict.fromkeys([*wanted, "_message_id"])])
+    """Return the columns to read: those that the handler is given, and the message's id."""
+    available = source_schema(options)
+    read = handler_columns(available.names, columns, payload)
+    check_columns(", ".join(options.queues), available.names, read)
+    return StructType([available[column] for column in read])

@@ -12,8 +12,9 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType
 
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import REJECTED, UNDECIDED
+from queue_core.handlers.columns import check_payload
 from queue_core.handlers.contract import Contract
-from queue_core.handlers.handler import BatchHandler, Handling, RowHandler
+from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
@@ -45,44 +46,40 @@ def settlement(
             "batch_handler, or a boolean Column"
         )
     if contract.payload is not None:
-        _check_payload(messages, contract.payload.column)
-    handling = Handling(handler, contract.ignorable, timeout, contract.payload)
-    return _observed(_by_python(messages, handling))
+        kind = messages.schema[contract.payload.column].dataType
+        is_text = isinstance(kind, StringType | BinaryType)
+        check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
+    runner = HandlerRunner(handler, contract.ignorable, timeout, contract.payload)
+    return _observed(_by_python(messages, runner))
 
 
-def _check_payload(messages: DataFrame, column: str) -> None:
-    kind = messages.schema[column].dataType
-    if not isinstance(kind, StringType | BinaryType):
-        raise BadOption(f"payload={column!r} is {kind.simpleString()}, not string or binary")
-
-
-def _by_expression(messages: DataFrame, verdict: Column) -> DataFrame:
+def _by_expression(messages: DataFrame, decision: Column) -> DataFrame:
     try:
-        kind = messages.select(verdict).schema[0].dataType
+        kind = messages.select(decision).schema[0].dataType
     except AnalysisException as error:
         # Behind its first line, Spark shows the plan.
         told = str(error).partition("\n")[0]
         raise BadOption(f"handler: Spark cannot evaluate the expression: {told}") from error
     if not isinstance(kind, BooleanType):
         raise BadOption(f"handler: the expression is {kind.simpleString()}, not boolean")
-    decided = F.col("verdict")
-    return messages.select("_message_id", verdict.alias("verdict")).select(
+    decided = F.col("decision")
+    return messages.select("_message_id", decision.alias("decision")).select(
         "_message_id",
         F.when(decided, DELETE).otherwise(SIDELINE).alias("outcome"),
         F.when(~decided, REJECTED).when(decided.isNull(), UNDECIDED).alias("kind"),
     )
 
 
-def _by_python(messages: DataFrame, handling: Handling) -> DataFrame:
+def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
     try:
-        cloudpickle.dumps(handling)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(runner)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise BadOption(
             f"handler: it cannot be sent to the executors ({error}); make connections, locks and "
             "open files where they are used, inside the handler"
         ) from error
     schema = "_message_id LONG, outcome STRING, kind STRING, reason STRING"
-    return messages.mapInArrow(handling.run, schema)
+    return messages.mapInArrow(runner.run, schema)
 
 
 def _observed(settled: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""`QueueConsumer`: one consumer of one queue, as the queue's manager knows it."""
+"""`QueueConsumer`: one consumer of one queue; when it is notified of work, it pulls."""
 
 from __future__ import annotations
 
@@ -6,43 +6,48 @@ import threading
 from collections.abc import Callable, Sized
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Generic, TypeVar
 
-from queue_core.consumers.trace import Step, say
+from queue_core.consumers.lists import Node
+from queue_core.consumers.manager import QueueConsumerManager
+from queue_core.consumers.trace import Step, record
 
-if TYPE_CHECKING:
-    from queue_core.consumers.lists import Node
-    from queue_core.consumers.manager import QueueConsumerManager
-
-#: What a consumer is given: one message or many, so that one can see how many.
-Work: TypeAlias = Sized
+#: The type of the work: one message or several, whose number `len` tells.
+Work = TypeVar("Work", bound=Sized)
 
 
-class Hold(Enum):
+class SuspendReason(Enum):
     """Why a consumer does not want work."""
 
-    #: It was told to pause.
-    FLOW = "flow control"
+    #: Its pool is paused.
+    FLOW_CONTROL = "flow control"
     #: It has as many messages in flight as it may have.
     CREDIT = "credit"
     #: Its process cannot take more.
-    PRESSURE = "back-pressure"
+    BACK_PRESSURE = "back-pressure"
 
 
-class QueueConsumer:
+class QueueConsumer(Generic[Work]):
     """
-    Wants work, unless something holds it; is notified of work, and pulls it.
+    A consumer that wants work unless it is suspended, is notified of work, and pulls it.
 
-    *take* is how the queue gives it messages: at most so many, or None. *tell* is called, in
-    whatever thread, when there may be work; it must not wait. Of two with different *priority* the
-    higher goes first; one without a priority goes before all. Source: Qpid.
+    Source: Qpid.
+
+    Args:
+        name: Its name, in traces and in its repr.
+        take: Takes up to that many messages from the queue; returns None when there are none.
+        notify: Called, in any thread, when there may be work; it must not wait.
+        priority: Of two consumers with different priorities the higher goes first; one without a
+            priority precedes all.
+        acquires: Whether it takes messages; False for a browser.
+        selective: Whether it leaves messages to others that it does not select.
     """
 
     def __init__(
         self,
         name: str,
-        take: Callable[[int], Any],
-        tell: Callable[[QueueConsumer], None],
+        take: Callable[[int], Work | None],
+        notify: Callable[[QueueConsumer[Work]], None],
         *,
         priority: int | None = None,
         acquires: bool = True,
@@ -51,30 +56,28 @@ class QueueConsumer:
         self.name = name
         self.take = take
         self.priority = priority
-        #: False for a browser.
         self.acquires = acquires
-        #: Whether it leaves messages to others that it does not choose.
         self.selective = selective
         #: How often it was notified.
         self.wakeups = 0
         #: The number of the arrival after which it found nothing.
-        self.looked_at = -1
-        #: Its place in the manager's lists, while it is registered.
+        self.exhausted_at = -1
+        #: Its node in the manager's lists, while it is registered.
         self.node: Node | None = None
-        self._tell = tell
-        self._holds: set[Hold] = set()
+        self._notify = notify
+        self._suspended: set[SuspendReason] = set()
         self._lock = threading.Lock()
         self._manager: QueueConsumerManager | None = None
 
     @property
     def rank(self) -> float:
-        """Its priority, as what can be compared."""
+        """Its priority as a number that can be compared."""
         return inf if self.priority is None else self.priority
 
     @property
     def desires_work(self) -> bool:
-        """Whether nothing holds it."""
-        return not self._holds
+        """Whether nothing suspends it."""
+        return not self._suspended
 
     def join(self, manager: QueueConsumerManager) -> None:
         """Register with a queue."""
@@ -82,44 +85,72 @@ class QueueConsumer:
         manager.add(self)
 
     def leave(self) -> None:
-        """Take no part any more."""
+        """Unregister from the queue."""
         if self._manager is not None:
             self._manager.remove(self)
 
-    def hold(self, why: Hold) -> None:
-        """Want no work, until `release` has been called for each reason."""
-        self._change(why, held=True)
+    def suspend(self, reason: SuspendReason) -> None:
+        """Want no work until `resume` has been called for each reason."""
+        self._set(reason, suspended=True)
 
-    def release(self, why: Hold) -> None:
-        """A reason to want no work is gone."""
-        self._change(why, held=False)
+    def resume(self, reason: SuspendReason) -> None:
+        """Remove a reason to want no work."""
+        self._set(reason, suspended=False)
 
     def notify_work(self) -> None:
-        """There may be work: called by the queue."""
+        """Pass on that there may be work; the queue's manager calls this."""
         self.wakeups += 1
-        say(Step.CONSUMER_NOTIFIES_TARGET, self.name)
-        self._tell(self)
+        record(Step.CONSUMER_NOTIFIES_TARGET, self.name)
+        self._notify(self)
 
-    def pull(self, limit: int) -> Any:
-        """At most so many messages from the queue, or None."""
-        say(Step.CONSUMER_PULLS, self.name)
-        assert self._manager is not None, "a consumer pulls from the queue that it has joined"
-        return self._manager.deliver_messages(self, limit)
+    def pull(self, limit: int) -> Work | None:
+        """
+        Pull up to *limit* messages from the queue; None when there are none for this consumer.
 
-    def _change(self, why: Hold, *, held: bool) -> None:
+        Another consumer is notified of the rest when all *limit* were there.
+        """
+        work = self._pull(limit)
+        if work is not None and len(work) >= limit and self.acquires:
+            self._joined.found_more()
+        return work
+
+    def pull_single(self) -> Work | None:
+        """Pull one message, without notifying another consumer: for `deliver_single_message`."""
+        return self._pull(1)
+
+    def _pull(self, limit: int) -> Work | None:
+        record(Step.CONSUMER_PULLS, self.name)
+        manager = self._joined
+        arrival = manager.begin_pull(self)
+        if arrival is None:
+            return None
+        try:
+            work = self.take(limit)
+        except BaseException:
+            manager.found_nothing(self, arrival, for_all=False)
+            raise
+        if work is None or not len(work):
+            manager.found_nothing(self, arrival, for_all=not self.selective)
+            return None
+        record(Step.DELIVERED, self.name)
+        return work
+
+    @property
+    def _joined(self) -> QueueConsumerManager:
+        assert self._manager is not None, "a consumer joins a queue before it pulls"
+        return self._manager
+
+    def _set(self, reason: SuspendReason, *, suspended: bool) -> None:
         with self._lock:
-            desired_before = not self._holds
-            if held:
-                self._holds.add(why)
-            else:
-                self._holds.discard(why)
-            desired = not self._holds
-            changed = desired != desired_before
-        if changed and self._manager is not None:
-            # Asked again by the manager, since another thread may have changed it back meanwhile.
+            desired_before = not self._suspended
+            (self._suspended.add if suspended else self._suspended.discard)(reason)
+            desired = not self._suspended
+        if desired != desired_before and self._manager is not None:
+            # The manager reads `desires_work` again: another thread may have changed it since.
             self._manager.set_notify_work_desired(self, desired)
 
     def __repr__(self) -> str:
-        standing = self.node.standing.value if self.node else "nowhere"
-        held = f", held by {', '.join(sorted(h.value for h in self._holds))}" if self._holds else ""
-        return f"<QueueConsumer {self.name!r}, {standing}{held}>"
+        state = self.node.state.value if self.node else "not registered"
+        reasons = ", ".join(sorted(reason.value for reason in self._suspended))
+        suspended = f", suspended by {reasons}" if reasons else ""
+        return f"<QueueConsumer {self.name!r}, {state}{suspended}>"

@@ -1,12 +1,13 @@
-"""The list that all lists of consumers are: append and delete in O(1), safe for threads.
+"""The list under all lists of consumers: append and delete in O(1), thread-safe.
 
-Singly linked. To take out an entry one would need the one before it, so an entry is only marked as
-deleted, and left out by the next pass over the list. The last entry is known, for appending; while
-it is the last, it stays in the chain even when it is deleted, since the next one is hung on it.
+The list is singly linked. To unlink an entry one would need the entry before it, so a deleted entry
+is only marked, and the next pass over the list unlinks it. The list knows its last entry, for
+appending. The last entry stays linked even when it is deleted, since the next one is appended to
+it.
 
-A pass sees what was in the list when it began and is still there when it gets to it; what is
-appended meanwhile too. It holds no lock while its caller looks at an entry, so that the caller may
-do anything, also change the list. Source: Qpid's QueueConsumerNodeList.
+A pass sees each item that was in the list when the pass began and is still there when the pass
+reaches it, and also items that are appended meanwhile. It holds no lock while its caller looks at
+an item, so the caller may do anything, even change the list. Source: Qpid's QueueConsumerNodeList.
 """
 
 from __future__ import annotations
@@ -17,50 +18,46 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-#: Deleted entries that may stay in a list that nobody passes over, beside as many as are alive.
+#: A list over which nobody passes keeps at most this many more deleted entries than live ones.
 _SLACK = 32
 
 
 class Entry(Generic[Item]):
-    """The place of an item in one list; it takes the item out of there again."""
+    """An item in one list; deletes the item from that list."""
 
     __slots__ = ("_following", "_home", "deleted", "item")
 
     def __init__(self, item: Item, home: EntryList[Item]) -> None:
         self.item = item
-        #: Never seen by a pass that comes to it from now on.
+        #: A pass that reaches it from now on skips it.
         self.deleted = False
         self._following: Entry[Item] | None = None
         self._home = home
 
     def delete(self) -> bool:
-        """Take the item out; True for the one of many callers who did."""
+        """Delete the item; True for the one of several callers that did."""
         return self._home._delete(self)
 
 
 class EntryList(Generic[Item]):
-    """Items in the order in which they were appended."""
+    """Items, in the order in which they were appended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Stands before the first one, so that this one can be taken out as any other.
+        # Precedes the first entry, so that the first one can be unlinked like any other.
         self._head: Entry[Item] = Entry(None, self)  # type: ignore[arg-type]
         self._tail = self._head
         self._size = 0
         self._deleted = 0
 
     def append(self, item: Item) -> Entry[Item]:
-        """Put an item behind the last one, in O(1)."""
+        """Append an item, in O(1)."""
         entry = Entry(item, self)
         with self._lock:
             self._tail._following = entry
             self._tail = entry
             self._size += 1
         return entry
-
-    def first(self) -> Item | None:
-        """The item that has been there for longest."""
-        return next(iter(self), None)
 
     def __len__(self) -> int:
         return self._size
@@ -75,14 +72,14 @@ class EntryList(Generic[Item]):
         return f"<EntryList of {len(self)}>"
 
     def _next(self, entry: Entry[Item]) -> Entry[Item] | None:
-        """The next one that is there; those between that are not are left out from now on."""
+        """Return the next live entry, and unlink the deleted ones before it."""
         with self._lock:
             following = entry._following
             while following is not None and following.deleted:
                 if following is self._tail:
                     return None
-                # Where *entry* itself was left out, this changes nothing that others can see: it
-                # still leads to the tail, and so does what it is led past.
+                # If *entry* itself is unlinked, nobody else sees this change: it still leads to
+                # the tail, and so do the entries that it now skips.
                 if not entry.deleted:
                     self._deleted -= 1
                     entry._following = following._following
@@ -98,7 +95,7 @@ class EntryList(Generic[Item]):
             self._deleted += 1
             crowded = self._deleted > self._size + _SLACK
         if crowded:
-            # As often as entries are deleted, at most, so that it costs O(1) each.
+            # Each pass unlinks more entries than it keeps, so a deletion costs O(1) on average.
             for _ in self:
                 pass
         return True

@@ -1,16 +1,16 @@
-"""Where each consumer of a queue stands: the five lists, and who may move between which.
+"""The state of each consumer of a queue: five lists, and the moves between them.
 
 | from | to | when |
 |---|---|---|
-| | interested, non-acquiring or not interested | it is registered |
-| not interested | interested; of a browser: non-acquiring | it wants work |
-| interested, notified; of a browser: non-acquiring | not interested | it wants none |
-| interested | notified | it is told that there is work |
-| notified | the back of interested | it found none |
+| | interested, non-acquiring or not interested | the consumer is registered |
+| not interested | interested; a browser: non-acquiring | it wants work |
+| interested, notified; a browser: non-acquiring | not interested | it wants no work |
+| interested | notified | it is notified of work |
+| notified | the end of interested | it found no work |
 | any | removed | it is closed |
 
-Nothing else: who asks for another move is told that there was none. Each consumer's moves are one
-after another; nothing is called while one is made.
+There are no other moves: a request for one is refused. The moves of one consumer are made one after
+another, and nothing is called while one is made.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from enum import Enum
+from typing import Protocol
 
-from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.entries import Entry, EntryList
 
 
 class ConsumerState(Enum):
-    """In which of the lists a consumer is, beside the list of all."""
+    """The list that a consumer is in, besides the list of all."""
 
     NON_ACQUIRING = "non-acquiring"
     NOT_INTERESTED = "not interested"
@@ -33,99 +33,119 @@ class ConsumerState(Enum):
     REMOVED = "removed"
 
 
-#: Those who want work, and could take messages.
+#: The states of consumers that want work and could take messages.
 WANTING = frozenset({ConsumerState.INTERESTED, ConsumerState.NOTIFIED})
 
 
+class ListedConsumer(Protocol):
+    """A consumer as its queue's lists and manager see it; `QueueConsumer` is the one there is."""
+
+    #: Its node in the lists, while it is registered.
+    node: Node | None
+    #: The number of the arrival after which it found nothing.
+    exhausted_at: int
+
+    @property
+    def rank(self) -> float:
+        """Its priority as a number that can be compared."""
+
+    @property
+    def acquires(self) -> bool:
+        """Whether it takes messages; False for a browser."""
+
+    @property
+    def desires_work(self) -> bool:
+        """Whether it wants work now."""
+
+    def notify_work(self) -> None:
+        """Take note that there may be work; must not wait."""
+
+
 class Node:
-    """What moves between the lists: one per consumer, for as long as it is registered."""
+    """The position of a consumer in the lists, for as long as it is registered."""
 
-    __slots__ = ("consumer", "entry", "in_all", "lock", "standing")
+    __slots__ = ("consumer", "entry", "in_all", "lock", "state")
 
-    def __init__(self, consumer: QueueConsumer) -> None:
+    def __init__(self, consumer: ListedConsumer) -> None:
         self.consumer = consumer
-        self.standing = ConsumerState.REMOVED
+        self.state = ConsumerState.REMOVED
         self.lock = threading.Lock()
-        self.entry: Entry[QueueConsumer] | None = None
-        self.in_all: Entry[QueueConsumer] | None = None
+        self.entry: Entry[ListedConsumer] | None = None
+        self.in_all: Entry[ListedConsumer] | None = None
 
 
 class ConsumerLists:
-    """All, non-acquiring, not interested, interested (one per priority), notified."""
+    """All, non-acquiring, not interested, interested (one list per priority), notified."""
 
     def __init__(self) -> None:
-        self.all: EntryList[QueueConsumer] = EntryList()
-        self.non_acquiring: EntryList[QueueConsumer] = EntryList()
-        self.not_interested: EntryList[QueueConsumer] = EntryList()
-        self.notified: EntryList[QueueConsumer] = EntryList()
+        self.all: EntryList[ListedConsumer] = EntryList()
+        self.non_acquiring: EntryList[ListedConsumer] = EntryList()
+        self.not_interested: EntryList[ListedConsumer] = EntryList()
+        self.notified: EntryList[ListedConsumer] = EntryList()
         self._lock = threading.Lock()
-        #: By rank, the highest first; replaced as a whole when there is a new one.
-        self._interested: dict[float, EntryList[QueueConsumer]] = {}
-        #: How many of a rank are interested or notified.
+        #: By rank, the highest first; replaced as a whole when a rank is added.
+        self._interested: dict[float, EntryList[ListedConsumer]] = {}
+        #: How many consumers of each rank are interested or notified.
         self._wanting: dict[float, int] = {}
 
-    def add(self, consumer: QueueConsumer) -> None:
+    def add(self, consumer: ListedConsumer) -> None:
         """Register a consumer."""
         node = consumer.node = Node(consumer)
         node.in_all = self.all.append(consumer)
-        self._move(node, {ConsumerState.REMOVED}, self._desired(consumer, consumer.desires_work))
+        self._move(node, {ConsumerState.REMOVED}, self._state_for(consumer, consumer.desires_work))
 
-    def remove(self, consumer: QueueConsumer) -> ConsumerState:
-        """Forget a consumer; where it stood."""
+    def remove(self, consumer: ListedConsumer) -> ConsumerState:
+        """Remove a consumer, and return the state it was in."""
         node = consumer.node
         if node is None:
             return ConsumerState.REMOVED
-        stood = self._move(
-            node, set(ConsumerState) - {ConsumerState.REMOVED}, ConsumerState.REMOVED
-        )
+        left = self._move(node, set(ConsumerState) - {ConsumerState.REMOVED}, ConsumerState.REMOVED)
         if node.in_all is not None:
             node.in_all.delete()
-        return stood or ConsumerState.REMOVED
+        return left or ConsumerState.REMOVED
 
-    def set_interest(self, consumer: QueueConsumer, desired: bool) -> ConsumerState | None:
-        """It wants work, or it wants none; where it stood, or None when it has not moved."""
+    def set_interest(self, consumer: ListedConsumer, desired: bool) -> ConsumerState | None:
+        """Move a consumer that wants work, or wants none; return the state it left, if it moved."""
         if desired:
-            return self._change(
-                consumer, {ConsumerState.NOT_INTERESTED}, self._desired(consumer, desired)
-            )
-        return self._change(
-            consumer, {*WANTING, ConsumerState.NON_ACQUIRING}, ConsumerState.NOT_INTERESTED
-        )
+            origins = {ConsumerState.NOT_INTERESTED}
+        else:
+            origins = {*WANTING, ConsumerState.NON_ACQUIRING}
+        return self._change(consumer, origins, self._state_for(consumer, desired))
 
-    def set_notified(self, consumer: QueueConsumer, notified: bool) -> bool:
-        """It is told of work, or it found none and goes to the back; whether it has moved."""
-        here, there = ConsumerState.INTERESTED, ConsumerState.NOTIFIED
+    def set_notified(self, consumer: ListedConsumer, notified: bool) -> bool:
+        """Move a consumer to the notified, or to the end of the interested; whether it moved."""
+        origin, target = ConsumerState.INTERESTED, ConsumerState.NOTIFIED
         if not notified:
-            here, there = there, here
-        return self._change(consumer, {here}, there) is not None
+            origin, target = target, origin
+        return self._change(consumer, {origin}, target) is not None
 
-    def interested(self, rank: float) -> Iterator[QueueConsumer]:
-        """Those of a rank who wait for work, who waits for longest first."""
-        there = self._interested.get(rank)
-        return iter(()) if there is None else iter(there)
+    def interested(self, rank: float) -> Iterator[ListedConsumer]:
+        """Return the interested consumers of a rank, the one that has waited longest first."""
+        consumers = self._interested.get(rank)
+        return iter(()) if consumers is None else iter(consumers)
 
     def highest_wanting(self) -> float | None:
-        """The highest rank of which somebody is interested or notified."""
-        # A new dict takes the place of the old one, so that nobody changes this one.
+        """Return the highest rank that has an interested or notified consumer."""
+        # A new rank replaces the dict, so it does not change during this loop.
         return next((rank for rank in self._interested if self._wanting.get(rank)), None)
 
     def sizes(self) -> dict[str, int]:
-        """How many consumers are in each list."""
+        """Return the number of consumers in each list."""
         return {
             "all": len(self.all),
             "non-acquiring": len(self.non_acquiring),
             "not interested": len(self.not_interested),
-            "interested": sum(len(there) for there in self._interested.values()),
+            "interested": sum(len(consumers) for consumers in self._interested.values()),
             "notified": len(self.notified),
         }
 
-    def _desired(self, consumer: QueueConsumer, desired: bool) -> ConsumerState:
+    def _state_for(self, consumer: ListedConsumer, desired: bool) -> ConsumerState:
         if not desired:
             return ConsumerState.NOT_INTERESTED
         return ConsumerState.INTERESTED if consumer.acquires else ConsumerState.NON_ACQUIRING
 
     def _change(
-        self, consumer: QueueConsumer, origins: set[ConsumerState], to: ConsumerState
+        self, consumer: ListedConsumer, origins: set[ConsumerState], to: ConsumerState
     ) -> ConsumerState | None:
         return None if consumer.node is None else self._move(consumer.node, origins, to)
 
@@ -133,22 +153,22 @@ class ConsumerLists:
         self, node: Node, origins: set[ConsumerState], to: ConsumerState
     ) -> ConsumerState | None:
         with node.lock:
-            stood = node.standing
-            if stood not in origins:
+            left = node.state
+            if left not in origins:
                 return None
             if node.entry is not None:
                 node.entry.delete()
-            node.standing = to
-            there = self._list(to, node.consumer.rank)
-            node.entry = None if there is None else there.append(node.consumer)
-            if (stood in WANTING) != (to in WANTING):
+            node.state = to
+            target = self._list(to, node.consumer.rank)
+            node.entry = None if target is None else target.append(node.consumer)
+            if (left in WANTING) != (to in WANTING):
                 with self._lock:
                     change = 1 if to in WANTING else -1
                     self._wanting[node.consumer.rank] += change
-            return stood
+            return left
 
-    def _list(self, standing: ConsumerState, rank: float) -> EntryList[QueueConsumer] | None:
-        match standing:
+    def _list(self, state: ConsumerState, rank: float) -> EntryList[ListedConsumer] | None:
+        match state:
             case ConsumerState.NON_ACQUIRING:
                 return self.non_acquiring
             case ConsumerState.NOT_INTERESTED:
@@ -156,13 +176,13 @@ class ConsumerLists:
             case ConsumerState.NOTIFIED:
                 return self.notified
             case ConsumerState.INTERESTED:
-                return self._rank(rank)
+                return self._interested_of(rank)
         return None
 
-    def _rank(self, rank: float) -> EntryList[QueueConsumer]:
-        there = self._interested.get(rank)
-        if there is not None:
-            return there
+    def _interested_of(self, rank: float) -> EntryList[ListedConsumer]:
+        consumers = self._interested.get(rank)
+        if consumers is not None:
+            return consumers
         with self._lock:
             if rank not in self._interested:
                 self._wanting[rank] = 0

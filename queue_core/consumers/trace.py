@@ -1,7 +1,7 @@
-"""The way of one message from its arrival to its delivery, step by step, as it is really gone.
+"""The twelve steps from a message's arrival to its delivery, recorded as they happen.
 
-Whoever takes a step says so here; unless somebody traces, that costs a glance. Source: Qpid, the
-twelve steps of its simple example; `docs/consumers.md` says who takes each of them in ignis.
+Each step is recorded where it is taken; while nobody traces, that costs one comparison. Source: the
+twelve steps of Qpid's simple example; `docs/consumers.md` says which part of ignis takes each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Step(IntEnum):
-    """What happens, in this order."""
+    """The steps, in the order in which a message passes through them."""
 
     ARRIVED = 1
     QUEUE_NOTIFIES_CONSUMER = 2
@@ -31,29 +31,34 @@ class Step(IntEnum):
 
 
 class TracedStep(NamedTuple):
-    """A step that was taken."""
+    """One recorded step."""
 
     step: Step
-    #: Who took it, by name.
-    who: str
-    #: In which thread.
+    #: The name of the queue, consumer or worker that took the step.
+    actor: str
+    #: The name of the thread in which it was taken.
     thread: str
 
 
 class Trace:
-    """The steps that were taken while this was traced, by all threads of the process."""
+    """
+    The steps that all threads of the process took while this trace was open.
+
+    `str` of a trace is a numbered list, one line per step.
+    """
 
     def __init__(self) -> None:
+        #: The recorded steps, in order.
         self.taken: list[TracedStep] = []
 
     @property
     def steps(self) -> list[Step]:
-        """What happened, in order."""
+        """The kinds of the recorded steps, in order."""
         return [taken.step for taken in self.taken]
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{taken.step:2}. {taken.who}: {taken.step.name.replace('_', ' ').lower()} "
+            f"{taken.step:2}. {taken.actor}: {taken.step.name.replace('_', ' ').lower()} "
             f"[{taken.thread}]"
             for taken in self.taken
         )
@@ -64,7 +69,14 @@ _trace: Trace | None = None
 
 @contextmanager
 def tracing() -> Iterator[Trace]:
-    """Trace all consumers of this process; one at a time."""
+    """
+    Record the steps of all consumers of this process: ``with tracing() as trace: …``.
+
+    One trace can be open at a time; a second one takes the place of the first.
+
+    Yields:
+        The `Trace`, which grows until the block ends.
+    """
     global _trace
     trace = _trace = Trace()
     try:
@@ -73,8 +85,8 @@ def tracing() -> Iterator[Trace]:
         _trace = None
 
 
-def say(step: Step, who: str) -> None:
-    """Somebody takes a step."""
+def record(step: Step, actor: str) -> None:
+    """Add a step to the open trace, if there is one."""
     trace = _trace
     if trace is not None:
-        trace.taken.append(TracedStep(step, who, threading.current_thread().name))
+        trace.taken.append(TracedStep(step, actor, threading.current_thread().name))

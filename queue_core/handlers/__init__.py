@@ -1,1 +1,1 @@
-"""Handlers, and what becomes of messages by them: the same for Spark and for any process."""
+"""Handlers and the outcomes they decide: the same for Spark and for any other process."""

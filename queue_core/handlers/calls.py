@@ -1,11 +1,11 @@
-"""Judging: calls of a handler, one after another, and what becomes of each message by them.
+"""The calls of a handler for a batch of messages, one after another, and the outcomes they decide.
 
 The decisions are those of IgnisMQ: true deletes, false and an exception sideline, an ignorable
-exception deletes. What a handler gives that makes no sense sidelines too, so that nothing is lost
-by a handler that forgets its `return`. What cannot be read is sidelined, and no handler sees it.
+exception deletes. A result that is not a decision sidelines too, so that a handler that forgets its
+`return` loses nothing. A message that cannot be read is sidelined, and no handler sees it.
 
-A call that takes too long can be given up by another thread, which goes on with the rest; whoever
-has made that call then finds that its result is not wanted any more.
+Another thread can time out a call that takes too long, and go on with the rest; the thread that
+made the call then finds that its result no longer counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,179 +33,185 @@ from queue_core.handlers.python_rows import Unreadable
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
-Ignored: TypeAlias = tuple[type[Exception], ...]
+IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
+#: The outcome of one call: of one message, or of all of a batch.
+Outcome = TypeVar("Outcome")
 
 
 class Superseded(BaseException):
-    """Another thread has given this call up. No `Exception`, as it is none of the handler's."""
+    """Another thread has taken over; not an `Exception`, as it does not come from the handler."""
 
 
 class CallOutcome(NamedTuple):
-    """What becomes of one message."""
+    """The outcome of one message."""
 
     outcome: str
     kind: str | None = None
     reason: str | None = None
 
 
-_DONE = CallOutcome(DELETE)
-_LEFT = CallOutcome(RELOAD)
+_DELETED = CallOutcome(DELETE)
+_RELOADED = CallOutcome(RELOAD)
 
 
-class Judging(ABC):
-    """Some calls of a handler, of which one is being made."""
+class HandlerCalls(ABC, Generic[Outcome]):
+    """The calls of a handler for one batch, made one after another. Thread-safe."""
 
-    def __init__(self, calls: int) -> None:
-        self._calls = calls
+    def __init__(self, count: int) -> None:
+        self._count = count
         self._lock = threading.Lock()
-        #: How many calls are done with: the number of the one that is being made.
-        self.done = 0
-        #: Grows when a call is given up.
-        self._turn = 0
+        #: How many calls have an outcome, which is also the number of the call in progress.
+        self.completed = 0
+        #: Incremented when another thread takes over.
+        self._takeovers = 0
 
     def run(self, handle: Callable[..., Any]) -> None:
-        """Make the calls that are left; raises `Superseded` when one of them was given up."""
-        turn = self._turn
-        while self.done < self._calls:
-            verdict = self._judge(handle, self.done)
+        """Make the remaining calls; raises `Superseded` when another thread has taken over."""
+        takeovers = self._takeovers
+        while self.completed < self._count:
+            outcome = self._call(handle, self.completed)
             with self._lock:
-                if self._turn != turn:
+                if self._takeovers != takeovers:
                     raise Superseded
-                self._note(self.done, verdict)
-                self.done += 1
+                self._store(self.completed, outcome)
+                self.completed += 1
 
-    def give_up(self, done: int, reason: str) -> bool:
-        """The call of that number has taken too long; False when it is over by now."""
+    def time_out(self, number: int, reason: str) -> bool:
+        """Time out the call of that number; False when it has ended."""
         with self._lock:
-            if self.done != done or done == self._calls:
+            if self.completed != number or number == self._count:
                 return False
-            self._turn += 1
-            self._note(done, self._late(reason))
-            self.done += 1
+            self._takeovers += 1
+            self._store(number, self._timed_out(reason))
+            self.completed += 1
             return True
 
-    def abandon(self) -> bool:
-        """Make no further call: what is not decided goes back; False when all is decided."""
+    def cancel(self) -> bool:
+        """Make no further call, and reload the undecided messages; False if there are none."""
         with self._lock:
-            if self.done == self._calls:
+            if self.completed == self._count:
                 return False
-            self._turn += 1
-            while self.done < self._calls:
-                self._note(self.done, self._left())
-                self.done += 1
+            self._takeovers += 1
+            while self.completed < self._count:
+                self._store(self.completed, self._reloaded())
+                self.completed += 1
             return True
 
     @property
     @abstractmethod
     def verdicts(self) -> Verdicts:
-        """What becomes of the messages, when all calls are made."""
+        """The outcomes of all messages, once all calls are made."""
 
     @abstractmethod
-    def _judge(self, handle: Callable[..., Any], number: int) -> Any: ...
+    def _call(self, handle: Callable[..., Any], number: int) -> Outcome: ...
 
     @abstractmethod
-    def _note(self, number: int, verdict: Any) -> None: ...
+    def _store(self, number: int, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _late(self, reason: str) -> Any: ...
+    def _timed_out(self, reason: str) -> Outcome: ...
 
     @abstractmethod
-    def _left(self) -> Any: ...
+    def _reloaded(self) -> Outcome: ...
 
 
-class OneByOne(Judging):
-    """A call for each message."""
+class MessageCalls(HandlerCalls[CallOutcome]):
+    """One call per message."""
 
-    def __init__(self, calls: Sequence[Call], ignorable: Ignored) -> None:
+    def __init__(self, calls: Sequence[Call], ignorable: IgnorableClasses) -> None:
         super().__init__(len(calls))
-        self._with = calls
+        self._calls = calls
         self._ignorable = ignorable
-        self._verdicts: list[CallOutcome] = [_LEFT] * len(calls)
+        self._outcomes: list[CallOutcome] = [_RELOADED] * len(calls)
 
     @property
     def verdicts(self) -> Verdicts:
-        """As columns."""
-        columns = zip(*self._verdicts, strict=True) if self._verdicts else ((), (), ())
+        """The outcomes as columns."""
+        columns = zip(*self._outcomes, strict=True) if self._outcomes else ((), (), ())
         return Verdicts(*(pa.array(texts, pa.string()) for texts in columns))
 
-    def _judge(self, handle: Callable[..., Any], number: int) -> CallOutcome:
-        call = self._with[number]
+    def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
+        call = self._calls[number]
         if isinstance(call[0], Unreadable):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
         try:
-            decided = handle(*call)
+            decision = handle(*call)
         except self._ignorable as error:
             return CallOutcome(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
             return CallOutcome(SIDELINE, EXCEPTION, reason_of(error))
         except TimedOut as late:
-            return self._late(str(late))
-        if not isinstance(decided, bool | np.bool_):
-            given = type(decided).__name__
-            return CallOutcome(SIDELINE, UNDECIDED, f"not a bool: the handler returned {given}")
-        return _DONE if decided else CallOutcome(SIDELINE, REJECTED)
+            return self._timed_out(str(late))
+        if not isinstance(decision, bool | np.bool_):
+            returned = type(decision).__name__
+            return CallOutcome(SIDELINE, UNDECIDED, f"not a bool: the handler returned {returned}")
+        return _DELETED if decision else CallOutcome(SIDELINE, REJECTED)
 
-    def _note(self, number: int, verdict: CallOutcome) -> None:
-        self._verdicts[number] = verdict
+    def _store(self, number: int, outcome: CallOutcome) -> None:
+        self._outcomes[number] = outcome
 
-    def _late(self, reason: str) -> CallOutcome:
+    def _timed_out(self, reason: str) -> CallOutcome:
         return CallOutcome(SIDELINE, TIMEOUT, reason)
 
-    def _left(self) -> CallOutcome:
-        return _LEFT
+    def _reloaded(self) -> CallOutcome:
+        return _RELOADED
 
 
-class AllAtOnce(Judging):
+class BatchCall(HandlerCalls[Verdicts]):
     """One call for all messages that can be read, if there are any."""
 
     def __init__(
-        self, call: Call, count: int, ignorable: Ignored, unreadable: list[str | None] | None = None
+        self,
+        call: Call,
+        messages: int,
+        ignorable: IgnorableClasses,
+        unreadable: list[str | None] | None = None,
     ) -> None:
-        # No handler is called for nothing.
-        super().__init__(1 if count else 0)
-        self._with = call
-        self._count = count
+        # A handler is not called for an empty batch.
+        super().__init__(1 if messages else 0)
+        self._arguments = call
+        self._messages = messages
         self._ignorable = ignorable
         self._unreadable = unreadable
         self._verdicts = Verdicts.same(0, SIDELINE, None, None)
 
     @staticmethod
-    def of(calls: Sequence[Call], ignorable: Ignored) -> AllAtOnce:
-        """One call with lists of what single calls would be made with."""
+    def of(calls: Sequence[Call], ignorable: IgnorableClasses) -> BatchCall:
+        """Return one call, with lists of the arguments of the single calls."""
         unreadable = [c[0].reason if isinstance(c[0], Unreadable) else None for c in calls]
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
-        return AllAtOnce(lists, len(read), ignorable, unreadable)
+        return BatchCall(lists, len(read), ignorable, unreadable)
 
     @property
     def verdicts(self) -> Verdicts:
-        """Those of the handler, and between them those of what could not be read."""
+        """The handler's verdicts, and in their places those of unreadable messages."""
         if self._unreadable is None:
             return self._verdicts
         return self._verdicts.among(self._unreadable)
 
-    def _judge(self, handle: Callable[..., Any], _: int) -> Verdicts:
+    def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         try:
-            decided = handle(*self._with)
+            decisions = handle(*self._arguments)
         except self._ignorable as error:
             return self._same(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
             return self._same(SIDELINE, EXCEPTION, reason_of(error))
         except TimedOut as late:
-            return self._late(str(late))
+            return self._timed_out(str(late))
         try:
-            return Verdicts.of_batch(decided, self._count)
+            return Verdicts.of_batch(decisions, self._messages)
         except BadOutcome as error:
             return self._same(SIDELINE, UNDECIDED, str(error))
 
-    def _note(self, _: int, verdict: Verdicts) -> None:
-        self._verdicts = verdict
+    def _store(self, _: int, outcome: Verdicts) -> None:
+        self._verdicts = outcome
 
-    def _late(self, reason: str) -> Verdicts:
+    def _timed_out(self, reason: str) -> Verdicts:
         return self._same(SIDELINE, TIMEOUT, reason)
 
-    def _left(self) -> Verdicts:
+    def _reloaded(self) -> Verdicts:
         return self._same(RELOAD, None, None)
 
     def _same(self, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
-        return Verdicts.same(self._count, outcome, kind, reason)
+        return Verdicts.same(self._messages, outcome, kind, reason)

@@ -1,4 +1,4 @@
-"""What a user says of a handler in Python, checked before anything is started."""
+"""The options of a handler in Python, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from queue_core.handlers.payload_types import reader_of
 from queue_core.handlers.payloads import Payload
 from queue_core.model import QueueInfo
 
-#: The metadata columns that handlers are given unless they ask for others. The times are left out,
-#: since a Python handler pays for each value, and few look at them.
-DEFAULT_METADATA = ("_message_id", "_queue", "_attempt")
-
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
 
@@ -24,7 +20,7 @@ class Contract:
     """How a handler in Python is called, and which of its exceptions are ignored."""
 
     ignorable: tuple[type[Exception], ...] = ()
-    #: Seconds that a call may take; none: as the queue says.
+    #: Seconds that a call may take; None: the queues' setting.
     timeout: float | None = None
     payload: Payload | None = None
 
@@ -36,7 +32,7 @@ class Contract:
         payload_type: Any = None,
         with_metadata: bool = False,
     ) -> Contract:
-        """Check what the user gives; raises `BadOption`."""
+        """Check the options; raises `BadOption`."""
         if payload is None and (payload_type is not None or with_metadata):
             raise BadOption(
                 "payload_type and with_metadata need payload=, the column that holds the JSON text"
@@ -51,7 +47,7 @@ class Contract:
         )
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
-        """Seconds that a call may take for messages of some queues; raises `BadOption`."""
+        """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""
         if self.timeout is None:
             return min(queue.settings.longest_handling for queue in queues)
         for queue in queues:
@@ -59,7 +55,7 @@ class Contract:
             if self.timeout > half:
                 raise BadOption(
                     f"handler_timeout={self.timeout:g}: use at most {half:g} seconds, half of "
-                    f"sweep_after of queue {queue.name!r}, or what is still handled may be swept"
+                    f"sweep_after of queue {queue.name!r}; a longer call may be swept while it runs"
                 )
         return self.timeout
 
@@ -68,7 +64,7 @@ def _classes(ignorable: Any) -> tuple[type[Exception], ...]:
     classes = (ignorable,) if isinstance(ignorable, type) else tuple(ignorable)
     for each in classes:
         if not (isinstance(each, type) and issubclass(each, Exception)):
-            raise BadOption(f"ignorable: {each!r} is no subclass of Exception")
+            raise BadOption(f"ignorable: {each!r} is not a subclass of Exception")
     return classes
 
 

@@ -1,4 +1,4 @@
-"""A limit on how long a handler may take, enforced in the worker that runs it.
+"""A limit on how long a call of a handler may take, enforced by the process that runs it.
 
 An alarm interrupts Python code and calls that block: waiting, sleeping, reading from a network. It
 cannot interrupt C code that never returns to Python: then the limit acts when that code returns.
@@ -17,26 +17,26 @@ _LEAST_SECONDS = 0.001
 
 
 class TimedOut(BaseException):
-    """A call took too long. No `Exception`, so that handlers do not catch it with their errors."""
+    """A call took too long. Not an `Exception`, so that handlers do not catch it among others."""
 
 
 class Deadline:
     """
     Calls functions, and raises `TimedOut` when one takes longer than *seconds*.
 
-    One alarm serves many short calls: when it goes off, it is set again for what the call that is
-    running then has left. To set it for each call would cost more than many a call.
+    One alarm serves many short calls: when it goes off, it is set again for the time that is left
+    to the call in progress. Setting it for each call would cost more than many calls do.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        #: When the running call began; none between calls.
+        #: When the call in progress began; None between calls.
         self._began: float | None = None
         self._set = False
         self._passed = False
 
     def __enter__(self) -> Deadline:
-        # Spark runs a task's Python in the main thread of a process, which alone can do this.
+        # Only a main thread can do this, and Spark runs a task's Python in one.
         self._before = signal.signal(signal.SIGALRM, self._interrupt)
         return self
 
@@ -45,7 +45,7 @@ class Deadline:
         signal.signal(signal.SIGALRM, self._before)
 
     def call(self, function: Callable[..., Any], *values: Any) -> Any:
-        """Call a function with some values; `TimedOut` also when it swallowed the interruption."""
+        """Call a function; raises `TimedOut` even when the function catches the interruption."""
         self._passed = False
         self._began = time.monotonic()
         if not self._set:
@@ -71,7 +71,7 @@ class Deadline:
 
     def _alarm(self, seconds: float) -> None:
         self._set = True
-        # What rounds to no microsecond at all would turn the alarm off.
+        # A time that rounds to 0 microseconds would turn the alarm off.
         signal.setitimer(signal.ITIMER_REAL, max(seconds, _LEAST_SECONDS))
 
     def _late(self) -> TimedOut:

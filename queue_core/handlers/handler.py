@@ -1,4 +1,4 @@
-"""Handlers: what a user writes, and how messages come to it and settlements from it."""
+"""Handlers, which users write: how messages come to them and settlements from them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from queue_core.handlers.calls import AllAtOnce, Judging, OneByOne
+from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handlers.deadline import Deadline
 from queue_core.handlers.payloads import Payload
 from queue_core.handlers.python_rows import rows_of
 from queue_core.handlers.verdicts import SETTLEMENT
 
-#: Given one message, a dict of its columns or its payload, and its metadata if wanted; true when it
-#: is done.
+#: Takes one message: a dict of its columns, or its payload and, if requested, the other columns.
+#: Returns True when the message is done.
 RowHandler: TypeAlias = Callable[..., bool]
-#: Given many messages; the verdicts of all of them, in their order (see `batch_handler`).
+#: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
 BatchHandler: TypeAlias = Callable[..., Any]
 
 _MARK = "ignis_batch_handler"
@@ -28,17 +28,26 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 def batch_handler(handler: _Handler) -> _Handler:
     """
-    Mark a handler that is given record batches instead of single messages.
+    Mark a handler that takes record batches instead of single messages.
 
-    It returns one verdict per message: booleans (a pyarrow or numpy array, or a list), or a
-    RecordBatch or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
-    optionally, ``kind`` and ``reason``. When it raises, all messages of the batch have failed.
-    With a payload it is given a list of those that can be read, and decides about them.
+    Without a payload the handler takes one ``pyarrow.RecordBatch``. With a payload it takes a list
+    of the objects, and with ``with_metadata=True`` also a list of dicts with the other columns;
+    messages that cannot be read are not among them. When the handler raises, the exception counts
+    for all messages of the batch.
+
+    Args:
+        handler: Returns one verdict per message, in order. Either booleans (a pyarrow or numpy
+            array, or a list), true to delete the message and false to sideline it; or a RecordBatch
+            or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
+            optionally, the text columns ``kind`` and ``reason``, which say why it was sidelined.
+
+    Returns:
+        The same handler, or a wrapper of one that cannot be marked, such as a bound method.
     """
     try:
         setattr(handler, _MARK, True)
     except AttributeError:
-        # Bound methods and builtins take no marks.
+        # Bound methods and builtins have no attributes to set.
         marked: Any = partial(handler)
         setattr(marked, _MARK, True)
         return marked  # type: ignore[no-any-return]
@@ -46,43 +55,43 @@ def batch_handler(handler: _Handler) -> _Handler:
 
 
 def takes_batches(handler: Callable[..., Any]) -> bool:
-    """Whether a handler was marked by `batch_handler`."""
+    """Return whether a handler was marked by `batch_handler`."""
     return getattr(handler, _MARK, False) is True
 
 
 @dataclass(frozen=True, slots=True)
-class Handling:
-    """Applies a handler to batches, and gives batches of `SETTLEMENT`."""
+class HandlerRunner:
+    """Runs a handler on batches of messages, and returns batches of `SETTLEMENT`."""
 
     handler: RowHandler | BatchHandler
     ignorable: tuple[type[Exception], ...] = ()
-    #: Seconds that one call of the handler may take.
+    #: Seconds that one call of the handler may take; None for no limit.
     timeout: float | None = None
-    #: What the handler is given instead of rows.
+    #: Makes the objects that the handler takes instead of rows.
     payload: Payload | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle batch after batch, in the main thread of a process: what `mapInArrow` runs."""
+        """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
                 handle = partial(stack.enter_context(Deadline(self.timeout)).call, self.handler)
             for batch in batches:
                 if batch.num_rows:
-                    judging = self.judging(batch)
-                    judging.run(handle)
-                    yield settlement(batch, judging)
+                    calls = self.calls_for(batch)
+                    calls.run(handle)
+                    yield settlement(batch, calls)
 
-    def judging(self, batch: pa.RecordBatch) -> Judging:
-        """The calls that are to be made for a batch."""
+    def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
+        """Return the calls to make for a batch."""
         in_batches = takes_batches(self.handler)
         if in_batches and self.payload is None:
-            return AllAtOnce((batch,), batch.num_rows, self.ignorable)
+            return BatchCall((batch,), batch.num_rows, self.ignorable)
         calls = list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
-        return (AllAtOnce.of if in_batches else OneByOne)(calls, self.ignorable)
+        return (BatchCall.of if in_batches else MessageCalls)(calls, self.ignorable)
 
 
-def settlement(batch: pa.RecordBatch, judging: Judging) -> pa.RecordBatch:
-    """`SETTLEMENT` of a batch of which all calls are made."""
-    columns = [batch.column("_message_id"), *judging.verdicts]
+def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
+    """Return the `SETTLEMENT` of a batch whose calls are all made."""
+    columns = [batch.column("_message_id"), *calls.verdicts]
     return pa.RecordBatch.from_arrays(columns, schema=SETTLEMENT)

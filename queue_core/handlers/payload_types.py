@@ -1,8 +1,8 @@
-"""JSON values made into objects of a type that the user names: a dataclass, or a pydantic model.
+"""Objects of a user's type from JSON values: of a dataclass, or of a pydantic model.
 
-A dataclass is filled by the names of its fields. A field that is missing and has no default, and a
-value of another type than its field says, make the payload unreadable; names that the dataclass
-does not have are left out. Whoever needs more has pydantic.
+A dataclass is filled by the names of its fields; other names are left out. The payload is
+unreadable if a field without a default is missing, or a value does not have its field's type. For
+more than that, use pydantic.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from uuid import UUID
 
 from queue_core.errors import BadOption
 
-#: Makes an object of a JSON value; raises what it likes for one that does not fit.
+#: Makes an object of a JSON value; raises any exception for one that does not fit.
 Reader: TypeAlias = Callable[[Any], Any]
 
 
 class Misfit(ValueError):
-    """A JSON value that is not what a dataclass says; tells where."""
+    """A JSON value that does not fit a dataclass, and where it is."""
 
-    def __init__(self, said: str, where: str = "") -> None:
-        super().__init__(f"{where.lstrip('.')}: {said}" if where else said)
-        self._said, self._where = said, where
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(f"{path.lstrip('.')}: {problem}" if path else problem)
+        self._problem, self._path = problem, path
 
-    def within(self, place: str) -> Misfit:
-        """The same, as seen from around it."""
-        return Misfit(self._said, f"{place}{self._where}")
+    def within(self, step: str) -> Misfit:
+        """Return the same with a longer path, as seen from the enclosing value."""
+        return Misfit(self._problem, f"{step}{self._path}")
 
 
 def reader_of(kind: Any) -> Reader:
-    """How JSON becomes an object of a type; raises `BadOption` for one that cannot be filled."""
+    """Return a reader for a type; raises `BadOption` for one that cannot be made from JSON."""
     validate = getattr(kind, "model_validate", None)
     if isinstance(kind, type) and callable(validate):
         return validate  # type: ignore[no-any-return]
@@ -47,7 +47,7 @@ def reader_of(kind: Any) -> Reader:
 
 
 class _Shapes:
-    """Readers of types, each made once: a dataclass may hold more of itself."""
+    """Readers of types, each made once, since a dataclass may contain itself."""
 
     def __init__(self) -> None:
         self._of_dataclass: dict[type, Reader] = {}
@@ -82,7 +82,7 @@ class _Shapes:
         )
 
     def _dataclass(self, kind: type) -> Reader:
-        # Looked up when it is called: it may be in the making.
+        # Looked up when it is called, since it may not be finished yet.
         known = self._of_dataclass
         if kind not in known:
             known[kind] = _nothing
@@ -127,7 +127,7 @@ class _Shapes:
                     return read(value)
                 except Misfit as misfit:
                     misfits.append(misfit)
-            # None is the last of them as a rule, and says the least.
+            # The last of them is usually None, whose error says the least.
             raise misfits[0]
 
         return first
@@ -137,7 +137,7 @@ class _Shapes:
 
         def each(value: Any) -> Any:
             _check(value, list, "a list")
-            return kind([_within(f"[{place}]", read, item) for place, item in enumerate(value)])
+            return kind([_within(f"[{number}]", read, item) for number, item in enumerate(value)])
 
         return each
 
@@ -151,14 +151,14 @@ class _Shapes:
         return each
 
 
-#: What JSON has itself: the Python types that fit, and what to call them.
+#: Types that JSON has itself: the Python types that fit, and their names in errors.
 _PLAIN: Mapping[type, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a text"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
     bool: ((bool,), "true or false"),
 }
-#: What JSON has as text, or as a number.
+#: Types that JSON holds as text, or as a number.
 _FROM_TEXT: Mapping[type, Reader] = {
     datetime: datetime.fromisoformat,
     date: date.fromisoformat,
@@ -171,7 +171,7 @@ def _plain(kind: type) -> Reader:
     fitting, called = _PLAIN[kind]
 
     def same(value: Any) -> Any:
-        # true is an int to Python, and no number to JSON.
+        # True is an int in Python, but not a number in JSON.
         if not isinstance(value, fitting) or (isinstance(value, bool) and kind is not bool):
             raise Misfit(f"{called} is needed, not {_name(value)}")
         return kind(value)
@@ -196,7 +196,7 @@ def _made(kind: type, make: Reader) -> Reader:
         try:
             return make(value)
         except (ValueError, ArithmeticError) as error:
-            raise Misfit(f"{value!r} is no {kind.__name__}") from error
+            raise Misfit(f"{value!r} is not a valid {kind.__name__}") from error
 
     return made
 
@@ -204,7 +204,7 @@ def _made(kind: type, make: Reader) -> Reader:
 def _literal(values: tuple[Any, ...]) -> Reader:
     def same(value: Any) -> Any:
         if value not in values:
-            raise Misfit(f"{value!r} is none of {', '.join(map(repr, values))}")
+            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
         return value
 
     return same
@@ -220,11 +220,11 @@ def _check(value: Any, kind: type, called: str) -> None:
         raise Misfit(f"{called} is needed, not {_name(value)}")
 
 
-def _within(place: str, read: Reader, value: Any) -> Any:
+def _within(step: str, read: Reader, value: Any) -> Any:
     try:
         return read(value)
     except Misfit as misfit:
-        raise misfit.within(place) from misfit.__cause__
+        raise misfit.within(step) from misfit.__cause__
 
 
 def _is_required(field: Field[Any]) -> bool:

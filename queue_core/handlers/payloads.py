@@ -1,4 +1,4 @@
-"""Payloads: messages whose text is JSON, as objects that a handler is given instead of rows."""
+"""Payloads: messages that are JSON text, as objects that a handler takes instead of rows."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from queue_core.failure_kinds import reason_of
 from queue_core.handlers.payload_types import Reader
 from queue_core.handlers.python_rows import Unreadable, rows_of
 
-#: What a handler is called with for a message; with one `Unreadable` it is not called.
+#: The arguments of one call of the handler; it is not called with an `Unreadable`.
 Call: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The column that holds the JSON text, and what is made of it."""
+    """The column that holds the JSON text, and the objects that are made of it."""
 
     column: str
-    #: Makes an object of the type that the user wants; without it, the JSON value as it is.
+    #: Makes an object of the user's type; None for the JSON value as it is.
     read: Reader | None = None
-    #: Whether the handler is given the other columns too, as a dict.
+    #: Whether the handler takes the other columns too, as a dict.
     with_metadata: bool = False
 
     def calls(self, batch: pa.RecordBatch) -> list[Call]:
-        """What a handler is called with for each message."""
-        wanted = batch if self.with_metadata else batch.select([self.column])
-        return [self._call(row) for row in rows_of(wanted)]
+        """Return the arguments of the call for each message."""
+        columns = batch if self.with_metadata else batch.select([self.column])
+        return [self._call(row) for row in rows_of(columns)]
 
     def _call(self, row: dict[str, Any] | Unreadable) -> Call:
         if isinstance(row, Unreadable):
@@ -38,7 +38,7 @@ class Payload:
         if text is None:
             return (Unreadable(f"{self.column} is null"),)
         try:
-            # JSON in bytes is UTF-8, and json would take other encodings too.
+            # JSON in bytes is UTF-8; json.loads would take other encodings too.
             message = json.loads(text if isinstance(text, str) else str(text, "utf-8"))
             if self.read is not None:
                 message = self.read(message)

@@ -1,6 +1,6 @@
-"""Messages as Python dicts, column by column, since that is several times faster than by row.
+"""Messages as Python dicts, converted column by column: several times faster than row by row.
 
-A message that Python cannot hold costs the others nothing but a second try.
+A message that Python cannot represent does not harm the others: they are converted again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from queue_core.failure_kinds import reason_of
 
-#: The times that Python can hold, as microseconds.
+#: The first and the last time that Python can represent, in microseconds.
 _EARLIEST, _LATEST = (
     int(np.datetime64(limit, "us").astype(np.int64)) for limit in (datetime.min, datetime.max)
 )
@@ -23,20 +23,20 @@ _EARLIEST, _LATEST = (
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands for a message that cannot be read."""
+    """Takes the place of a message that cannot be read."""
 
-    #: Why.
+    #: Why it cannot be read.
     reason: str
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any] | Unreadable]:
-    """One dict per row: structs and maps are dicts too, times are in UTC."""
+    """Return one dict per row; structs and maps are dicts too, times are in UTC."""
     try:
         return list(_dicts(batch))
-    except Exception as error:  # noqa: BLE001 - a value that Python cannot hold, of whatever type
+    except Exception as error:  # noqa: BLE001 - a value of any type that Python cannot represent
         if batch.num_rows == 1:
             return [Unreadable(reason_of(error))]
-    # Close in on the one.
+    # Bisect to find the message.
     middle = batch.num_rows // 2
     return rows_of(batch.slice(0, middle)) + rows_of(batch.slice(middle))
 
@@ -49,7 +49,7 @@ def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type) and column.type.unit == "us" and _within(column):
-        # pyarrow makes times one by one, at ten times the cost.
+        # pyarrow makes times one by one, which takes ten times as long.
         naive = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
         if column.type.tz is None:
             return naive  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What handlers decide, as columns: outcomes, kinds and reasons, one of each per message."""
+"""The verdicts of a handler as columns: one outcome, kind and reason per message."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from queue_core.failure_kinds import REJECTED, UNDECIDED, UNREADABLE, check_kind
 from queue_core.names import nearest
 from queue_core.outcomes import DELETE, OUTCOMES, SIDELINE
 
-#: The columns that a settle sink takes. An ignored message is deleted and has a kind; no other
-#: deleted one.
+#: The columns that a settle sink takes. Of the deleted messages only the ignored ones have a kind.
 SETTLEMENT = pa.schema(
     [
         ("_message_id", pa.int64()),
@@ -26,7 +25,7 @@ SETTLEMENT = pa.schema(
 
 
 class Verdicts(NamedTuple):
-    """What becomes of some messages, and why."""
+    """The outcomes of some messages, with the reasons."""
 
     outcomes: pa.Array
     kinds: pa.Array
@@ -34,48 +33,56 @@ class Verdicts(NamedTuple):
 
     @staticmethod
     def same(count: int, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
-        """One verdict for all of them."""
+        """Return the same verdict for *count* messages."""
         texts = (pa.scalar(text, pa.string()) for text in (outcome, kind, reason))
         return Verdicts(*(pa.repeat(text, count) for text in texts))
 
     @staticmethod
-    def of_batch(given: Any, count: int) -> Verdicts:
-        """What a batch handler gave for *count* messages; raises `BadOutcome`."""
-        if isinstance(given, pa.RecordBatch | pa.Table):
-            return _of_table(given, count)
-        decided = _booleans(given, count)
-        done = decided.fill_null(False)
+    def of_batch(result: Any, count: int) -> Verdicts:
+        """Read the result of a batch handler for *count* messages; raises `BadOutcome`."""
+        if isinstance(result, pa.RecordBatch | pa.Table):
+            return _of_table(result, count)
+        decisions = _booleans(result, count)
+        done = decisions.fill_null(False)
         outcomes = pc.if_else(done, DELETE, SIDELINE)
-        kinds = pc.if_else(decided.is_valid(), pc.if_else(done, _NONE, REJECTED), UNDECIDED)
+        kinds = pc.if_else(decisions.is_valid(), pc.if_else(done, _NONE, REJECTED), UNDECIDED)
         return Verdicts(outcomes, kinds, pa.nulls(count, pa.string()))
 
     def among(self, unreadable: list[str | None]) -> Verdicts:
-        """With the messages between them that cannot be read, for which there is a reason."""
-        whys = pa.array(unreadable, pa.string())
-        readable = whys.is_null()
-        places = np.cumsum(readable.to_numpy(zero_copy_only=False)) - 1
-        places = pa.array(places, mask=whys.is_valid().to_numpy(zero_copy_only=False))
+        """
+        Insert the verdicts of the messages that cannot be read.
+
+        *unreadable* holds one entry per message: why it cannot be read, or None if it can.
+        """
+        reasons = pa.array(unreadable, pa.string())
+        readable = reasons.is_null()
+        rows = np.cumsum(readable.to_numpy(zero_copy_only=False)) - 1
+        rows = pa.array(rows, mask=reasons.is_valid().to_numpy(zero_copy_only=False))
         return Verdicts(
-            pc.if_else(readable, self.outcomes.take(places), SIDELINE),
-            pc.if_else(readable, self.kinds.take(places), UNREADABLE),
-            pc.if_else(readable, self.reasons.take(places), whys),
+            pc.if_else(readable, self.outcomes.take(rows), SIDELINE),
+            pc.if_else(readable, self.kinds.take(rows), UNREADABLE),
+            pc.if_else(readable, self.reasons.take(rows), reasons),
         )
 
 
 _NONE = pa.scalar(None, pa.string())
 
 
-def _of_table(given: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
-    names = given.schema.names
+def _of_table(result: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
+    names = result.schema.names
     if "outcome" not in names:
         raise BadOutcome(
             f"the batch handler's table has no column 'outcome'{nearest('outcome', names)}"
         )
-    outcomes = _strings(given.column("outcome"), "outcome", count)
+    outcomes = _strings(result.column("outcome"), "outcome", count)
     if not pc.all(pc.is_in(outcomes, value_set=pa.array(OUTCOMES)), min_count=0).as_py():
-        raise BadOutcome(f"the batch handler gave an outcome that is none of {', '.join(OUTCOMES)}")
+        raise BadOutcome(
+            f"the batch handler gave an outcome that is not one of {', '.join(OUTCOMES)}"
+        )
     kinds, reasons = (
-        _strings(given.column(name), name, count) if name in names else pa.nulls(count, pa.string())
+        _strings(result.column(name), name, count)
+        if name in names
+        else pa.nulls(count, pa.string())
         for name in ("kind", "reason")
     )
     failed = pc.equal(outcomes, SIDELINE)
@@ -85,8 +92,8 @@ def _of_table(given: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
     return Verdicts(outcomes, kinds, pc.if_else(failed, reasons, _NONE))
 
 
-def _booleans(given: Any, count: int) -> pa.Array:
-    array = _array(given, "verdict", count)
+def _booleans(result: Any, count: int) -> pa.Array:
+    array = _array(result, "verdict", count)
     if not pa.types.is_boolean(array.type):
         raise BadOutcome(
             f"the batch handler gave {array.type} values; give booleans, or a table with the "
@@ -95,20 +102,20 @@ def _booleans(given: Any, count: int) -> pa.Array:
     return array
 
 
-def _strings(given: Any, name: str, count: int) -> pa.Array:
-    array = _array(given, name, count)
+def _strings(result: Any, name: str, count: int) -> pa.Array:
+    array = _array(result, name, count)
     try:
         return array.cast(pa.string())
     except pa.ArrowException as error:
         raise BadOutcome(f"the batch handler's {name} column is {array.type}: {error}") from error
 
 
-def _array(given: Any, name: str, count: int) -> pa.Array:
+def _array(result: Any, name: str, count: int) -> pa.Array:
     try:
-        array = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
+        array = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise BadOutcome(
-            f"the batch handler gave a {type(given).__name__}, not one {name} per message"
+            f"the batch handler gave a {type(result).__name__}, not one {name} per message"
         ) from error
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

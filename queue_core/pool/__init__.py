@@ -1,1 +1,5 @@
-"""`ConsumerPool`: worker threads of one process that handle messages of queues."""
+"""`ConsumerPool`: worker threads of one process that handle messages of queues.
+
+Reading order: `pool` (the face), `config`, `workers`, `worker`, `batch`; `source` with `prefetch`
+and `coalescing`, and `outcome_buffer`, make it fast.
+"""

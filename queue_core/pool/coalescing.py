@@ -1,8 +1,8 @@
-"""Combining: many threads ask for the same kind of thing, and one of them does it for all.
+"""Coalescing: several threads request the same kind of work, and one of them does it for all.
 
-Who finds nobody at work does it, for all who have asked by then; who asks meanwhile waits, and the
-first of those goes next. So a transaction serves as many threads as there are, and a thread that is
-alone waits for nobody.
+A thread that finds nobody at work does the work for all that have requested it by then. Those that
+come meanwhile wait, and the first of them goes next. So one transaction serves all waiting threads,
+and a single thread waits for nobody. Databases call this group commit.
 """
 
 from __future__ import annotations
@@ -12,68 +12,72 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
-Ask = TypeVar("Ask")
-Answer = TypeVar("Answer")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
-class _Asked(Generic[Ask, Answer]):
-    __slots__ = ("answer", "ask", "done", "error", "woken")
+class _Call(Generic[Request, Result]):
+    __slots__ = ("done", "error", "request", "result", "woken")
 
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
-        self.answer: Answer | None = None
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.result: Result | None = None
         self.error: BaseException | None = None
         self.done = False
         self.woken = threading.Event()
 
 
-class Coalescer(Generic[Ask, Answer]):
+class Coalescer(Generic[Request, Result]):
     """
-    Calls *work* with what was asked; it gives as many answers, or raises for all of them.
+    Calls *work* with several requests at once, as a function of one request.
 
-    *alone* is held meanwhile: combiners that share it do not stand in each other's way.
+    Args:
+        work: Returns one result per request, in order, or raises for all of them.
+        exclusion: Held while *work* runs; coalescers that share it run one at a time.
     """
 
     def __init__(
-        self, work: Callable[[list[Ask]], Sequence[Answer]], alone: AbstractContextManager[object]
+        self,
+        work: Callable[[list[Request]], Sequence[Result]],
+        exclusion: AbstractContextManager[object],
     ) -> None:
         self._work = work
-        self._alone = alone
+        self._exclusion = exclusion
         self._lock = threading.Lock()
-        self._waiting: list[_Asked[Ask, Answer]] = []
-        self._led = False
+        self._waiting: list[_Call[Request, Result]] = []
+        self._has_leader = False
 
-    def __call__(self, ask: Ask) -> Answer:
-        """Ask, and wait for the answer."""
-        mine: _Asked[Ask, Answer] = _Asked(ask)
+    def __call__(self, request: Request) -> Result:
+        """Return the result of a request, once it is there."""
+        own: _Call[Request, Result] = _Call(request)
         with self._lock:
-            self._waiting.append(mine)
-            leads = not self._led
-            self._led = True
+            self._waiting.append(own)
+            leads = not self._has_leader
+            self._has_leader = True
         if not leads:
-            mine.woken.wait()
-        if not mine.done:
+            own.woken.wait()
+        if not own.done:
             self._lead()
-        if mine.error is not None:
-            raise mine.error
-        return mine.answer  # type: ignore[return-value]
+        if own.error is not None:
+            raise own.error
+        return own.result  # type: ignore[return-value]
 
     def _lead(self) -> None:
-        with self._alone:
+        with self._exclusion:
             with self._lock:
-                asked, self._waiting = self._waiting, []
+                calls, self._waiting = self._waiting, []
             try:
-                answers = self._work([each.ask for each in asked])
-                for each, answer in zip(asked, answers, strict=True):
-                    each.answer = answer
-            except BaseException as error:  # noqa: BLE001 - each of those who have asked raises it
-                for each in asked:
-                    each.error = error
+                results = self._work([call.request for call in calls])
+                for call, result in zip(calls, results, strict=True):
+                    call.result = result
+            except BaseException as error:  # noqa: BLE001 - each of the calls raises it
+                for call in calls:
+                    call.error = error
         with self._lock:
-            following = self._waiting[0] if self._waiting else None
-            self._led = following is not None
-        for each in asked:
-            each.done = True
-            each.woken.set()
-        if following is not None:
-            following.woken.set()
+            next_leader = self._waiting[0] if self._waiting else None
+            self._has_leader = next_leader is not None
+        for call in calls:
+            call.done = True
+            call.woken.set()
+        if next_leader is not None:
+            next_leader.woken.set()

@@ -1,4 +1,4 @@
-"""Credit: how many messages some consumers together may have in flight."""
+"""Credit: how many messages the workers of a pool may have in flight together."""
 
 from __future__ import annotations
 
@@ -8,38 +8,45 @@ from collections.abc import Callable
 
 
 class Credit:
-    """So many messages, of which some are in use; *tell* hears when there is none left, or some."""
+    """
+    A bounded number of messages, some of them in use. Thread-safe.
 
-    def __init__(self, limit: int | None, tell: Callable[[bool], None]) -> None:
+    Args:
+        limit: How many may be in use; None for no limit.
+        on_change: Called with False when a reservation is refused because no credit is left, and
+            with True when some is left again.
+    """
+
+    def __init__(self, limit: int | None, on_change: Callable[[bool], None]) -> None:
         self.limit = limit
         self.used = 0
-        self._tell = tell
+        self._on_change = on_change
         self._lock = threading.Lock()
-        self._telling = threading.Lock()
-        self._told = True
-        #: Since when there is none; null while there is.
+        self._reporting = threading.Lock()
+        self._reported = True
+        #: Since when no credit is left; None while some is.
         self._none_since: float | None = None
 
     def reserve(self, count: int) -> int:
-        """As many as there are, at most *count*."""
+        """Reserve up to *count* messages, and return how many."""
         with self._lock:
             granted = count if self.limit is None else max(min(count, self.limit - self.used), 0)
             self.used += granted
             self._note()
         if not granted:
-            self._say()
-        # Whoever has the last of it is not told that there is none before it has used it.
+            # Not reported earlier: the worker that reserves the last of it shall use it first.
+            self._report()
         return granted
 
     def give_back(self, count: int) -> None:
-        """So many are not in use any more."""
+        """Release *count* messages."""
         with self._lock:
             self.used -= count
             self._note()
-        self._say()
+        self._report()
 
     def missing_for(self) -> float:
-        """For how many seconds there has been none; 0 while there is."""
+        """Return for how many seconds no credit has been left; 0 while some is."""
         since = self._none_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -53,11 +60,11 @@ class Credit:
         elif self._none_since is None:
             self._none_since = time.monotonic()
 
-    def _say(self) -> None:
-        """One after the other, and the last word is the truth."""
-        while self._told != self._is_left:
-            with self._telling:
+    def _report(self) -> None:
+        """Report changes one after another, so that the last report is true."""
+        while self._reported != self._is_left:
+            with self._reporting:
                 left = self._is_left
-                if self._told != left:
-                    self._told = left
-                    self._tell(left)
+                if self._reported != left:
+                    self._reported = left
+                    self._on_change(left)

@@ -1,8 +1,8 @@
-"""Desks: of each queue that is consumed in this process one manager, and a thread that wakes it.
+"""Dispatchers: one manager for each queue consumed in this process, and a thread that wakes it.
 
-The thread hears when the catalog changes, by whichever process, and has the manager tell a consumer
-that there may be work. What becomes available by the passing of time alone, as a message that was
-held until now, or what was freed by whoever does not say so, is found by looking once a second.
+The thread is notified when any process changes the catalog, and has the manager notify a consumer
+that there may be work. Messages that become available without a notification, such as one that was
+held until now, are found by checking once a second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Due, Poller
-from queue_core.consumers.manager import QueueConsumerManager, Reason
+from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
@@ -24,7 +24,7 @@ _SLICE_SECONDS = 0.2
 
 
 class QueueDispatcher:
-    """A queue's manager, awake. Get it from `open_desk`; close it as often."""
+    """A queue's manager and its thread; opened and closed by `open_dispatcher` and its pair."""
 
     def __init__(self, catalog: Catalog, queue: QueueInfo) -> None:
         self.manager = QueueConsumerManager(queue.name)
@@ -36,15 +36,15 @@ class QueueDispatcher:
             Watch(catalog), first=0.1, last=0.1, blind=BLIND_SECONDS, sleep=self._ended.wait
         )
         self._thread = threading.Thread(
-            target=self._run, name=f"ignis-desk-{queue.name}", daemon=True
+            target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening."""
+        """Stop the thread."""
         self._ended.set()
         if self._thread is not threading.current_thread():
             self._thread.join(10 * _SLICE_SECONDS)
@@ -70,30 +70,30 @@ class QueueDispatcher:
                     self.manager.notify_arrival(_REASONS[due])
 
 
-_REASONS = {Due.CHANGE: Reason.ARRIVAL, Due.TIME: Reason.AVAILABLE}
+_REASONS = {Due.CHANGE: NotifyReason.ARRIVAL, Due.TIME: NotifyReason.AVAILABLE}
 _lock = threading.Lock()
-_desks: dict[tuple[str, int], QueueDispatcher] = {}
+_dispatchers: dict[tuple[str, int], QueueDispatcher] = {}
 
 
 def open_dispatcher(catalog: Catalog, queue: QueueInfo) -> QueueDispatcher:
-    """The desk of a queue, which all consumers of it in this process share."""
+    """Return the dispatcher of a queue, which all its consumers in this process share."""
     key = (catalog.url, queue.id)
     with _lock:
-        desk = _desks.get(key)
-        if desk is None:
-            desk = _desks[key] = QueueDispatcher(catalog, queue)
-            desk.start()
-        desk.users += 1
-        return desk
+        dispatcher = _dispatchers.get(key)
+        if dispatcher is None:
+            dispatcher = _dispatchers[key] = QueueDispatcher(catalog, queue)
+            dispatcher.start()
+        dispatcher.users += 1
+        return dispatcher
 
 
 def close_dispatcher(catalog: Catalog, queue: QueueInfo) -> None:
-    """One of its users needs the desk no more."""
+    """Stop the dispatcher of a queue when its last user closes it."""
     key = (catalog.url, queue.id)
     with _lock:
-        desk = _desks[key]
-        desk.users -= 1
-        if desk.users:
+        dispatcher = _dispatchers[key]
+        dispatcher.users -= 1
+        if dispatcher.users:
             return
-        del _desks[key]
-    desk.stop()
+        del _dispatchers[key]
+    dispatcher.stop()

@@ -1,4 +1,4 @@
-"""`ConsumerPool`: handlers in a plain Python process, for those who have no Spark query."""
+"""`ConsumerPool`: handlers in the threads of a plain Python process, without a Spark query."""
 
 from __future__ import annotations
 
@@ -7,52 +7,82 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
 
 from queue_core.catalog import interests
-from queue_core.consumers.consumer import Hold
+from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
-from queue_core.handlers.handler import BatchHandler, Handling, RowHandler
-from queue_core.model import magazine_of
+from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.model import Consumer, magazine_of
 from queue_core.names import of_process
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
+from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
 from queue_core.presence.presence import Presence
+from queue_core.queue import Queue
+from queue_core.store import Store
 
-if TYPE_CHECKING:
-    from queue_core.store import Store
-
-#: Messages that are fired, handed to a batch handler and settled at once.
+#: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
-#: Seconds that `stop` waits for handlers.
-STOP_SECONDS = 30.0
 
 
 class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     """
-    Handlers of one or several queues, in threads of this process: ``with ConsumerPool(…):``.
+    Worker threads that handle the messages of one or several queues in this process.
 
-    *handler* and its arguments are those of `pyspark_ignis.consume`: a function of one message, a
-    dict, that returns a bool, or one marked by `batch_handler`. True deletes the message, all else
-    sidelines it, an *ignorable* exception deletes. Each of *concurrency* workers, by default as
-    many as the queues' settings say, fires *batch* messages at once, handles them, settles them at
-    once, and rests only when there are none; it is woken by the next arrival.
+    Use it in a ``with`` statement, or call `start` and `stop`. Each worker fires a batch of
+    messages, calls the handler, settles the batch, and rests only when there are no messages; the
+    next arrival, from any process, wakes it. True deletes a message. False, an exception, a call
+    that takes too long and any result that is not a bool sideline it; an *ignorable* exception
+    deletes it.
 
-    *priority*: while a consumer of a higher one wants messages of a queue, in whatever process,
-    this pool gets none of it; none goes before all. *max_in_flight*: so many messages are fired and
-    not settled at most; where that is reached, lower priorities go. *exclusive*: nobody else
-    consumes the queues. *single_active*: of all who say so, one does, and the others are its
-    spares. *browse*: every message is shown once, and none is taken. *pressure* holds this pool and
-    others of the process (`Pressure`). *name* is the consumer's; a named browser goes on where it
-    ended.
+    Args:
+        store: The store that has the queues.
+        queue: The name of a queue, or of several.
+        handler: A function of one message, a dict of its columns, that returns a bool; or one
+            marked by `batch_handler`, which takes a RecordBatch. All workers call it at the same
+            time, each in its own thread.
+        concurrency: The number of workers, 0 to 100. By default the queues' setting
+            ``concurrency`` (the least of several queues'); 1 for a browser.
+        batch: The number of messages that a worker fires and settles at once, and that a batch
+            handler takes at once; 1 or more.
+        ignorable: An exception class, or several, whose exceptions delete the message.
+        handler_timeout: Seconds that one call of the handler may take, more than 0 and at most half
+            of the queues' ``sweep_after``. By default the queues' setting ``handler_timeout``.
+        payload: The string or binary column with JSON text. The handler then takes the object
+            instead of the row; a message that cannot be read is sidelined as ``unreadable``.
+        payload_type: A dataclass or pydantic model to make of the JSON; dicts and lists by default.
+        with_metadata: Whether a handler with a payload takes the other columns too, as a dict and
+            second argument.
+        columns: The columns that the handler takes, besides ``_message_id``. By default the queue's
+            own, ``_queue`` and ``_attempt``; with a payload, the payload alone.
+        magazine: ``main`` or ``sideline``.
+        selector: A condition on the columns; only messages that meet it are fired. All by default.
+        order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
+        priority: An integer. While a consumer of a higher priority wants messages of a queue, in
+            any process, this pool gets none of them. A pool without one precedes all that have one.
+        max_in_flight: How many messages may be fired and not settled at once, 1 or more; while they
+            are, consumers of lower priority get messages. No limit by default.
+        exclusive: Whether no other consumer may fire from the queues while the pool runs.
+        single_active: Of all consumers of a queue that set it, one is active; the others stand by
+            and take over when it stops.
+        browse: Whether to show every message once and take none. Cannot be combined with
+            *selector*, *order_by*, *max_in_flight*, *exclusive* and *single_active*.
+        pressure: A `Pressure`, which suspends all pools that share it while it is applied.
+        name: The consumer's name, unique by default. A browser continues where the last one of its
+            name ended. A pool that is started under the name of a running one ends that one.
 
-    Raises `BadOption`, `BadSelector`, `NoSuchQueue`, `QueueTaken`, `SchemaMismatch`.
+    Raises:
+        BadOption: An argument is not valid, or two cannot be combined.
+        BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
+        NoSuchQueue: The store has no queue of that name.
+        SchemaMismatch: A queue lacks one of *columns*, or the column *payload*.
     """
 
     def __init__(
@@ -81,7 +111,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: str | None = None,
     ) -> None:
         contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
-        self._order = checked(
+        self._config = checked(
             PoolConfig(
                 queues=[
                     store.queue(each) for each in ([queue] if isinstance(queue, str) else queue)
@@ -102,9 +132,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             )
         )
         self._store = store
-        self._infos = [each.info for each in self._order.queues]
+        self._infos = [each.info for each in self._config.queues]
         self._timeout = contract.timeout_for(self._infos)
-        self._handling = Handling(handler, contract.ignorable, None, contract.payload)
+        self._runner = HandlerRunner(handler, contract.ignorable, None, contract.payload)
         self._pressure = pressure
         self._name = name
         self._credit = Credit(max_in_flight, self._credit_changed)
@@ -113,79 +143,137 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._paused = False
         self._ended = threading.Event()
         self._presence: Presence | None = None
-        self._duty: WorkerContext | None = None
-        self._crew: Workers | None = None
-        #: What ended the pool before its time.
+        self._context: WorkerContext | None = None
+        self._workers: Workers | None = None
+        #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
 
     def start(self) -> ConsumerPool:
-        """Begin to work; `with` does it."""
-        order = self._order
+        """
+        Register with the queues and start the workers; ``with`` does it.
+
+        A stopped pool can be started again.
+
+        Returns:
+            The pool itself.
+
+        Raises:
+            BadName: The name of the consumer is not allowed.
+            QueueTaken: Another consumer has one of the queues to itself, or *exclusive* is set and
+                a queue has another consumer.
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        config = self._config
+        consumer = self._store.consumer(self._name or f"pool:{of_process()}", beats=True)
         self._presence = Presence(
             self._store.catalog,
-            self._store.consumer(self._name or f"pool:{of_process()}", beats=True),
+            consumer,
             [info.id for info in self._infos],
             lambda _: self._is_interested(),
-            priority=order.priority,
-            claim=order.claim,
+            priority=config.priority,
+            claim=config.claim,
         )
-        desks = [open_dispatcher(self._store.catalog, info) for info in self._infos]
-        self._duty = WorkerContext(
-            name=self._presence.consumer.name,
+        dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
+        self._context = WorkerContext(
+            name=consumer.name,
             sources={
-                desk: self._taking(queue) for desk, queue in zip(desks, order.queues, strict=True)
+                dispatcher: self._source(queue, consumer)
+                for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
-            handling=self._handling,
-            batch=order.batch,
-            priority=order.priority,
-            yields=order.priority is not None or order.single_active,
-            acquires=not order.browse,
-            selective=order.selector is not None,
+            runner=self._runner,
+            batch=config.batch,
+            priority=config.priority,
+            yields=config.priority is not None or config.single_active,
+            acquires=not config.browse,
+            selective=config.selector is not None,
             credit=self._credit,
             pressure=self._pressure,
             count=self._count,
             fail=self._fail,
         )
-        self._crew = Workers(self._duty)
+        self._workers = Workers(self._context)
         self._ended = threading.Event()
-        watching = threading.Thread(target=self._watch, args=(self._ended,), daemon=True)
-        watching.start()
-        self._crew.grow(order.workers)
+        threading.Thread(target=self._watch, args=(self._ended,), daemon=True).start()
+        self._workers.increase(config.workers)
         return self
 
     @property
     def concurrency(self) -> int:
-        """How many workers there are."""
-        return 0 if self._crew is None else len(self._crew)
+        """The number of workers; 0 before `start` and after `stop`."""
+        return 0 if self._workers is None else len(self._workers)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many messages were ``deleted``, ``sidelined``, ``ignored`` and ``reloaded``."""
+        """The number of settled messages: ``deleted``, ``sidelined``, ``ignored``, ``reloaded``."""
         with self._lock:
             return dict(self._counts)
 
     def increase(self, by: int = 1) -> int:
-        """More workers, up to 100 in all; how many there are then."""
-        return self._begun.grow(by)
+        """
+        Add workers.
+
+        Args:
+            by: How many to add; there are at most 100 in all.
+
+        Returns:
+            The number of workers now.
+
+        Raises:
+            BadOption: The pool was not started.
+        """
+        return self._started.increase(by)
 
     def decrease(self, by: int = 1) -> int:
-        """Fewer workers, each of which ends with the batch in its hands; how many are left."""
-        return self._begun.shrink(by)
+        """
+        Remove workers, each of which ends after the batch in hand.
+
+        Args:
+            by: How many to remove, at most all.
+
+        Returns:
+            The number of workers that are left.
+
+        Raises:
+            BadOption: The pool was not started.
+        """
+        return self._started.decrease(by)
 
     def pause(self) -> None:
-        """Fire nothing more, until `resume`; what is in hand is finished."""
+        """
+        Fire no more messages until `resume`; the batches in hand are finished.
+
+        Raises:
+            BadOption: The pool was not started.
+        """
         self._paused = True
-        self._begun.hold(Hold.FLOW, held=True)
+        self._started.set_suspended(SuspendReason.FLOW_CONTROL, True)
 
     def resume(self) -> None:
-        """Go on."""
+        """
+        Go on after `pause`.
+
+        Raises:
+            BadOption: The pool was not started.
+        """
         self._paused = False
-        self._begun.hold(Hold.FLOW, held=False)
+        self._started.set_suspended(SuspendReason.FLOW_CONTROL, False)
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to do; False when that takes longer. Raises what failed."""
+        """
+        Wait until no message is left to handle.
+
+        Args:
+            timeout: Seconds to wait at most; None to wait as long as it takes.
+
+        Returns:
+            Whether nothing is left; False when the time is over.
+
+        Raises:
+            BadOption: The pool was not started.
+            IgnisError: The error that ended the pool early.
+        """
         end = None if timeout is None else time.monotonic() + timeout
-        self._begun.look()
+        self._started.check_queues()
         while not self._is_idle():
             if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
                 self._raise()
@@ -195,14 +283,19 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """
-        Stop working: what is in hand is finished.
+        Stop the workers, after the batches in hand; ``with`` does it.
 
-        After *timeout* seconds, what is not handled goes back to its place, except for what a
-        handler works on just then: it is handled twice. Raises what had ended the pool before.
+        Args:
+            timeout: Seconds to wait for the handlers. After that, messages that are not handled are
+                reloaded. The one that a handler is working on is reloaded too, so it is handled
+                twice.
+
+        Raises:
+            IgnisError: The error that had ended the pool early.
         """
         if self._presence is None:
             return
-        self._begun.dismiss(timeout)
+        self._started.stop(timeout)
         self._ended.set()
         self._give_back()
         for info in self._infos:
@@ -214,7 +307,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def __enter__(self) -> ConsumerPool:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             self.stop()
         except IgnisError:
@@ -229,54 +327,53 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             f"in hand{ended}>"
         )
 
-    def _taking(self, queue: Any) -> MessageSource:
-        assert self._presence is not None, "who takes is present"
-        order, consumer = self._order, self._presence.consumer
-        if order.browse:
-            return BrowsingSource(queue, consumer, order.read, magazine_of(order.magazine))
+    def _source(self, queue: Queue, consumer: Consumer) -> MessageSource:
+        config = self._config
+        if config.browse:
+            return BrowsingSource(queue, consumer, config.read, magazine_of(config.magazine))
         return AcquiringSource(
             queue,
             consumer,
-            order.read,
-            magazine=order.magazine,
-            selector=order.selector,
-            order_by=order.order_by,
-            ahead=order.may_fire_ahead,
+            config.read,
+            magazine=config.magazine,
+            selector=config.selector,
+            order_by=config.order_by,
+            prefetch=config.may_prefetch,
         )
 
     def _is_interested(self) -> bool:
-        """Whether it would take messages, or was short of credit only for a moment."""
+        """Whether the pool would take messages, or has lacked credit for a moment only."""
         pressed = self._pressure is not None and self._pressure.applied
-        held = self._paused or pressed or not self.concurrency
-        return not held and self._credit.missing_for() < interests.BEAT_SECONDS
+        suspended = self._paused or pressed or not self.concurrency
+        return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
 
     def _give_back(self) -> None:
-        """What was fired ahead, and nobody will handle now, goes back to its place."""
-        if self._duty is not None:
-            for taking in self._duty.sources.values():
-                taking.give_back()
+        """Give back the messages that were fired ahead."""
+        if self._context is not None:
+            for source in self._context.sources.values():
+                source.give_back()
 
     def _is_idle(self) -> bool:
-        return self._begun.has_looked and self._credit.used == 0
+        return self._started.found_nothing and self._credit.used == 0
 
     def _credit_changed(self, left: bool) -> None:
-        self._begun.hold(Hold.CREDIT, held=not left)
+        self._started.set_suspended(SuspendReason.CREDIT, not left)
 
     @property
-    def _begun(self) -> Workers:
-        if self._crew is None:
-            raise BadOption("the pool has not begun: use it in a with statement, or start it")
-        return self._crew
+    def _started(self) -> Workers:
+        if self._workers is None:
+            raise BadOption("the pool was not started: use it in a with statement, or call start()")
+        return self._workers
 
     def _count(self, outcomes: Counter[str]) -> None:
         with self._lock:
             self._counts += outcomes
 
     def _fail(self, error: BaseException) -> None:
-        """Nothing more can be done: all workers end."""
+        """End all workers, because of an error that the pool cannot survive."""
         if self.error is None:
             self.error = error
-        self._begun.end()
+        self._started.end()
         self._ended.set()
 
     def _raise(self) -> None:
@@ -284,7 +381,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             raise self.error
 
     def _watch(self, ended: threading.Event) -> None:
-        """Give up calls that take too long; find out when another one has this consumer's name."""
+        """Time out late calls, give back while suspended, and notice another one of this name."""
         pause = min(self._timeout / 4, 1.0)
         while not ended.wait(pause):
             presence = self._presence
@@ -297,4 +394,4 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 continue
             except IgnisError as error:
                 self._fail(error)
-            self._begun.give_up_after(self._timeout)
+            self._started.time_out_after(self._timeout)

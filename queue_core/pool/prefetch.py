@@ -1,8 +1,8 @@
-"""Ahead: messages that are fired before workers ask for them, as many as are handled in a moment.
+"""Prefetch: messages that are fired before workers ask for them.
 
 A firing costs about the same however many messages it takes, so where handlers are quick one firing
-serves for several batches. While what was fired is used up within a moment, the next firing takes
-twice as much; where handlers take their time, nothing is fired before it is asked for.
+serves several batches. While the fired messages are used up within `LINGER_SECONDS`, the next
+firing takes twice as many; where handlers are slow, nothing is fired before a worker asks for it.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections import deque
 
 import pyarrow as pa
 
-#: What is fired ahead is handled within about so many seconds.
-MOMENT_SECONDS = 0.05
-#: How many times what was asked for is fired at most.
-MOST = 16
-#: How often the same thread is served while others may be ready: Python itself would let it go on
-#: for so long that it has hundreds of batches.
-IN_A_ROW = 2
+from queue_core.pool.timings import LINGER_SECONDS
+
+#: A firing takes at most this many times the messages that were requested.
+MAX_FACTOR = 16
+#: A thread is served this often in a row while others may be ready. Python by itself would let it
+#: run for so long that it takes hundreds of batches.
+MAX_IN_A_ROW = 2
 
 
 class Prefetch:
-    """What was fired and not asked for yet; with *most* 1, nothing ever is."""
+    """Messages that are fired and not requested yet; with *max_factor* 1 there are never any."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._times = 1
+    def __init__(self, max_factor: int = MAX_FACTOR) -> None:
+        self._max_factor = max_factor
+        self._factor = 1
         self._fired_at = 0.0
-        #: Who asked last, and how often without anybody in between.
-        self._last = self._row = 0
+        #: The thread that was served last, and how often in a row.
+        self._last_thread = self._in_a_row = 0
         self._lock = threading.Lock()
         self._waiting: deque[pa.RecordBatch] = deque()
 
     def next(self, limit: int) -> pa.RecordBatch | None:
-        """At most so many of the messages that are there."""
-        self._let_others()
+        """Return up to *limit* of the messages that are here, or None."""
+        self._let_others_run()
         with self._lock:
             if not self._waiting:
                 return None
@@ -45,33 +45,33 @@ class Prefetch:
                 self._waiting.appendleft(batch.slice(limit))
             return batch.slice(0, limit)
 
-    def how_many(self, asked: int) -> int:
-        """How many messages to fire for those who have asked for some, and ahead."""
+    def amount(self, requested: int) -> int:
+        """Return how many messages to fire when *requested* are asked for."""
         took = time.monotonic() - self._fired_at
-        if took > MOMENT_SECONDS:
-            self._times = max(self._times // 2, 1)
+        if took > LINGER_SECONDS:
+            self._factor = max(self._factor // 2, 1)
         else:
-            self._times = min(self._times * 2, self._most)
-        return asked * self._times
+            self._factor = min(self._factor * 2, self._max_factor)
+        return requested * self._factor
 
     def put(self, messages: pa.RecordBatch | None) -> None:
-        """These were fired, and nobody has asked for them yet."""
+        """Keep messages that were fired beyond those requested, if there are any."""
         self._fired_at = time.monotonic()
         if messages is not None and messages.num_rows:
             with self._lock:
                 self._waiting.append(messages)
 
-    def _let_others(self) -> None:
-        """Who has had some in a row lets others go on, who may be as ready as it is."""
-        me = threading.get_ident()
-        self._row = self._row + 1 if me == self._last else 1
-        self._last = me
-        if self._row > IN_A_ROW:
-            self._row = 0
-            time.sleep(0)
-
     def clear(self) -> list[pa.RecordBatch]:
-        """Nobody will ask for what is there: it has to be given back."""
+        """Remove and return the messages that are here, which are to be given back."""
         with self._lock:
             left, self._waiting = list(self._waiting), deque()
         return left
+
+    def _let_others_run(self) -> None:
+        """Make a thread yield that was served several times in a row."""
+        thread = threading.get_ident()
+        self._in_a_row = self._in_a_row + 1 if thread == self._last_thread else 1
+        self._last_thread = thread
+        if self._in_a_row > MAX_IN_A_ROW:
+            self._in_a_row = 0
+            time.sleep(0)

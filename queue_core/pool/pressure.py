@@ -1,48 +1,53 @@
-"""Back-pressure: a process that cannot take more says so, and all that consume in it wait."""
+"""Back-pressure: a process that cannot take more suspends all its consumers."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 from weakref import WeakSet
 
-from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 
 
 class Pressure:
     """
-    A valve for the consumers of a process, shared by as many pools as one likes.
+    A valve for the consumers of a process, which any number of pools can share. Thread-safe.
 
-    What is in the hands of handlers is finished; nothing more is fired until it is relieved.
+    While it is applied, the pools fire no more messages; the messages that their handlers already
+    have are finished. Pass it as `ConsumerPool(…, pressure=…)`.
+
+    Attributes:
+        applied: Whether the pressure is applied now; False at first.
     """
 
     def __init__(self) -> None:
         self.applied = False
         self._lock = threading.Lock()
-        self._consumers: WeakSet[QueueConsumer] = WeakSet()
+        self._consumers: WeakSet[QueueConsumer[Any]] = WeakSet()
 
     def apply(self) -> None:
-        """Take no more."""
-        self._turn(True)
+        """Suspend all consumers of the pools that share this, and those that join later."""
+        self._set(True)
 
     def relieve(self) -> None:
-        """Go on."""
-        self._turn(False)
+        """Let the consumers go on."""
+        self._set(False)
 
-    def watch(self, consumer: QueueConsumer) -> None:
-        """Hold this consumer as well."""
+    def watch(self, consumer: QueueConsumer[Any]) -> None:
+        """Suspend this consumer too while the pressure is applied; pools call this."""
         with self._lock:
             self._consumers.add(consumer)
         self._pass_on(consumer)
 
-    def _turn(self, applied: bool) -> None:
+    def _set(self, applied: bool) -> None:
         with self._lock:
             self.applied = applied
             consumers = list(self._consumers)
         for consumer in consumers:
             self._pass_on(consumer)
 
-    def _pass_on(self, consumer: QueueConsumer) -> None:
+    def _pass_on(self, consumer: QueueConsumer[Any]) -> None:
         if self.applied:
-            consumer.hold(Hold.PRESSURE)
+            consumer.suspend(SuspendReason.BACK_PRESSURE)
         else:
-            consumer.release(Hold.PRESSURE)
+            consumer.resume(SuspendReason.BACK_PRESSURE)

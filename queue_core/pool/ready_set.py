@@ -1,9 +1,10 @@
-"""Stations: on the way from a consumer that is told of work to the thread that does it, and back.
+"""The ready set of a worker: its consumers that want to work, and the signal that wakes it.
 
-A target stands for what a handler is to several queues, with one consumer for each of them; a
-session for what a pool runs in a worker; a connection for the worker, whose thread it wakes. Each
-keeps in mind who below it would like to work, tells the one above, and visits them in this order
-when it is visited. What is told in the thread of whoever loads is so done in that of the worker.
+Qpid passes a notification from the consumer to its target, on to the session and the connection,
+and visits them in the reverse order. In a worker each of these has exactly one child: the worker is
+the connection, what the pool runs in it the session, the handler's consumers the target. So one set
+takes the steps of all three. A consumer is added in the thread that notifies it, and visited in the
+worker's.
 """
 
 from __future__ import annotations
@@ -12,43 +13,57 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from queue_core.consumers.trace import Step, say
+from queue_core.consumers.trace import Step, record
 
-Below = TypeVar("Below")
+Consumer = TypeVar("Consumer")
 
 
-class Station(Generic[Below]):
-    """Who would like to work, each once, in the order in which they said so."""
+class ReadySet(Generic[Consumer]):
+    """
+    Consumers that want to work, each once, in the order in which they were notified. Thread-safe.
 
-    def __init__(self, name: str, tells: Step, visits: Step, above: Callable[[], None]) -> None:
-        self.name = name
-        self._tells = tells
-        self._visits = visits
-        self._above = above
+    Args:
+        worker: The worker's name, in traces.
+        pool: The pool's name, in traces.
+        wake: Called when a consumer is added by `notify_work`; it must not wait.
+    """
+
+    def __init__(self, worker: str, pool: str, wake: Callable[[], None]) -> None:
+        self._connection = worker
+        self._session = f"{pool} in {worker}"
+        self._target = f"target of {worker}"
+        self._wake = wake
         self._lock = threading.Lock()
-        self._wishing: dict[Below, None] = {}
+        self._ready: dict[Consumer, None] = {}
 
-    def notify_work(self, below: Below) -> None:
-        """One below would like to work."""
+    def notify_work(self, consumer: Consumer) -> None:
+        """Add a consumer, and wake the worker if it was not there yet."""
         with self._lock:
-            is_new = below not in self._wishing
-            self._wishing[below] = None
+            is_new = consumer not in self._ready
+            self._ready[consumer] = None
         if is_new:
-            say(self._tells, self.name)
-            self._above()
+            record(Step.TARGET_NOTIFIES_SESSION, self._target)
+            record(Step.SESSION_NOTIFIES_CONNECTION, self._session)
+            record(Step.CONNECTION_SCHEDULES_ITSELF, self._connection)
+            self._wake()
 
-    def again(self, below: Below) -> None:
-        """One that is just visited would like to be visited again, after the others."""
+    def put_back(self, consumer: Consumer) -> None:
+        """Add a consumer that is being visited, to be visited again after the others."""
         with self._lock:
-            self._wishing[below] = None
+            self._ready[consumer] = None
 
-    def visit(self) -> Iterator[Below]:
-        """Those who would like to work, until there is none; they may say so again meanwhile."""
+    def visit(self) -> Iterator[Consumer]:
+        """Remove and yield the consumers, in order, until there are none; others may be added."""
+        is_first = True
         while True:
             with self._lock:
-                below = next(iter(self._wishing), None)
-                if below is None:
+                consumer = next(iter(self._ready), None)
+                if consumer is None:
                     return
-                del self._wishing[below]
-            say(self._visits, self.name)
-            yield below
+                del self._ready[consumer]
+            if is_first:
+                record(Step.CONNECTION_VISITS_SESSION, self._connection)
+                record(Step.SESSION_VISITS_TARGET, self._session)
+                is_first = False
+            record(Step.TARGET_VISITS_CONSUMER, self._target)
+            yield consumer

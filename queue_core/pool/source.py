@@ -1,13 +1,16 @@
-"""How a pool takes from one queue: for all its workers at once, in one transaction.
+"""How a pool takes messages from one queue: for all its workers at once, in one transaction.
 
-`Acquiring` fires and settles; `Browsing` sees every message once and takes none.
+`AcquiringSource` fires and settles; `BrowsingSource` sees every message once and takes none.
+
+Changes: fires, settles and reloads messages; keeps a browser's position.
+Crash: messages that were fired ahead are swept like all that a dead consumer holds.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,32 +20,30 @@ from queue_core.model import Consumer, Magazine
 from queue_core.outcomes import Settlement
 from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.prefetch import Prefetch
+from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.browse import browse_next, browsed
 
-if TYPE_CHECKING:
-    from queue_core.queue import Queue
-
 
 class MessageSource(Protocol):
-    """Where the messages of one queue come from, and what becomes of them."""
+    """The messages of one queue, as a pool takes and settles them. Thread-safe."""
 
     def take(self, limit: int) -> pa.RecordBatch | None:
-        """At most so many messages; None when there are none."""
+        """Take up to *limit* messages; None when there are none."""
 
     def settle(self, settlement: pa.Table) -> None:
-        """What has become of messages that were taken: rows of `SETTLEMENT`."""
+        """Settle messages that were taken: rows of `SETTLEMENT`."""
 
     def give_back(self) -> None:
-        """Nobody asks any more: what was taken ahead goes back."""
+        """Give back the messages that were fired ahead, since no worker will ask for them."""
 
     def held_back(self) -> float | None:
-        """After how many seconds it may be that nobody goes first any more; None: nobody does."""
+        """Return in how many seconds a preceding consumer may be gone; None if none precedes."""
 
 
 class AcquiringSource:
-    """Messages are fired, and settled."""
+    """Fires messages, and settles them."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class AcquiringSource:
         magazine: str,
         selector: str | None,
         order_by: str | None,
-        ahead: bool,
+        prefetch: bool,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
@@ -61,43 +62,43 @@ class AcquiringSource:
         self._magazine = magazine
         self._selector = selector
         self._order_by = order_by
-        self._ahead = Prefetch() if ahead else Prefetch(1)
-        # SQLite has one writer at a time, and lets others look for their turn ever again.
-        alone = threading.Lock()
-        self._fire = Coalescer(self._fire_for, alone)
-        self._settle = Coalescer(self._settle_all, alone)
+        self._prefetch = Prefetch() if prefetch else Prefetch(1)
+        # SQLite has one writer at a time; others would poll for their turn.
+        exclusion = threading.Lock()
+        self._fire = Coalescer(self._fire_for, exclusion)
+        self._settle = Coalescer(self._settle_all, exclusion)
 
     def take(self, limit: int) -> pa.RecordBatch | None:
-        """Fire, unless that was done already."""
-        there = self._ahead.next(limit)
-        return self._fire(limit) if there is None else there
+        """Return messages that were fired ahead, or fire some."""
+        prefetched = self._prefetch.next(limit)
+        return self._fire(limit) if prefetched is None else prefetched
 
     def settle(self, settlement: pa.Table) -> None:
         """Settle."""
         self._settle(settlement)
 
     def give_back(self) -> None:
-        """Reload what nobody has asked for."""
-        left = self._ahead.clear()
+        """Reload the messages that were fired ahead."""
+        left = self._prefetch.clear()
         if left:
             ids = pa.chunked_array([batch.column("_message_id") for batch in left])
             self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
 
     def held_back(self) -> float | None:
-        """By whoever goes first, unless it says again that it lives."""
+        """Ask the catalog; a consumer that beats again meanwhile holds this one back for longer."""
         with self._queue.store.catalog.read() as connection:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
     def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
         firing = self._queue.fire(
-            self._ahead.how_many(sum(limits)),
+            self._prefetch.amount(sum(limits)),
             magazine=self._magazine,
             selector=self._selector,
             order_by=self._order_by,
             consumer=self._consumer,
         )
-        parts, left = _split(firing.messages.select(self._columns), limits)
-        self._ahead.put(left)
+        parts, rest = _split(firing.messages.select(self._columns), limits)
+        self._prefetch.put(rest)
         return parts
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
@@ -107,7 +108,7 @@ class AcquiringSource:
 
 
 class BrowsingSource:
-    """Messages are looked at, each once, whether they wait or are in flight."""
+    """Shows each message once, whether it waits or is in flight, and takes none."""
 
     def __init__(
         self, queue: Queue, consumer: Consumer, columns: Sequence[str], magazine: Magazine
@@ -116,54 +117,54 @@ class BrowsingSource:
         self._consumer = consumer
         self._columns = list(columns)
         self._magazine = magazine
-        self._look = Coalescer(self._look_for, threading.Lock())
+        self._browse = Coalescer(self._browse_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:
-        """Look at what was not looked at."""
-        return self._look(limit)
+        """Return messages that were not shown yet."""
+        return self._browse(limit)
 
     def settle(self, settlement: pa.Table) -> None:
-        """Nothing is settled that was not taken."""
+        """Do nothing, since no messages were taken."""
 
     def give_back(self) -> None:
-        """Nothing is taken ahead."""
+        """Do nothing, since no messages are fired ahead."""
 
     def held_back(self) -> float | None:
-        """Nobody stands in the way of who takes nothing."""
+        """Return None: no consumer precedes one that takes nothing."""
         return None
 
-    def _look_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+    def _browse_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
         catalog, info = self._queue.store.catalog, self._queue.info
-        wanted = FireRequest(
+        request = FireRequest(
             queue_ids=(info.id,), magazine=self._magazine, max_messages=sum(limits)
         )
-        while (ticket := browse_next(catalog, self._consumer, wanted)) is not None:
+        while (ticket := browse_next(catalog, self._consumer, request)) is not None:
             messages = self._read(ticket.number)
-            # All that it shows may be gone by now.
+            # All messages of the ticket may be gone by now.
             if messages.num_rows:
                 return _split(messages.select(self._columns), limits)[0]
         return [None] * len(limits)
 
     def _read(self, number: int) -> pa.Table:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
-        who = self._consumer
+        consumer = self._consumer
         found = browsed(
-            catalog, uri, [self._queue.info], self._magazine, who.id, number - 1, number
+            catalog, uri, [self._queue.info], self._magazine, consumer.id, number - 1, number
         )
         messages = read_table(found)
-        # The last ticket says where to go on.
-        catalog.write(lambda connection: consumers.close_tickets(connection, who, number - 1))
+        # The last ticket is kept, since it holds the browser's position.
+        catalog.write(lambda connection: consumers.close_tickets(connection, consumer, number - 1))
         return messages
 
 
 def _split(
     messages: pa.Table, limits: Sequence[int]
 ) -> tuple[list[pa.RecordBatch | None], pa.RecordBatch | None]:
-    """Messages for each of those who have asked, evenly, and what is left."""
+    """Divide messages evenly, up to each limit; return the parts, and the rest."""
     left, start = messages.num_rows, 0
     parts: list[pa.RecordBatch | None] = []
-    for place, limit in enumerate(limits):
-        count = min(limit, -(-left // (len(limits) - place)))
+    for number, limit in enumerate(limits):
+        count = min(limit, -(-left // (len(limits) - number)))
         parts.append(_part(messages, start, count))
         start, left = start + count, left - count
     return parts, _part(messages, start, left)

@@ -1,70 +1,71 @@
-"""The crew of a pool: its workers, more or fewer of them, held and released together."""
+"""The workers of a pool: added and removed, suspended and resumed together."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from queue_core.consumers.consumer import Hold
+from queue_core.consumers.consumer import SuspendReason
 from queue_core.pool.worker import Worker, WorkerContext
 from queue_core.settings import MAX_CONCURRENCY
 
 
 class Workers:
-    """Workers of one duty. Safe for threads."""
+    """The workers of one pool. Thread-safe."""
 
-    def __init__(self, duty: WorkerContext) -> None:
-        self._duty = duty
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
-        #: Those who only finish what is in their hands.
+        #: Workers that were removed and finish the batch in hand.
         self._leaving: list[Worker] = []
-        self._numbers = 0
-        self._holds: set[Hold] = set()
+        #: How many workers there have ever been, which numbers them.
+        self._started = 0
+        self._suspended: set[SuspendReason] = set()
 
     def __len__(self) -> int:
         return len(self._workers)
 
-    def grow(self, by: int) -> int:
-        """So many more, up to 100 in all; how many there are then."""
+    def increase(self, by: int) -> int:
+        """Add up to *by* workers, to 100 in all; return how many there are then."""
         with self._lock:
             more = max(min(by, MAX_CONCURRENCY - len(self._workers)), 0)
-            first = self._numbers + 1
-            self._numbers += more
-            fresh = [Worker(self._duty, f"worker {first + n}") for n in range(more)]
-            self._workers += fresh
-            holds = set(self._holds)
-        for worker in fresh:
-            for why in holds:
-                _turn(worker, why, held=True)
+            first = self._started + 1
+            self._started += more
+            added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
+            self._workers += added
+            suspended = set(self._suspended)
+        for worker in added:
+            for reason in suspended:
+                _set(worker, reason, suspended=True)
             worker.start()
         return len(self)
 
-    def shrink(self, by: int) -> int:
-        """So many fewer, each of which ends with the batch in its hands; how many are left."""
+    def decrease(self, by: int) -> int:
+        """Remove up to *by* workers, which finish their batch; return how many are left."""
         with self._lock:
             left = max(len(self._workers) - max(by, 0), 0)
-            gone, self._workers = self._workers[left:], self._workers[:left]
-            self._leaving = [worker for worker in self._leaving if worker.is_working] + gone
-        for worker in gone:
+            removed, self._workers = self._workers[left:], self._workers[:left]
+            self._leaving = [worker for worker in self._leaving if worker.is_working] + removed
+        for worker in removed:
             worker.end()
         return len(self)
 
-    def hold(self, why: Hold, *, held: bool) -> None:
-        """None of them wants work any more for this reason; or they do again."""
+    def set_suspended(self, reason: SuspendReason, suspended: bool) -> None:
+        """Suspend all workers for a reason, also those that are added later, or resume them."""
         with self._lock:
-            (self._holds.add if held else self._holds.discard)(why)
+            (self._suspended.add if suspended else self._suspended.discard)(reason)
             workers = list(self._workers)
         for worker in workers:
-            _turn(worker, why, held=held)
+            _set(worker, reason, suspended=suspended)
 
     def end(self) -> None:
-        """Nobody takes anything more."""
-        for worker in self._there():
+        """Have all workers take no more messages."""
+        for worker in self._current():
             worker.end()
 
-    def dismiss(self, seconds: float) -> None:
-        """Wait until all have finished; after so many seconds, give up what they work on."""
+    def stop(self, seconds: float) -> None:
+        """Remove all workers; after *seconds*, cancel the batches that are still in hand."""
         with self._lock:
             workers, self._workers, self._leaving = self._workers + self._leaving, [], []
         for worker in workers:
@@ -73,36 +74,41 @@ class Workers:
         for worker in workers:
             while not worker.join(end - time.monotonic()) and time.monotonic() < end:
                 continue
-            worker.abandon()
+            worker.cancel()
 
-    def give_up_after(self, seconds: float) -> None:
-        """Give up calls of the handler that have been made for so long."""
-        for worker in [*self._there(), *self._leaving]:
-            worker.give_up_after(seconds)
+    def time_out_after(self, seconds: float) -> None:
+        """Time out calls of the handler that take longer than *seconds*."""
+        for worker in [*self._current(), *self._leaving]:
+            worker.time_out_after(seconds)
 
-    def look(self) -> None:
-        """Have somebody look in each queue whether there is work."""
-        for desk in self._duty.sources:
-            desk.manager.notify_arrival()
+    def check_queues(self) -> None:
+        """Have a worker check each queue for messages."""
+        for dispatcher in self._context.sources:
+            dispatcher.manager.notify_arrival()
 
     @property
-    def has_looked(self) -> bool:
-        """Whether in each queue somebody has found nothing since the last arrival."""
-        workers = self._there()
-        for desk in self._duty.sources:
-            own = (c for worker in workers for c, at in worker.consumers.items() if at is desk)
-            if not any(desk.manager.has_looked(consumer) for consumer in own):
+    def found_nothing(self) -> bool:
+        """Whether in each queue a worker has found no messages since the last arrival."""
+        workers = self._current()
+        for dispatcher in self._context.sources:
+            consumers = (
+                consumer
+                for worker in workers
+                for consumer, of in worker.consumers.items()
+                if of is dispatcher
+            )
+            if not any(dispatcher.manager.has_nothing_for(consumer) for consumer in consumers):
                 return False
         return True
 
-    def _there(self) -> list[Worker]:
+    def _current(self) -> list[Worker]:
         with self._lock:
             return list(self._workers)
 
 
-def _turn(worker: Worker, why: Hold, *, held: bool) -> None:
+def _set(worker: Worker, reason: SuspendReason, *, suspended: bool) -> None:
     for consumer in worker.consumers:
-        if held:
-            consumer.hold(why)
+        if suspended:
+            consumer.suspend(reason)
         else:
-            consumer.release(why)
+            consumer.resume(reason)

@@ -1,1 +1,1 @@
-"""Presence: how a consumer tells the catalog, and other consumers, that it is alive."""
+"""Presence: consumers report to the catalog, and so to other consumers, that they are alive."""

@@ -1,4 +1,4 @@
-"""Keeps the messages of a consumer at work from being swept, however long that takes."""
+"""Keeps a consumer alive in the catalog, so that the messages it holds are not swept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from queue_core.model import Consumer
 
 class Heartbeat:
     """
-    A thread of the consumer's own process that says, again and again, that it lives.
+    A thread of the consumer's process that reports, again and again, that it is alive.
 
-    *say* is how: unless given, by its heartbeat alone.
+    Args:
+        catalog: The catalog to report to.
+        consumer: The consumer.
+        interval: Seconds between two beats.
+        beat: Writes one beat; by default the heartbeat alone.
     """
 
     def __init__(
@@ -25,37 +29,37 @@ class Heartbeat:
         catalog: Catalog,
         consumer: Consumer,
         interval: float,
-        say: Callable[[Connection, Consumer], None] = consumers.heartbeat,
+        beat: Callable[[Connection, Consumer], None] = consumers.heartbeat,
     ) -> None:
         self._catalog = catalog
         self._consumer = consumer
         self._interval = interval
-        self._say = say
+        self._beat = beat
         self._ended = threading.Event()
         self._fenced: Conflict | None = None
-        # Spark, for one, ends the process without a word; a daemon thread ends with it.
+        # Spark ends its processes without notice; a daemon thread ends with them.
         self._thread = threading.Thread(target=self._run, name="ignis-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; what is held then counts as abandoned after a while."""
+        """Stop beating; later, the messages of the consumer count as abandoned."""
         self._ended.set()
 
     def check(self) -> None:
-        """Raise `ConsumerFenced` when another life of this consumer has begun."""
+        """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
         if self._fenced is not None:
             raise self._fenced
 
     def _run(self) -> None:
         while not self._ended.wait(self._interval):
             try:
-                self._catalog.write(lambda c: self._say(c, self._consumer))
+                self._catalog.write(lambda c: self._beat(c, self._consumer))
             except Conflict as error:
                 self._fenced = error
                 return
             except IgnisError:
-                # The catalog is out of reach for now; the query itself will say so.
+                # The catalog is unavailable for now; the consumer's own work will report it.
                 continue

@@ -1,4 +1,4 @@
-"""Who keeps messages that were received, until they are confirmed or wanted once more."""
+"""The consumer of `get_and_keep`, which holds messages until they are deleted or reset."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from queue_core.model import Consumer
 from queue_core.names import of_process
 from queue_core.presence.heartbeat import Heartbeat
 
-#: Seconds between two signs of life; a sweep waits for several of them.
+#: Seconds between two heartbeats; a sweep waits for several of them.
 BEAT_SECONDS = 10.0
 
 
 class Keeper:
-    """This process as a consumer whose messages are not swept while it lives. Safe for threads."""
+    """This process as a consumer whose messages are not swept while it runs. Thread-safe."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -25,7 +25,7 @@ class Keeper:
         self._heartbeat: Heartbeat | None = None
 
     def consumer(self) -> Consumer:
-        """The consumer, which lives from the first call on."""
+        """Return the consumer; the first call starts it."""
         with self._lock:
             if self._consumer is None:
                 name = f"{KEEPER}{of_process()}"
@@ -37,11 +37,11 @@ class Keeper:
             return self._consumer
 
     def known(self) -> Consumer | None:
-        """The consumer, if it lives."""
+        """Return the consumer, if it was started."""
         return self._consumer
 
     def stop(self) -> None:
-        """End its life: what it keeps is then swept after a while, or reset by others."""
+        """Stop the consumer: its messages are swept after a while, or reset by others."""
         with self._lock:
             if self._heartbeat is not None:
                 self._heartbeat.stop()

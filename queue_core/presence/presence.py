@@ -1,4 +1,4 @@
-"""Presence: a consumer that all processes know of, and what it wants of some queues."""
+"""`Presence`: a consumer with a heartbeat, and its interest in queues, known to all processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,17 @@ class Presence:
     """
     A consumer with a heartbeat, and its interest in some queues.
 
-    *interested* tells whether it would take messages now, and may look into the catalog for that.
-    Raises `QueueTaken` where another consumer has one of the queues to itself, or this one wants to
-    and another one is there.
+    Args:
+        catalog: The catalog to report to.
+        consumer: The consumer.
+        queue_ids: The queues.
+        interested: Returns whether the consumer would take messages now; it may read the catalog.
+        priority: The consumer's priority; None to precede all.
+        claim: How it shares the queues; see `interests.claim_of`.
+
+    Raises:
+        QueueTaken: Another consumer has one of the queues to itself, or this one claims a queue
+            that has another consumer.
     """
 
     def __init__(
@@ -44,24 +52,24 @@ class Presence:
         self._heartbeat.start()
 
     def check(self) -> None:
-        """Raise `ConsumerFenced` when another consumer of this name was started."""
+        """Raise `ConsumerFenced` when the consumer was started again elsewhere."""
         self._heartbeat.check()
 
-    def tell(self) -> None:
-        """Say now what it wants, and not only with the next beat."""
+    def announce(self) -> None:
+        """Report the interest now instead of with the next beat."""
         self._catalog.write(lambda connection: self._beat(connection, self.consumer))
 
     def stop(self) -> None:
-        """Fall silent: soon it is thought to be gone."""
+        """Stop the heartbeat; other consumers soon think that this one is gone."""
         self._heartbeat.stop()
 
     def leave(self) -> None:
-        """It is here no more: whoever it has held back may go."""
+        """Stop, and let the consumers go on that this one has held back."""
         self.stop()
         try:
             self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
         except IgnisError:
-            # Without a word, it is thought to be gone soon.
+            # Without a heartbeat the others soon think that it is gone.
             return
 
     def _beat(self, connection: Connection, consumer: Consumer) -> None:

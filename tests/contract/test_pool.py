@@ -250,7 +250,7 @@ def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
         pool.pause()
         box.open.set()
         eventually(lambda: pool.counts == {"deleted": 2})
-        assert pool._crew._workers[0].work is None
+        assert pool._workers._workers[0].batch is None
         pool.resume()
         assert pool.drain(PATIENCE)
 
@@ -340,7 +340,7 @@ def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
             steps.pop()
         way.insert(0, traced.taken[len(steps) - 1])
     assert [taken.step for taken in way] == list(Step)
-    assert [taken.thread for taken in way] == ["ignis-desk-orders"] * 6 + ["worker 1"] * 6
+    assert [taken.thread for taken in way] == ["ignis-dispatcher-orders"] * 6 + ["worker 1"] * 6
     assert "12. worker 1 of orders: delivered" in str(traced)
 
 
@@ -356,8 +356,8 @@ def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
         ({"max_in_flight": -1}, BadOption, "max_in_flight=-1"),
         ({"magazine": "sidline"}, BadOption, "magazine='sidline'"),
         ({"exclusive": True, "single_active": True}, BadOption, "has no spares"),
-        ({"browse": True, "max_in_flight": 1}, BadOption, "browse"),
-        ({"browse": True, "selector": "true"}, BadOption, "browse"),
+        ({"browse": True, "max_in_flight": 1}, BadOption, "browse=True cannot be combined"),
+        ({"browse": True, "selector": "true"}, BadOption, "browse=True cannot be combined"),
         ({"selector": "amont > 1"}, BadSelector, "amont"),
         ({"columns": ["amont"]}, SchemaMismatch, "'amont'"),
         ({"columns": "amount"}, BadOption, "give a list"),

@@ -174,5 +174,5 @@ def test_a_pool_can_be_started_again(store, queue):
             assert pool.drain(PATIENCE)
 
     assert box.numbers == list(range(10))
-    with pytest.raises(BadOption, match="has not begun"):
+    with pytest.raises(BadOption, match="was not started"):
         ConsumerPool(store, "orders", box).drain()

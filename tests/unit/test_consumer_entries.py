@@ -23,7 +23,7 @@ def test_items_are_in_the_order_in_which_they_were_appended():
         entries.append(item)
 
     assert list(entries) == ["a", "b", "c"]
-    assert (len(entries), entries.first()) == (3, "a")
+    assert len(entries) == 3
 
 
 def test_an_entry_is_deleted_once():
@@ -31,7 +31,7 @@ def test_an_entry_is_deleted_once():
     entry = entries.append("a")
 
     assert [entry.delete(), entry.delete()] == [True, False]
-    assert (len(entries), list(entries), entries.first()) == (0, [], None)
+    assert (len(entries), list(entries)) == (0, [])
 
 
 def test_a_deleted_entry_is_only_marked_and_left_out_by_the_next_pass():

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.lists import ConsumerLists, ConsumerState
 
 
@@ -15,17 +15,17 @@ def make_consumer(name="c", **how):
 def added(lists, name="c", *, wants=True, **how):
     consumer = make_consumer(name, **how)
     if not wants:
-        consumer.hold(Hold.FLOW)
+        consumer.suspend(SuspendReason.FLOW_CONTROL)
     lists.add(consumer)
     return consumer
 
 
 def stands(consumer):
-    return consumer.node.standing
+    return consumer.node.state
 
 
 @pytest.mark.parametrize(
-    ("wants", "acquires", "standing"),
+    ("wants", "acquires", "state"),
     [
         (True, True, ConsumerState.INTERESTED),
         (True, False, ConsumerState.NON_ACQUIRING),
@@ -33,13 +33,13 @@ def stands(consumer):
         (False, False, ConsumerState.NOT_INTERESTED),
     ],
 )
-def test_a_new_consumer_is_in_the_list_of_all_and_in_one_other(wants, acquires, standing):
+def test_a_new_consumer_is_in_the_list_of_all_and_in_one_other(wants, acquires, state):
     lists = ConsumerLists()
     consumer = added(lists, wants=wants, acquires=acquires)
 
     assert list(lists.all) == [consumer]
-    assert stands(consumer) is standing
-    assert lists.sizes() == {name: int(name in ("all", standing.value)) for name in lists.sizes()}
+    assert stands(consumer) is state
+    assert lists.sizes() == {name: int(name in ("all", state.value)) for name in lists.sizes()}
 
 
 def test_uninterested_becomes_interested():
@@ -100,18 +100,18 @@ def test_browsers_move_between_non_acquiring_and_uninterested_alone():
     assert list(lists.non_acquiring) == [browser]
 
 
-@pytest.mark.parametrize("standing", [s for s in ConsumerState if s is not ConsumerState.REMOVED])
-def test_removed_from_wherever_it_stands(standing):
+@pytest.mark.parametrize("state", [s for s in ConsumerState if s is not ConsumerState.REMOVED])
+def test_removed_from_wherever_it_stands(state):
     lists = ConsumerLists()
     consumer = added(
         lists,
-        wants=standing is not ConsumerState.NOT_INTERESTED,
-        acquires=standing is not ConsumerState.NON_ACQUIRING,
+        wants=state is not ConsumerState.NOT_INTERESTED,
+        acquires=state is not ConsumerState.NON_ACQUIRING,
     )
-    if standing is ConsumerState.NOTIFIED:
+    if state is ConsumerState.NOTIFIED:
         lists.set_notified(consumer, True)
 
-    assert lists.remove(consumer) is standing
+    assert lists.remove(consumer) is state
     assert set(lists.sizes().values()) == {0}
     assert lists.remove(consumer) is ConsumerState.REMOVED
 

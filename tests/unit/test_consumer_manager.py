@@ -6,9 +6,9 @@ from collections import Counter, deque
 
 import pytest
 
-from queue_core.consumers.consumer import Hold, QueueConsumer
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.lists import ConsumerState
-from queue_core.consumers.manager import QueueConsumerManager, Reason
+from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 
 
 class Shop:
@@ -37,7 +37,7 @@ class Shop:
     def consumers(self, count, **how):
         return [self.consumer(f"c{number}", **how) for number in range(count)]
 
-    def load(self, *messages, reason=Reason.ARRIVAL):
+    def load(self, *messages, reason=NotifyReason.ARRIVAL):
         self.messages.extend(messages)
         self.manager.notify_arrival(reason)
 
@@ -80,10 +80,10 @@ def test_a_notified_consumer_stays_so_until_it_is_given_nothing(shop):
     shop.load(2)
 
     assert shop.manager.deliver_single_message(consumer) == [1]
-    assert consumer.node.standing is ConsumerState.NOTIFIED
+    assert consumer.node.state is ConsumerState.NOTIFIED
     assert shop.manager.deliver_single_message(consumer) == [2]
     assert shop.manager.deliver_single_message(consumer) is None
-    assert consumer.node.standing is ConsumerState.INTERESTED
+    assert consumer.node.state is ConsumerState.INTERESTED
     assert consumer.wakeups == 1
 
 
@@ -102,7 +102,7 @@ def test_a_consumer_that_was_given_all_it_can_take_has_another_one_told(shop):
     shop.work(limit=2, turns=1)
 
     assert names(shop.told) == ["c1", "c0"]
-    assert shop.manager.reasons[Reason.MORE] == 1
+    assert shop.manager.reasons[NotifyReason.MORE] == 1
 
 
 def test_a_steady_stream_wakes_few(shop):
@@ -140,9 +140,9 @@ def test_browsers_are_always_told_and_take_nothing(shop):
     shop.load(2)
 
     assert [b.wakeups - before for b, before in zip(browsers, woken, strict=True)] == [2, 2, 2]
-    assert shop.manager.deliver_messages(browsers[0], 10) == [1, 2]
-    assert browsers[0].node.standing is ConsumerState.NON_ACQUIRING
-    assert shop.manager.deliver_messages(taker, 10) == [1, 2]
+    assert browsers[0].pull(10) == [1, 2]
+    assert browsers[0].node.state is ConsumerState.NON_ACQUIRING
+    assert taker.pull(10) == [1, 2]
 
 
 # Reasons to be notified.
@@ -151,12 +151,12 @@ def test_browsers_are_always_told_and_take_nothing(shop):
 @pytest.mark.parametrize("acquires", [True, False])
 def test_it_became_interested(shop, acquires):
     consumer = shop.consumer(acquires=acquires)
-    consumer.hold(Hold.FLOW)
+    consumer.suspend(SuspendReason.FLOW_CONTROL)
     shop.told.clear()
     shop.load(1)
     assert not shop.told
 
-    consumer.release(Hold.FLOW)
+    consumer.resume(SuspendReason.FLOW_CONTROL)
 
     assert names(shop.told) == ["c"]
 
@@ -177,10 +177,10 @@ def test_what_was_unavailable_became_available(shop):
     (consumer,) = shop.consumers(1)
     shop.load(1)
     shop.work()
-    shop.load(1, reason=Reason.AVAILABLE)
+    shop.load(1, reason=NotifyReason.AVAILABLE)
 
     assert names(shop.told) == [consumer.name]
-    assert shop.manager.reasons[Reason.AVAILABLE] == 1
+    assert shop.manager.reasons[NotifyReason.AVAILABLE] == 1
 
 
 @pytest.mark.parametrize("how", ["uninterested", "removed", "failed", "cannot"])
@@ -191,7 +191,7 @@ def test_a_notified_one_did_not_do_the_work(shop, how):
     shop.told.clear()
 
     if how == "uninterested":
-        first.hold(Hold.CREDIT)
+        first.suspend(SuspendReason.CREDIT)
     elif how == "removed":
         first.leave()
     elif how == "failed":
@@ -205,7 +205,7 @@ def test_a_notified_one_did_not_do_the_work(shop, how):
     assert names(shop.told) == ["c1"]
     shop.work()
     assert shop.got == {"c1": 1}
-    assert shop.manager.reasons[Reason.NOT_DONE] >= 1
+    assert shop.manager.reasons[NotifyReason.NOT_DONE] >= 1
 
 
 def test_a_higher_priority_became_uninterested(shop):
@@ -215,7 +215,7 @@ def test_a_higher_priority_became_uninterested(shop):
     shop.work(turns=1)
     shop.told.clear()
 
-    high.hold(Hold.CREDIT)
+    high.suspend(SuspendReason.CREDIT)
 
     assert names(shop.told) == ["low"]
     shop.work()
@@ -244,28 +244,28 @@ def test_what_arrives_while_the_only_consumer_looks_is_told(shop):
 # Reasons not to be interested.
 
 
-@pytest.mark.parametrize("why", list(Hold))
+@pytest.mark.parametrize("why", list(SuspendReason))
 def test_nobody_is_woken_who_is_held(shop, why):
     held, free = shop.consumers(2)
-    held.hold(why)
+    held.suspend(why)
     shop.load(1)
 
     assert names(shop.told) == ["c1"]
     assert shop.manager.deliver_single_message(held) is None
     assert why.value in repr(held)
-    assert free.node.standing is ConsumerState.NOTIFIED
+    assert free.node.state is ConsumerState.NOTIFIED
 
 
 def test_it_wants_work_when_nothing_holds_it_any_more(shop):
     (consumer,) = shop.consumers(1)
-    consumer.hold(Hold.CREDIT)
-    consumer.hold(Hold.PRESSURE)
-    consumer.release(Hold.CREDIT)
-    assert consumer.node.standing is ConsumerState.NOT_INTERESTED
+    consumer.suspend(SuspendReason.CREDIT)
+    consumer.suspend(SuspendReason.BACK_PRESSURE)
+    consumer.resume(SuspendReason.CREDIT)
+    assert consumer.node.state is ConsumerState.NOT_INTERESTED
 
-    consumer.release(Hold.PRESSURE)
+    consumer.resume(SuspendReason.BACK_PRESSURE)
 
-    assert consumer.node.standing is ConsumerState.INTERESTED
+    assert consumer.node.state is ConsumerState.INTERESTED
 
 
 # Priorities.
@@ -339,8 +339,8 @@ def test_threads_get_each_message_once_and_none_is_left():
             while (work := consumers[me].pull(1)) is not None:
                 got.extend(work)
                 if len(got) % 50 == 0:
-                    consumers[me].hold(Hold.CREDIT)
-                    consumers[me].release(Hold.CREDIT)
+                    consumers[me].suspend(SuspendReason.CREDIT)
+                    consumers[me].resume(SuspendReason.CREDIT)
 
     threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
     for consumer, thread in zip(consumers, threads, strict=True):

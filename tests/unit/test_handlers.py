@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_ignis import batch_handler
 from queue_core.handlers.deadline import Deadline
-from queue_core.handlers.handler import Handling, takes_batches
+from queue_core.handlers.handler import HandlerRunner, takes_batches
 
 DELETED = ("delete",)
 REJECTED = ("sideline", "rejected", None)
@@ -41,7 +41,7 @@ def messages(count=3, **columns):
 
 def outcomes(handler, batch=None, **how):
     """``(outcome, kind, reason)`` of each message, in order."""
-    settled = list(Handling(handler, **how).run([messages() if batch is None else batch]))
+    settled = list(HandlerRunner(handler, **how).run([messages() if batch is None else batch]))
     assert [row["_message_id"] for part in settled for row in part.to_pylist()] == (
         (messages() if batch is None else batch)["_message_id"].to_pylist()
     )
@@ -244,8 +244,11 @@ def test_a_table_of_outcomes_needs_no_reasons():
         ([True], "gave 1 verdicts for 3 messages"),
         ([1, 2, 3], "gave int64 values"),
         (pa.table({"outcomes": ["delete"] * 3}), "did you mean 'outcomes'?"),
-        (pa.table({"outcome": ["delete", "drop", "delete"]}), "none of delete, sideline, reload"),
-        (pa.table({"outcome": ["delete", None, "delete"]}), "none of delete, sideline, reload"),
+        (
+            pa.table({"outcome": ["delete", "drop", "delete"]}),
+            "not one of delete, sideline, reload",
+        ),
+        (pa.table({"outcome": ["delete", None, "delete"]}), "not one of delete, sideline, reload"),
         (pa.table({"outcome": ["delete"]}), "gave 1 outcomes for 3 messages"),
         (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
         (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),

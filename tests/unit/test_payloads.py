@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from pyspark_ignis import batch_handler
 from queue_core.errors import BadOption
-from queue_core.handlers.handler import Handling
+from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.payload_types import reader_of
 from queue_core.handlers.payloads import Payload
 
@@ -52,8 +52,8 @@ def handled(handler, *texts, kind=None, **payload):
     count = len(texts)
     values = pa.array(texts, kind or pa.string())
     batch = pa.record_batch({"_message_id": range(count), "value": values, "_attempt": [0] * count})
-    handling = Handling(handler, ignorable=(ValueError,), payload=Payload("value", **payload))
-    (settled,) = handling.run([batch])
+    runner = HandlerRunner(handler, ignorable=(ValueError,), payload=Payload("value", **payload))
+    (settled,) = runner.run([batch])
     return [tuple(row.values())[1:] for row in settled.to_pylist()]
 
 
@@ -106,7 +106,7 @@ def test_a_text_that_is_no_text_costs_its_own_message_only():
     broken = pa.array([b"1", b"\xff", b"2"]).view(pa.string())
     batch = pa.record_batch({"_message_id": range(3), "value": broken})
 
-    (settled,) = Handling(lambda _: True, payload=Payload("value")).run([batch])
+    (settled,) = HandlerRunner(lambda _: True, payload=Payload("value")).run([batch])
 
     assert settled.column("kind").to_pylist() == [None, "unreadable", None]
 
@@ -217,11 +217,11 @@ def test_what_does_not_fit_a_dataclass_is_unreadable_and_says_where(given, told)
 @pytest.mark.parametrize(
     ("hint", "given", "told"),
     [
-        (Colour, "blue", "it: 'blue' is no Colour"),
-        (date, "soon", "it: 'soon' is no date"),
+        (Colour, "blue", "it: 'blue' is not a valid Colour"),
+        (date, "soon", "it: 'soon' is not a valid date"),
         (date, 5, "it: a text is needed for a date, not a int"),
-        (Decimal, "x", "it: 'x' is no Decimal"),
-        (Literal["a"], "b", "it: 'b' is none of 'a'"),
+        (Decimal, "x", "it: 'x' is not a valid Decimal"),
+        (Literal["a"], "b", "it: 'b' is not one of 'a'"),
         (None, 1, "it: null is needed, not a int"),
         (int | str, [], "it: a whole number is needed, not a list"),
     ],

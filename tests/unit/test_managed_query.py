@@ -1,17 +1,14 @@
-"""What the queue manager is made of, without Spark: its ticker, and how queries are stopped."""
+"""How the queue manager stops queries: between batches, and not for longer than it was asked to."""
 
-import logging
-import threading
 from types import SimpleNamespace
 
 from pyspark_ignis.managed_query import stop_between_batches
-from pyspark_ignis.periodic import PeriodicThread
 
 LONG = 60.0
 
 
 class Query:
-    """A query that works on a batch until it was looked at so many times."""
+    """A query that works on a batch until its progress was read *looks* times."""
 
     def __init__(self, looks, *, idle=False):
         self.looks = looks
@@ -57,32 +54,3 @@ def test_a_query_that_ends_meanwhile_is_not_waited_for():
     query.isActive = False
 
     stop_between_batches([query], LONG)
-
-
-def test_a_ticker_goes_on_after_whatever_it_runs_into(caplog):
-    calls, enough = [], threading.Event()
-
-    def work():
-        calls.append(1)
-        if len(calls) == 1:
-            raise ConnectionError("gone")
-        enough.set()
-
-    ticker = PeriodicThread("ticking", work, every=0.01, first=0.0)
-    with caplog.at_level(logging.WARNING):
-        ticker.start()
-        assert enough.wait(LONG)
-        ticker.stop()
-
-    assert "ticking failed, and goes on: gone" in caplog.text
-    assert len(calls) >= 2
-    assert not [thread for thread in threading.enumerate() if thread.name == "ticking"]
-
-
-def test_a_ticker_does_nothing_before_its_time():
-    calls = []
-    ticker = PeriodicThread("ticking", lambda: calls.append(1), every=LONG)
-    ticker.start()
-    ticker.stop()
-
-    assert calls == []

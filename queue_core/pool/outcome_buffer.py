@@ -1,0 +1,82 @@
+"""Outcomes of handled messages, which are settled together.
+
+A settlement costs about the same however many messages it covers. So where handlers are quick, the
+outcomes of several batches are settled together, after `LINGER_SECONDS` or as soon as there is
+nothing more to handle; where handlers are slow, each batch is settled by itself.
+
+Crash: messages that are handled and not settled are handled again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.errors import Unavailable
+from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.pool.batch import Batch
+from queue_core.pool.source import MessageSource
+from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
+
+
+class OutcomeBuffer:
+    """
+    The outcomes of one worker's batches that are not settled yet.
+
+    Args:
+        on_settled: Called after each settlement with the number of messages per outcome.
+        at_once: Whether every batch is settled before the next one is handled.
+    """
+
+    def __init__(self, on_settled: Callable[[Counter[str]], None], *, at_once: bool) -> None:
+        self._on_settled = on_settled
+        self._linger = 0.0 if at_once else LINGER_SECONDS
+        self._by_source: dict[MessageSource, list[pa.RecordBatch]] = {}
+        self._since = 0.0
+
+    def add(self, batch: Batch) -> None:
+        """Add the outcomes of a batch whose calls are all made."""
+        if not self._by_source:
+            self._since = time.monotonic()
+        self._by_source.setdefault(batch.source, []).append(batch.settlement)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to settle before anything else is handled."""
+        return bool(self._by_source) and time.monotonic() - self._since >= self._linger
+
+    def settle(self, ending: threading.Event) -> None:
+        """Settle everything; while the catalog is unavailable, retry until *ending* is set."""
+        while self._by_source:
+            source, batches = next(iter(self._by_source.items()))
+            rows = pa.Table.from_batches(batches)
+            try:
+                source.settle(rows)
+            except Unavailable:
+                if ending.wait(RETRY_SECONDS):
+                    raise
+                continue
+            del self._by_source[source]
+            self._on_settled(_counts(rows))
+
+
+def _counts(settled: pa.Table) -> Counter[str]:
+    """Return the number of messages per outcome; an ignored one is deleted and has a kind."""
+    outcomes, has_kind = settled.column("outcome"), settled.column("kind").is_valid()
+    deleted = pc.equal(outcomes, DELETE)
+    ignored = _sum(pc.and_(deleted, has_kind))
+    return Counter(
+        deleted=_sum(deleted) - ignored,
+        ignored=ignored,
+        sidelined=_sum(pc.equal(outcomes, SIDELINE)),
+        reloaded=_sum(pc.equal(outcomes, RELOAD)),
+    )
+
+
+def _sum(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(mask, min_count=0).as_py())

@@ -1,0 +1,47 @@
+"""Prefetch: how much is fired ahead, and what becomes of it."""
+
+import pyarrow as pa
+
+from queue_core.pool import prefetch
+from queue_core.pool.prefetch import Prefetch
+from queue_core.pool.timings import LINGER_SECONDS
+
+
+def batch(*numbers):
+    return pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
+
+
+def test_more_is_fired_while_it_is_used_up_within_the_linger(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(prefetch.time, "monotonic", lambda: now[0])
+    prefetched = Prefetch(max_factor=8)
+    now[0] = 100.0
+    assert prefetched.amount(100) == 100
+    amounts = []
+    for _ in range(5):
+        prefetched.put(None)
+        now[0] += LINGER_SECONDS / 2
+        amounts.append(prefetched.amount(100))
+    for _ in range(4):
+        prefetched.put(None)
+        now[0] += LINGER_SECONDS * 2
+        amounts.append(prefetched.amount(100))
+
+    assert amounts == [200, 400, 800, 800, 800, 400, 200, 100, 100]
+
+
+def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
+    prefetched = Prefetch()
+    assert prefetched.next(2) is None
+    prefetched.put(batch(1, 2, 3))
+    prefetched.put(batch(4))
+    assert prefetched.next(2)["_message_id"].to_pylist() == [1, 2]
+    assert prefetched.next(2)["_message_id"].to_pylist() == [3]
+    assert [left["_message_id"].to_pylist() for left in prefetched.clear()] == [[4]]
+    assert prefetched.next(2) is None
+
+
+def test_nothing_is_fired_ahead_where_it_may_not_be():
+    prefetched = Prefetch(1)
+    prefetched.put(None)
+    assert prefetched.amount(100) == 100
