@@ -24,6 +24,7 @@ from queue_core.blocking.publish import publish
 from queue_core.model import Staged
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import held
@@ -45,18 +46,13 @@ class Life:
 
     def load(self, messages: int) -> None:
         """As many segments of one message."""
+        name = self._queue.name
+        spec = StagingSpec(queue=name, schema=SCHEMA, schema_version=1, shards=1, key=None)
         for start in range(0, messages, TOGETHER):
             staged: list[Staged] = []
             for number in range(start, min(start + TOGETHER, messages)):
                 row = {"key": f"k{number}", "payload": b"x" * 100}
-                stager = Stager(
-                    self._store.storage,
-                    self._queue.name,
-                    SCHEMA,
-                    schema_version=1,
-                    shards=1,
-                    key=None,
-                )
+                stager = Stager(self._store.storage, spec)
                 stager.add(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
                 shard = number % self._queue.info.shards
                 staged.extend(segment.in_shard(shard) for segment in stager.finish())

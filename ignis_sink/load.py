@@ -1,14 +1,13 @@
-"""mode=load: each task stages its rows; the commit publishes all of them, once per batch id.
+"""Load the rows of a write (mode=load): tasks stage them, and the commit publishes all at once.
 
-Files of attempts that failed, and of jobs that were aborted, are left to vacuum: an abort may
-follow a commit whose outcome nobody knows.
+A batch is published once per batch id. Files of failed attempts and of aborted jobs are left to
+vacuum: an abort may follow a commit whose outcome is unknown.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,20 +15,21 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ignis_sink.message import LoadMessage, current_query
 from ignis_sink.options import SinkOptions
-from ignis_sink.target import Target, by_options, open_target
+from ignis_sink.target import Target
 from queue_core import faults
 from queue_core.errors import IgnisError
-from queue_core.model import Staged
 from queue_core.schema import conform
+
+# The module `publishing` is imported by the commits alone: executors need no SQL library.
 
 
 class LoadStreamWriter(DataSourceStreamArrowWriter):
     """
     Loads the micro-batches of a streaming query into a queue.
 
-    Spark makes one to plan a batch, one more to commit it, and another if it has to abort, when the
-    queue may look different. So what was planned travels with the tasks' messages; and what is
-    wrong with the target is told by the tasks, since Spark tells nothing if an abort fails too.
+    Spark makes one writer to plan a batch, one to commit it, and one if it has to abort, when the
+    queue may have changed. So the target travels with the tasks' messages; and the tasks raise what
+    is wrong with the target, since Spark reports nothing if an abort fails too.
     """
 
     def __init__(self, options: SinkOptions, target: Target | IgnisError) -> None:
@@ -47,11 +47,13 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
         if tasks:
+            from ignis_sink.publishing import in_turn, open_queue, publish
+
             target, query = tasks[0].target, tasks[0].query_id
             # Without it, batches of different queries would pass for one and the same.
             assert query is not None, "a task of a streaming query knows its query"
-            queue = open_target(target, self._options)
-            staged = in_turn(tasks, batchId * len(tasks), target.shards)
+            queue = open_queue(target, self._options)
+            staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)
             publish(queue, staged, self._options, (query, batchId))
         faults.point("sink.committed")
 
@@ -72,9 +74,12 @@ class LoadBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[Any]) -> None:
         """Publish all rows in one transaction."""
+        from ignis_sink.publishing import in_turn, open_queue, publish
+
         tasks = [message for message in messages if message is not None]
-        queue = open_target(self._target, self._options)
-        staged = in_turn(tasks, random.randrange(self._target.shards), self._target.shards)
+        queue = open_queue(self._target, self._options)
+        shards = self._target.spec.shards
+        staged = in_turn(tasks, random.randrange(shards), shards)
         publish(queue, staged, self._options, None)
 
     def abort(self, messages: list[Any]) -> None:
@@ -87,7 +92,7 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target) -> LoadMessage:
     try:
         for batch in batches:
             faults.point("sink.writing")
-            for part in conform(batch, target.schema, target.queue).to_batches():
+            for part in conform(batch, target.spec.schema, target.spec.queue).to_batches():
                 stager.add(part)
         staged = stager.finish()
     except BaseException:
@@ -95,34 +100,3 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target) -> LoadMessage:
         raise
     faults.point("sink.staged")
     return LoadMessage(target=target, staged=staged, query_id=current_query())
-
-
-def publish(
-    queue: Any, staged: list[Staged], options: SinkOptions, batch: tuple[str, int] | None
-) -> None:
-    """Load staged segments in one transaction; a batch only if it was not loaded before."""
-    # Not at the top: executors import this module and need no SQL library.
-    from queue_core.blocking import publish as blocking
-    from queue_core.capacity.bounds import OnFull
-    from queue_core.smart.decide import LoadPolicy
-    from queue_core.smart.load import load_staged
-
-    catalog, storage = queue.store.catalog, queue.store.storage
-    when_full = OnFull(overflow=options.on_full, timeout=options.timeout)
-    info = replace(queue.info, settings=by_options(queue.info.settings, options))
-    rule = LoadPolicy.of(info)
-    if rule is not None:
-        load_staged(catalog, storage, info, rule, staged, when_full, batch)
-    elif batch is not None:
-        blocking.publish_once(catalog, storage, info, staged, *batch, when_full)
-    else:
-        blocking.publish(catalog, storage, info, staged, when_full)
-
-
-def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:
-    """The segments of all tasks; those without a key go to one shard for each task, in turn."""
-    return [
-        segment.in_shard((turn + number) % shards)
-        for number, task in enumerate(tasks)
-        for segment in task.staged
-    ]

@@ -1,4 +1,4 @@
-"""Commit messages: what a task tells the driver, as plain values."""
+"""Commit messages: plain values that a task reports to the driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass
 class LoadMessage(WriterCommitMessage):
-    """The segments that a task has staged, and for what."""
+    """The segments that a task has staged, and their target."""
 
     target: Target
     staged: tuple[Staged, ...]
@@ -32,6 +32,6 @@ class SettleMessage(WriterCommitMessage):
 
 
 def current_query() -> str | None:
-    """The id of the streaming query whose task this is; known to tasks, and not to the driver."""
+    """Return the id of the streaming query of this task; the driver does not know it."""
     context = TaskContext.get()
     return context.getLocalProperty(_QUERY_ID) if context is not None else None

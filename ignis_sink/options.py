@@ -20,7 +20,7 @@ from queue_core.options import (
     whole,
     words,
 )
-from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS
+from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSettings
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
@@ -146,6 +146,15 @@ class SinkOptions:
     def queue(self) -> str:
         """The queue that is loaded."""
         return self.queues[0]
+
+    def applied_to(self, settings: QueueSettings) -> QueueSettings:
+        """Return the settings of a queue with those that this write overrides."""
+        given = {
+            "policy": self.policy,
+            "dedup": self.dedup,
+            "dedup_window": self.dedup_window,
+        }
+        return settings.changed({name: value for name, value in given.items() if value is not None})
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SinkOptions:

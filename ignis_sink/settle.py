@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ignis_sink.message import SettleMessage, current_query
 from ignis_sink.options import SinkOptions
-from ignis_sink.target import known_store
+from ignis_sink.queues import known_store
 from queue_core import faults
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.names import nearest

@@ -66,8 +66,8 @@ class IgnisDataSource(DataSource):
         """Load or settle the rows of a DataFrame."""
         from ignis_sink.load import LoadBatchWriter
         from ignis_sink.options import SinkOptions
+        from ignis_sink.planning import find_target
         from ignis_sink.settle import SettleBatchWriter, check_settlement
-        from ignis_sink.target import find_target
 
         options = SinkOptions.of(self.options)
         _refuse_overwrite(overwrite)
@@ -80,8 +80,9 @@ class IgnisDataSource(DataSource):
         """Load or settle the rows of each micro-batch, exactly once."""
         from ignis_sink.load import LoadStreamWriter
         from ignis_sink.options import SinkOptions
+        from ignis_sink.planning import find_target
         from ignis_sink.settle import SettleStreamWriter, check_settlement
-        from ignis_sink.target import Target, find_target
+        from ignis_sink.target import Target
 
         options = SinkOptions.of(self.options)
         _refuse_overwrite(overwrite)

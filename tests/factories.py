@@ -14,6 +14,7 @@ from queue_core import Queue, Store
 from queue_core.model import Consumer, Magazine, ReadPlan, Slice, Ticket
 from queue_core.rows import Rows
 from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import held
@@ -101,7 +102,7 @@ def make_slice(
 
 def make_stager(queue: Queue) -> Stager:
     """What writes the segments of a queue, as the tasks of a sink do."""
-    return Stager.of(queue.store.storage, queue.info)
+    return Stager(queue.store.storage, StagingSpec.of(queue.info))
 
 
 def planned(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from queue_core.model import QueueInfo, Staged
 from queue_core.rows import Numbers
 from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 #: Bytes from which a load without a key is spread over the shards, in so large parts.
@@ -33,7 +34,7 @@ class Distributor:
         stagers = []
         try:
             for part in _parts(queue, table):
-                stagers.append(Stager.of(self._storage, queue, keep_order=True))
+                stagers.append(Stager(self._storage, StagingSpec.of(queue), keep_order=True))
                 for batch in part.to_batches():
                     stagers[-1].add(batch)
                 shard = next(self._turn) % queue.shards

@@ -19,6 +19,7 @@ from queue_core.model import QueueInfo, Slice, Staged
 from queue_core.rows import Numbers, Rows
 from queue_core.schema import COMPACTED, METADATA
 from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 
@@ -108,14 +109,9 @@ def _numbers(group: Group) -> Numbers:
 
 
 def _written(storage: Storage, queue: QueueInfo, messages: pa.Table) -> Staged:
-    stager = Stager(
-        storage,
-        queue.name,
-        messages.schema,
-        schema_version=queue.schema_version,
-        shards=queue.shards,
-        key=None,
-        compression=queue.settings.compression,
+    # The messages stay in their shards and slices: no key, and no statistics or categories here.
+    spec = replace(
+        StagingSpec.of(queue), schema=messages.schema, key=None, attributes=(), categories=()
     )
-    (staged,) = stager.write(messages)
+    (staged,) = Stager(storage, spec).write(messages)
     return staged

@@ -12,13 +12,13 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from queue_core import faults
-from queue_core.column_roles import described
 from queue_core.column_stats import stats_of
-from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, Run, Staged
+from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
 from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
 from queue_core.segments.sharder import Sharder
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 #: Bytes of rows that are sorted and written at a time: the memory that a writing task needs.
@@ -35,51 +35,16 @@ MANY_BATCHES = 16
 class Stager:
     """Takes record batches of the queue's schema; `finish` returns the staged segments."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        queue: str,
-        schema: pa.Schema,
-        *,
-        schema_version: int,
-        shards: int,
-        key: str | None,
-        attributes: tuple[str, ...] = (),
-        categories: tuple[str, ...] = (),
-        compression: str | None = None,
-        keep_order: bool = False,
-    ) -> None:
+    def __init__(self, storage: Storage, spec: StagingSpec, *, keep_order: bool = False) -> None:
         self._storage = storage
-        self._queue = queue
-        self._schema = schema
+        self._spec = spec
         self._keep_order = keep_order
-        self._version = schema_version
-        self._attributes = attributes
-        self._categories = categories
-        self._compression = compression
-        self._waiting = Sharder(queue, schema, key, shards)
+        self._waiting = Sharder(spec.queue, spec.schema, spec.key, spec.shards)
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
         #: With *keep_order*: for each row as it was added, its row over all segments.
-        self.order: list[Numbers] = []
+        self.order: list[npt.NDArray[np.int64]] = []
         self._rows = 0
-
-    @classmethod
-    def of(cls, storage: Storage, queue: QueueInfo, *, keep_order: bool = False) -> Stager:
-        """What writes rows of a queue, as its settings say."""
-        settings = queue.settings
-        return cls(
-            storage,
-            queue.name,
-            queue.schema,
-            schema_version=queue.schema_version,
-            shards=queue.shards,
-            key=queue.key,
-            attributes=described(settings, queue.schema),
-            categories=settings.categories,
-            compression=settings.compression,
-            keep_order=keep_order,
-        )
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
@@ -128,7 +93,7 @@ class Stager:
             bytes=len(data),
             chunks=chunks,
             runs=self._runs(sorted_run, 0),
-            schema_version=self._version,
+            schema_version=self._spec.schema_version,
         )
 
     def _write_run(self) -> None:
@@ -138,7 +103,7 @@ class Stager:
             self._close_segment()
         if self._open is None:
             faults.point("load.before_segment")
-            self._open = _OpenSegment(self._storage, self._queue, self._schema, self._compression)
+            self._open = _OpenSegment(self._storage, self._spec)
         sorted_run = self._sort_waiting()
         self._open.runs.extend(self._runs(sorted_run, self._open.rows))
         for _, shard_rows in sorted_run:
@@ -147,7 +112,7 @@ class Stager:
 
     def _close_segment(self) -> None:
         if self._open is not None:
-            self._staged.append(self._open.close(self._version))
+            self._staged.append(self._open.close(self._spec.schema_version))
             self._open = None
 
     def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
@@ -168,14 +133,14 @@ class Stager:
 
     def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
         """One run, or one for each category, whose rows lie between those of the others."""
-        parts = kinds(rows, self._categories) if self._categories and rows.num_rows > 1 else ()
+        parts = kinds(rows, self._spec.categories) if self._spec.categories and rows.num_rows > 1 else ()
         if len(parts) <= 1:
-            stats = stats_of(rows, self._attributes)
+            stats = stats_of(rows, self._spec.attributes)
             yield Run(shard=shard, start=first_row, stop=first_row + rows.num_rows, stats=stats)
             return
         for numbers in parts:
             its = Rows.of_numbers(numbers + first_row)
-            stats = stats_of(rows.take(numbers), self._attributes)
+            stats = stats_of(rows.take(numbers), self._spec.attributes)
             yield Run(shard=shard, start=its.start, stop=its.stop, stats=stats, rows=its)
 
 
@@ -189,15 +154,13 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 class _OpenSegment:
     """A segment file that is being written."""
 
-    def __init__(
-        self, storage: Storage, queue: str, schema: pa.Schema, compression: str | None
-    ) -> None:
-        self.location = storage.new_location(queue)
+    def __init__(self, storage: Storage, spec: StagingSpec) -> None:
+        self.location = storage.new_location(spec.queue)
         self.rows = 0
         self.runs: list[Run] = []
         self._stack = ExitStack()
         sink = self._stack.enter_context(storage.create(self.location))
-        self._writer = self._stack.enter_context(SegmentWriter(sink, schema, compression))
+        self._writer = self._stack.enter_context(SegmentWriter(sink, spec.schema, spec.compression))
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._guarded(self._writer.write, batch)

@@ -27,6 +27,7 @@ from queue_core.schema import serialize
 from queue_core.segments.reader import read_table
 from queue_core.segments.shard_hash import shards_of
 from queue_core.segments.stager import Stager, remove_staged
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 #: Stages rows of a queue; returns also where each row is, counted over all segments.
@@ -145,7 +146,7 @@ class IncomingSegments:
         if len(overwritten):
             rows = overwritten.applied_to(self.columns(self._queue.schema.names))
             rows = rows.take(pa.array(np.flatnonzero(kept)))
-            return list(Stager.of(self._storage, self._queue).write(rows))
+            return list(Stager(self._storage, StagingSpec.of(self._queue)).write(rows))
         narrowed, first = [], 0
         for segment in self._staged:
             rows = np.flatnonzero(kept[first : first + segment.rows])

@@ -14,6 +14,7 @@ from queue_core.rows import Rows
 from queue_core.schema import serialize
 from queue_core.segments.reader import read
 from queue_core.segments.stager import CHUNK_BYTES, RUN_BYTES, Stager
+from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
@@ -42,7 +43,8 @@ def _peak() -> Iterator[list[int]]:
 
 def _stage(folder: Path, rows: int, key: str | None) -> tuple[Staged, ...]:
     storage = Storage.open(str(folder))
-    stager = Stager(storage, "q", SCHEMA, schema_version=1, shards=8, key=key)
+    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=8, key=key)
+    stager = Stager(storage, spec)
     for batch in _batches(rows):
         stager.add(batch)
     return stager.finish()

@@ -4,10 +4,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from ignis_sink.load import in_turn, stage
+from ignis_sink.load import stage
 from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
-from ignis_sink.target import find_target, open_target
+from ignis_sink.planning import find_target
+from ignis_sink.publishing import in_turn, open_queue
 from queue_core import Store
 from queue_core.errors import Conflict, QueueExists
 from queue_core.model import Run, Staged
@@ -24,13 +25,13 @@ def test_a_new_queue_is_made_when_its_rows_are_published_and_not_before(tmp_path
     chosen = options(tmp_path / "store", key="text", shards="3")
     target = find_target(chosen, ROWS)
     assert not (tmp_path / "store").exists()
-    queue = open_target(target, chosen)
-    assert (queue.schema, queue.info.key, queue.info.shards) == (target.schema, "text", 3)
+    queue = open_queue(target, chosen)
+    assert (queue.schema, queue.info.key, queue.info.shards) == (target.spec.schema, "text", 3)
 
 
 def test_what_is_not_null_in_a_table_may_be_null_in_its_queue(tmp_path):
     required = StructType([StructField("number", LongType(), nullable=False)])
-    assert find_target(options(tmp_path), required).schema == FIRST
+    assert find_target(options(tmp_path), required).spec.schema == FIRST
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,8 @@ def test_rows_are_not_published_into_a_queue_that_somebody_else_made_differently
     target = find_target(chosen, ROWS)
     with Store.open(tmp_path) as store:
         store.create_queue("q", schema, **shape)
-    with pytest.raises(Conflict, match="queue 'q' was created or changed by somebody else"):
-        open_target(target, chosen)
+    with pytest.raises(Conflict, match="queue 'q' was created or changed by another process"):
+        open_queue(target, chosen)
 
 
 def test_of_two_that_add_columns_at_once_the_second_writes_again(tmp_path):
@@ -60,9 +61,9 @@ def test_of_two_that_add_columns_at_once_the_second_writes_again(tmp_path):
         target = find_target(chosen, ROWS)
         queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
         with pytest.raises(Conflict, match="write them again"):
-            open_target(target, chosen)
+            open_queue(target, chosen)
         again = find_target(chosen, ROWS)
-        assert open_target(again, chosen).schema.names == ["number", "other", "text"]
+        assert open_queue(again, chosen).schema.names == ["number", "other", "text"]
 
 
 def test_rows_of_an_older_schema_are_published_when_columns_were_added_since(tmp_path):
@@ -71,16 +72,16 @@ def test_rows_of_an_older_schema_are_published_when_columns_were_added_since(tmp
         chosen = options(tmp_path)
         target = find_target(chosen, StructType([ROWS["number"]]))
         queue.add_columns(pa.schema([*FIRST, pa.field("other", pa.string())]))
-        assert open_target(target, chosen).info.schema_version == target.schema_version + 1
+        assert open_queue(target, chosen).info.schema_version == target.spec.schema_version + 1
 
 
 def test_two_that_make_the_same_queue_at_once_share_it(tmp_path):
     chosen = options(tmp_path)
     first, second = find_target(chosen, ROWS), find_target(chosen, ROWS)
-    assert open_target(first, chosen).info == open_target(second, chosen).info
+    assert open_queue(first, chosen).info == open_queue(second, chosen).info
     different = find_target(options(tmp_path / "elsewhere", shards="2"), ROWS)
     with pytest.raises((Conflict, QueueExists)):
-        open_target(different, chosen)
+        open_queue(different, chosen)
 
 
 def test_a_task_that_fails_removes_what_it_has_written(tmp_path):

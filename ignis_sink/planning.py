@@ -1,0 +1,97 @@
+"""Plan a load: check the columns and options of a write before any of its rows are read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ignis_sink.options import SinkOptions
+from ignis_sink.queues import check_queue, known_store
+from ignis_sink.target import Target
+from queue_core import column_roles
+from queue_core.column_roles import described
+from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
+from queue_core.model import QueueInfo
+from queue_core.policies import binding
+from queue_core.schema import METADATA, canonical, check_insertable, evolve
+from queue_core.segments.shard_hash import check_key
+from queue_core.segments.staging_spec import StagingSpec
+from queue_core.settings import QueueSettings
+
+
+def find_target(options: SinkOptions, rows: StructType) -> Target:
+    """
+    Return the target of a write of *rows*; a queue that does not exist is not created yet.
+
+    Raises `SchemaMismatch` or `BadOption`.
+    """
+    incoming = _incoming(rows)
+    try:
+        info = known_store(options.address).queue(options.queue).info
+    except (NoSuchStore, NoSuchQueue):
+        spec = _new_queue(options, incoming)
+    else:
+        spec = _existing_queue(info, options, incoming)
+    return Target(storage=options.address.storage, spec=spec)
+
+
+def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
+    if options.key is not None and options.key != info.key:
+        raise BadOption(
+            f"key={options.key!r}: queue {info.name!r} has the key {info.key!r}, and keeps it"
+        )
+    check_queue(info, options)
+    schema = info.schema
+    added = [field for field in _nullable(incoming) if field.name not in schema.names]
+    if options.merge_schema and added:
+        schema = evolve(schema, pa.schema([*schema, *added]), info.name)
+    check_insertable(incoming, schema, info.name)
+    binding.check(options.applied_to(info.settings), schema, info.key)
+    return StagingSpec(
+        queue=info.name,
+        schema=schema,
+        schema_version=info.schema_version + (not schema.equals(info.schema)),
+        shards=info.shards,
+        key=info.key,
+        attributes=described(info.settings, schema),
+        categories=info.settings.categories,
+        compression=info.settings.compression,
+    )
+
+
+def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
+    schema = canonical(_nullable(incoming))
+    settings = QueueSettings.of(options.settings)
+    key = settings.group if options.key is None else options.key
+    check_key(key, schema, options.queue)
+    column_roles.check(settings, schema, key)
+    binding.check(options.applied_to(settings), schema, key)
+    return StagingSpec(
+        queue=options.queue,
+        schema=schema,
+        schema_version=1,
+        shards=options.shards,
+        key=key,
+        attributes=described(settings, schema),
+    )
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Make all columns nullable, as Spark's own file formats do: later rows may have nulls."""
+    return pa.schema([column.with_nullable(True) for column in schema])
+
+
+def _incoming(rows: StructType) -> pa.Schema:
+    """The columns of a DataFrame in Arrow's types, without the metadata columns."""
+    columns = [column for column in rows if column.name not in METADATA.names]
+    for column in columns:
+        try:
+            to_arrow_schema(StructType([column]), timezone="UTC")
+        except PySparkTypeError as error:
+            raise SchemaMismatch(
+                f"column {column.name!r}: PySpark cannot hand over the type "
+                f"{column.dataType.simpleString()}; cast it, to a string for instance"
+            ) from error
+    return to_arrow_schema(StructType(columns), timezone="UTC")

@@ -1,0 +1,90 @@
+"""Publish a load: open its queue, and load what its tasks have staged, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ignis_sink.message import LoadMessage
+from ignis_sink.options import SinkOptions
+from ignis_sink.queues import check_queue, known_store, open_store
+from ignis_sink.target import Target
+from queue_core.blocking import publish as blocking
+from queue_core.capacity.bounds import OnFull
+from queue_core.catalog import queues
+from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
+from queue_core.model import Staged
+from queue_core.queue import Queue
+from queue_core.schema import deserialize
+from queue_core.segments.staging_spec import StagingSpec
+
+
+def open_queue(target: Target, options: SinkOptions) -> Queue:
+    """
+    Return the queue of a target; create it, or add columns to it, where that is still to be done.
+
+    Raises `QueueExists` or `Conflict` when another process has given it a different shape.
+    """
+    spec = target.spec
+    try:
+        queue = known_store(options.address).queue(spec.queue)
+    except (NoSuchStore, NoSuchQueue) as error:
+        if isinstance(error, NoSuchStore):
+            # It is new, or its folder was removed since it was opened.
+            open_store(options.address, create=True).close()
+        queue = known_store(options.address).create_queue(
+            spec.queue,
+            spec.schema,
+            shards=spec.shards,
+            key=spec.key,
+            exist_ok=True,
+            **options.settings,
+        )
+    check_queue(queue.info, options)
+    if options.merge_schema and not set(spec.schema.names) <= set(queue.schema.names):
+        queue.add_columns(spec.schema)
+    _check_shape(queue, spec)
+    return queue
+
+
+def _check_shape(queue: Queue, spec: StagingSpec) -> None:
+    """Check that staged rows will be read with their schema, and found in their key's shard."""
+    info = queue.info
+    schema = info.schema
+    if info.schema_version != spec.schema_version:
+        with queue.store.catalog.read() as connection:
+            older = queues.schemas_of(connection, info.id).get(spec.schema_version)
+        schema = deserialize(older) if older else None
+    if schema != spec.schema or (info.shards, info.key) != (spec.shards, spec.key):
+        raise Conflict(
+            f"queue {info.name!r} was created or changed by another process while rows were "
+            "written for it; nothing was loaded: write them again"
+        )
+
+
+def publish(
+    queue: Queue, staged: list[Staged], options: SinkOptions, batch: tuple[str, int] | None
+) -> None:
+    """Load staged segments in one transaction; a batch only if it was not loaded before."""
+    # Most queues have no policy, and their sinks need not wait for what policies import.
+    from queue_core.smart.decide import LoadPolicy
+    from queue_core.smart.load import load_staged
+
+    catalog, storage = queue.store.catalog, queue.store.storage
+    on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
+    info = replace(queue.info, settings=options.applied_to(queue.info.settings))
+    policy = LoadPolicy.of(info)
+    if policy is not None:
+        load_staged(catalog, storage, info, policy, staged, on_full, batch)
+    elif batch is not None:
+        blocking.publish_once(catalog, storage, info, staged, *batch, on_full)
+    else:
+        blocking.publish(catalog, storage, info, staged, on_full)
+
+
+def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:
+    """Return the segments of all tasks; those without a key go to one shard per task, in turn."""
+    return [
+        segment.in_shard((turn + number) % shards)
+        for number, task in enumerate(tasks)
+        for segment in task.staged
+    ]

@@ -1,0 +1,45 @@
+"""The stores and queues that a sink writes to, and whether it may write to them so."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ignis_sink.options import SETTINGS, SinkOptions
+from queue_core.address import Address
+from queue_core.errors import BadOption
+from queue_core.model import QueueInfo
+
+if TYPE_CHECKING:
+    from queue_core.store import Store
+
+
+@lru_cache(maxsize=8)
+def known_store(address: Address) -> Store:
+    """Return an existing store, opened once by a process that plans and commits many batches."""
+    return open_store(address, create=False)
+
+
+def open_store(address: Address, *, create: bool) -> Store:
+    """Open a store."""
+    # Not at the top: executors import this package and need no SQL library.
+    from queue_core.store import Store
+
+    return Store(address, create=create)
+
+
+def check_queue(info: QueueInfo, options: SinkOptions) -> None:
+    """Raise `BadOption` unless a write with these options may load this queue."""
+    if info.settings.is_rendezvous:
+        raise BadOption(
+            f"queue {info.name!r} is a rendezvous (max_size=0): a load waits until its messages "
+            "are fired, which the commit of a batch cannot do; load from Python, or change the "
+            "queue's max_size"
+        )
+    for option, setting in SETTINGS.items():
+        given, actual = options.settings.get(setting), getattr(info.settings, setting)
+        if given is not None and given != actual:
+            raise BadOption(
+                f"{option}={given!r}: queue {info.name!r} has {setting} = {actual!r}; leave the "
+                "option out, or change the queue's setting"
+            )

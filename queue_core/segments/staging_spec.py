@@ -1,0 +1,42 @@
+"""How rows of a queue become segments: plain values that travel to the tasks that write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from queue_core.column_roles import described
+from queue_core.model import QueueInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagingSpec:
+    """Everything about a queue that a `Stager` needs to know."""
+
+    queue: str
+    schema: pa.Schema
+    schema_version: int
+    shards: int
+    #: Column whose hash picks the shard.
+    key: str | None
+    #: Columns whose statistics each slice keeps.
+    attributes: tuple[str, ...] = ()
+    #: Columns whose values get slices of their own.
+    categories: tuple[str, ...] = ()
+    compression: str | None = None
+
+    @classmethod
+    def of(cls, queue: QueueInfo) -> StagingSpec:
+        """Return the spec that the settings of a queue describe."""
+        settings = queue.settings
+        return cls(
+            queue=queue.name,
+            schema=queue.schema,
+            schema_version=queue.schema_version,
+            shards=queue.shards,
+            key=queue.key,
+            attributes=described(settings, queue.schema),
+            categories=settings.categories,
+            compression=settings.compression,
+        )
