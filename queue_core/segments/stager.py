@@ -43,7 +43,7 @@ class Stager:
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
         #: With *keep_order*: for each row as it was added, its row over all segments.
-        self.order: list[npt.NDArray[np.int64]] = []
+        self.order: list[Numbers] = []
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -133,7 +133,11 @@ class Stager:
 
     def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
         """One run, or one for each category, whose rows lie between those of the others."""
-        parts = kinds(rows, self._spec.categories) if self._spec.categories and rows.num_rows > 1 else ()
+        parts = (
+            kinds(rows, self._spec.categories)
+            if self._spec.categories and rows.num_rows > 1
+            else ()
+        )
         if len(parts) <= 1:
             stats = stats_of(rows, self._spec.attributes)
             yield Run(shard=shard, start=first_row, stop=first_row + rows.num_rows, stats=stats)

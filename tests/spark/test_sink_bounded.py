@@ -112,7 +112,7 @@ def test_a_queue_that_is_created_can_be_bounded(rig):
 def test_a_rendezvous_is_no_sink(rig):
     rig.orders(1)
     bounded(rig, 0)
-    with pytest.raises(StreamingQueryException, match=r"keeps no message \(max_size=0\)"):
+    with pytest.raises(StreamingQueryException, match=r"is a rendezvous \(max_size=0\)"):
         finish(rig.sink(rig.source(), "copy"))
 
 
