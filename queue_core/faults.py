@@ -16,6 +16,8 @@ from pathlib import Path
 POINTS = {
     "open.before_commit": "the tables of a new catalog are made in the open transaction",
     "open.committed": "a new catalog is there, without queues",
+    "migrate.before_commit": "an older catalog has this format in the open transaction",
+    "migrate.committed": "an older catalog has this format",
     "create.before_commit": "a new queue is written in the open transaction",
     "create.committed": "a new queue is there; its creator does not know yet",
     "deactivate.before_commit": "a queue is given up in the open transaction",

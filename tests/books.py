@@ -104,7 +104,7 @@ def _check_segments(store: Store, tables: dict[str, Any]) -> None:
 def _check_contents(store: Store, connection: Connection, tables: dict[str, Any]) -> None:
     damaged = {r["segment_id"] for r in tables["slices"] if r["state"] == int(State.DAMAGED)}
     written = {(r["queue_id"], r["version"]): deserialize(r["arrow"]) for r in tables["schemas"]}
-    compacted = {row["segment_id"] for row in tables["compactions"]}
+    compacted = {row["segment_id"] for row in tables["id_map"]}
     for row in tables["segments"]:
         schema = written[row["queue_id"], row["schema_version"]]
         if row["id"] in compacted - damaged:

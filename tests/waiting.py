@@ -42,10 +42,10 @@ class Caller(threading.Thread):
         return self.result
 
 
-def standing(store: Store, side: str = "load") -> list[int]:
+def standing(store: Store, verb: str = "load") -> list[int]:
     """The numbers of those who wait."""
     with store.catalog.read() as connection:
-        query = select(waiters.c.id).where(waiters.c.side == side).order_by(waiters.c.id)
+        query = select(waiters.c.id).where(waiters.c.verb == verb).order_by(waiters.c.id)
         return list(connection.scalars(query))
 
 
@@ -57,15 +57,15 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def waits(store: Store, count: int, side: str = "load") -> None:
+def waits(store: Store, count: int, verb: str = "load") -> None:
     """Wait until so many stand in line."""
-    until(lambda: len(standing(store, side)) == count)
+    until(lambda: len(standing(store, verb)) == count)
 
 
-def stands_for_ever(store: Store, queue: Queue, side: str, alive: float) -> None:
+def stands_for_ever(store: Store, queue: Queue, verb: str, alive: float) -> None:
     """Somebody in line who does nothing."""
     now = dialect.now()
-    row = {"queue_id": queue.info.id, "side": side}
+    row = {"queue_id": queue.info.id, "verb": verb}
     store.catalog.write(
         lambda connection: connection.execute(
             insert(waiters).values(**row, joined_at=now, alive_until=now + int(alive * 1e6))

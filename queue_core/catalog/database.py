@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
 from queue_core.catalog import dialect, format
-from queue_core.errors import CatalogUnavailable, NoSuchStore
+from queue_core.errors import CatalogUnavailable, FormatTooNew, IgnisError, NoSuchStore
 
 Result = TypeVar("Result")
 
@@ -65,7 +65,7 @@ class Catalog:
             except DBAPIError as error:
                 spent = attempt == ATTEMPTS or time.monotonic() > end
                 if spent or not dialect.can_retry(error):
-                    raise dialect.translated(error, self.url, committing=committing) from error
+                    raise self._translated(error, committing=committing) from error
             time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
         raise AssertionError("the loop above returns or raises")
 
@@ -76,7 +76,7 @@ class Catalog:
             with self._transaction(write=False) as connection:
                 yield connection
         except DBAPIError as error:
-            raise dialect.translated(error, self.url) from error
+            raise self._translated(error) from error
 
     def now(self) -> int:
         """The database's clock, in microseconds since 1970."""
@@ -101,6 +101,18 @@ class Catalog:
             except BaseException:
                 self._roll_back(connection)
                 raise
+
+    def _translated(self, error: DBAPIError, *, committing: bool = False) -> IgnisError:
+        if dialect.lacks_name(error):
+            # A newer ignis may have migrated the catalog since this process opened it.
+            try:
+                with self._transaction(write=False) as connection:
+                    format.read(connection, self._shown())
+            except FormatTooNew as newer:
+                return newer
+            except (DBAPIError, IgnisError):
+                pass
+        return dialect.translated(error, self.url, committing=committing)
 
     def _connected(self) -> Connection:
         try:
@@ -147,8 +159,13 @@ class Catalog:
                 ) from error
         elif self._is_current():
             return
-        self.write(lambda connection: format.prepare(connection, self._shown(), create=create))
-        faults.point("open.committed")
+        done = self.write(
+            lambda connection: format.prepare(connection, self._shown(), create=create)
+        )
+        if done == "open":
+            faults.point("open.committed")
+        elif done == "migrate":
+            faults.point("migrate.committed")
 
     def _is_current(self) -> bool:
         """Whether the catalog can be used as it is, asked without keeping others from writing."""

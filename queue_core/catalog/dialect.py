@@ -236,10 +236,53 @@ def last_id(connection: Connection, table: Table) -> int:
     return int(connection.scalar(text(query), {"name": table.name}) or 0)
 
 
+def rename_table(connection: Connection, old: str, new: str) -> None:
+    """Rename a table, and all that the database has named after it but for its indexes."""
+    connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+    if connection.dialect.name == "sqlite":
+        # The counter of its ids follows by itself, and its constraints have no names.
+        return
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"ALTER SEQUENCE IF EXISTS {old}_id_seq RENAME TO {new}_id_seq")
+        _rename_constraints(connection, new, f"{old}_", f"{new}_")
+        return
+    raise _unknown(connection)
+
+
+def rename_column(connection: Connection, table: str, old: str, new: str) -> None:
+    """Rename a column, and all that the database has named after it."""
+    connection.exec_driver_sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+    if connection.dialect.name == "sqlite":
+        return
+    if connection.dialect.name == "postgresql":
+        # Since version 18, NOT NULL is a constraint with a name.
+        _rename_constraints(connection, table, f"{table}_{old}_", f"{table}_{new}_")
+        return
+    raise _unknown(connection)
+
+
+def rename_index(connection: Connection, old: str, new: str, on: str) -> None:
+    """Rename an index; *on* names its table and columns, ``table (a, b)``."""
+    if connection.dialect.name == "sqlite":
+        # SQLite renames no indexes.
+        connection.exec_driver_sql(f"DROP INDEX {old}")
+        connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
+    elif connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
+    else:
+        raise _unknown(connection)
+
+
 def can_retry(error: DBAPIError) -> bool:
     """Whether the same transaction may succeed when it is tried again."""
     code = _code(error)
     return code in _SQLITE_RETRY or code in _POSTGRES_RETRY
+
+
+def lacks_name(error: DBAPIError) -> bool:
+    """Whether a statement names a table or a column that the catalog does not have."""
+    code = _code(error)
+    return code == _SQLITE_NO_TABLE or code in _POSTGRES_NO_TABLE
 
 
 def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> IgnisError:
@@ -253,7 +296,7 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
     if code in _SQLITE_DAMAGED or code in _POSTGRES_DAMAGED:
         kind = DamagedCatalog
         reason = "is damaged or no catalog at all; restore it from a backup"
-    elif code == _SQLITE_NO_TABLE or code in _POSTGRES_NO_TABLE:
+    elif lacks_name(error):
         kind = DamagedCatalog
         reason = f"lacks what it should have ({_told(error)}); restore it from a backup"
     else:
@@ -265,6 +308,21 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
         if committing:
             outcome = "nobody knows if the last change was made: look before you make it again"
     return kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
+
+
+def _rename_constraints(connection: Connection, table: str, old: str, new: str) -> None:
+    """Give the constraints of a PostgreSQL table another prefix."""
+    named = text(
+        "SELECT conname FROM pg_constraint WHERE conrelid = CAST(:table AS regclass) "
+        "AND starts_with(conname, :prefix)"
+    )
+    for name in connection.scalars(named, {"table": table, "prefix": old}).all():
+        renamed = new + name.removeprefix(old)
+        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
+
+
+def _unknown(connection: Connection) -> NotImplementedError:
+    return NotImplementedError(f"a catalog in {connection.dialect.name}")
 
 
 def _told(error: DBAPIError) -> str:

@@ -9,64 +9,85 @@ from queue_core.catalog import dialect
 from queue_core.catalog.tables import facts, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
-#: What this version of ignis writes.
-FORMAT = 1
+#: The format that this version of ignis writes.
+FORMAT = 2
 
 #: The first format there was.
 OLDEST = 1
 
-#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1.
-STEPS: dict[int, Callable[[Connection], None]] = {}
+
+def _rename_tables(connection: Connection) -> None:
+    """From 1 to 2: tables have the names by which the code and the pages know them."""
+    dialect.rename_table(connection, "lines", "waiters")
+    dialect.rename_column(connection, "waiters", "side", "verb")
+    dialect.rename_index(
+        connection, "lines_in_order", "waiters_in_order", "waiters (queue_id, verb, id)"
+    )
+    dialect.rename_table(connection, "reports", "task_log")
+    dialect.rename_column(connection, "task_log", "at", "done_at")
+    dialect.rename_index(connection, "reports_of_task", "task_log_of_task", "task_log (task, id)")
+    dialect.rename_table(connection, "compactions", "id_map")
+    dialect.rename_index(
+        connection, "compactions_by_ids", "id_map_by_ids", "id_map (queue_id, last_id)"
+    )
+
+
+#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and
+#: so uses no `Table`: those are of the newest format. It renames or removes whatever changes its
+#: meaning, so that a process of an older ignis which still has the catalog open gets an error, and
+#: never misreads a row.
+STEPS: dict[int, Callable[[Connection], None]] = {1: _rename_tables}
 
 
 def is_current(connection: Connection, catalog: str) -> bool:
     """
-    Whether a catalog has all tables of this format.
+    Return whether a catalog has all tables of this format.
 
     Raises `FormatTooNew`, and `DamagedCatalog` when some are missing.
     """
-    there = set(inspect(connection).get_table_names())
+    there = _tables(connection)
     if facts.name not in there or read(connection, catalog) != FORMAT:
         return False
-    missing = metadata.tables.keys() - there
-    if missing:
-        raise DamagedCatalog(
-            f"catalog {catalog} lacks its tables {', '.join(sorted(missing))}; "
-            "restore it from a backup"
-        )
+    _check_tables(there, catalog)
     return True
 
 
-def prepare(connection: Connection, catalog: str, *, create: bool) -> None:
+def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None:
     """
     Create the tables or bring them up to this format, inside a writing transaction.
 
-    Raises `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
+    Return ``open`` if it created them, ``migrate`` if it changed them, and else None. Raises
+    `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
     """
     dialect.alone(connection)
-    there = set(inspect(connection).get_table_names())
+    there = _tables(connection)
     if facts.name not in there:
         strange = there if dialect.is_sqlite(connection.engine) else there & metadata.tables.keys()
         if strange:
             raise DamagedCatalog(
-                f"catalog {catalog} holds the tables {', '.join(sorted(strange))} and is no ignis "
-                "store; give ignis a database of its own, or restore it from a backup"
+                f"catalog {catalog} holds the tables {', '.join(sorted(strange))} and is not an "
+                "ignis store; give ignis a database of its own, or restore it from a backup"
             )
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         metadata.create_all(connection)
         connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
         faults.point("open.before_commit")
-        return
-    for version in range(read(connection, catalog), FORMAT):
+        return "open"
+    found = read(connection, catalog)
+    if found == FORMAT:
+        # Another process was faster.
+        return None
+    for version in range(found, FORMAT):
         STEPS[version](connection)
-        connection.execute(
-            update(facts).where(facts.c.name == "format").values(value=str(version + 1))
-        )
+    _check_tables(_tables(connection), catalog)
+    connection.execute(update(facts).where(facts.c.name == "format").values(value=str(FORMAT)))
+    faults.point("migrate.before_commit")
+    return "migrate"
 
 
 def read(connection: Connection, catalog: str) -> int:
-    """The format of an existing catalog; raises `FormatTooNew` or `DamagedCatalog`."""
+    """Return the format of a catalog; raises `FormatTooNew` or `DamagedCatalog`."""
     value = connection.scalar(select(facts.c.value).where(facts.c.name == "format"))
     if value is None or not value.isdecimal() or int(value) < OLDEST:
         raise DamagedCatalog(f"catalog {catalog} has no format version; restore it from a backup")
@@ -76,3 +97,16 @@ def read(connection: Connection, catalog: str) -> int:
             "upgrade ignis"
         )
     return int(value)
+
+
+def _tables(connection: Connection) -> set[str]:
+    return set(inspect(connection).get_table_names())
+
+
+def _check_tables(there: set[str], catalog: str) -> None:
+    missing = metadata.tables.keys() - there
+    if missing:
+        raise DamagedCatalog(
+            f"catalog {catalog} lacks its tables {', '.join(sorted(missing))}; "
+            "restore it from a backup"
+        )

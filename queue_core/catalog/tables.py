@@ -151,7 +151,7 @@ segments = Table(
 
 #: Segments that compaction has written: the ids that their rows had before, and keep.
 id_map = Table(
-    "compactions",
+    "id_map",
     metadata,
     Column("segment_id", BigInteger, primary_key=True, autoincrement=False),
     Column("queue_id", BigInteger, nullable=False),
@@ -160,7 +160,7 @@ id_map = Table(
     Column("last_id", BigInteger, nullable=False),
     #: Runs of ids and the rows that they are: an Arrow table.
     Column("arrow", LargeBinary, nullable=False),
-    Index("compactions_by_ids", "queue_id", "last_id"),
+    Index("id_map_by_ids", "queue_id", "last_id"),
 )
 
 #: Every file that was ever published or is being removed. Publishing inserts its location and so
@@ -287,14 +287,14 @@ failures = Table(
 
 #: What side tasks have done: one row per transaction that moved something, an Arrow table in it.
 task_log = Table(
-    "reports",
+    "task_log",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
     Column("task", String(32), nullable=False),
-    Column("at", BigInteger, nullable=False),
+    Column("done_at", BigInteger, nullable=False),
     Column("arrow", LargeBinary, nullable=False),
-    Index("reports_of_task", "task", "id"),
+    Index("task_log_of_task", "task", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -311,16 +311,16 @@ schedule = Table(
 
 #: Those who wait for room in a queue, or for messages, in the order in which they came.
 waiters = Table(
-    "lines",
+    "waiters",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
-    #: ``load`` or ``fire``.
-    Column("side", String(8), nullable=False),
+    #: The verb that waits: ``load`` or ``fire``.
+    Column("verb", String(8), nullable=False),
     Column("joined_at", BigInteger, nullable=False),
     #: Until when it counts as alive, unless it says so again.
     Column("alive_until", BigInteger, nullable=False),
-    Index("lines_in_order", "queue_id", "side", "id"),
+    Index("waiters_in_order", "queue_id", "verb", "id"),
     # Or one who comes later could get the number of one who left, and stand before others.
     sqlite_autoincrement=True,
 )

@@ -50,7 +50,7 @@ class Moves:
         moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
         values = {"queue_id": queue_id, "task": task, "arrow": moved}
         dialect.join_in(connection, dialect.REPORTING)
-        connection.execute(insert(task_log).values(at=dialect.now(), **values))
+        connection.execute(insert(task_log).values(done_at=dialect.now(), **values))
 
 
 def last(
@@ -89,7 +89,7 @@ def read(
         moved = unpack(row.arrow)
         told = (row.task, names.get(row.queue_id))
         labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in told)
-        when = pa.repeat(pa.scalar(row.at, TIMESTAMP), moved.num_rows)
+        when = pa.repeat(pa.scalar(row.done_at, TIMESTAMP), moved.num_rows)
         tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
     return pa.concat_tables(tables)
 
@@ -106,4 +106,4 @@ def _about(
 
 def forget(connection: Connection, before: int) -> None:
     """Remove reports older than a time, in microseconds."""
-    connection.execute(delete(task_log).where(task_log.c.at < before))
+    connection.execute(delete(task_log).where(task_log.c.done_at < before))

@@ -20,28 +20,28 @@ ALIVE_SECONDS = 5.0
 LAST = (1 << 63) - 1
 
 # Built once: building a statement takes several times as long as SQLite needs to run it.
-_HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.side == bindparam("line"))
+_HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.verb == bindparam("verb"))
 _ALIVE = waiters.c.alive_until > dialect.now()
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
 _LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter"))
 
 
-def join(connection: Connection, queue_id: int, side: str) -> int:
+def join(connection: Connection, queue_id: int, verb: str) -> int:
     """Join the end of a line; return the waiter's number."""
-    here = {"queue": queue_id, "line": side}
+    here = {"queue": queue_id, "verb": verb}
     connection.execute(delete(waiters).where(*_HERE, ~_ALIVE), here)
     number = connection.scalar(
         insert(waiters)
-        .values(queue_id=queue_id, side=side, joined_at=dialect.now(), alive_until=_soon())
+        .values(queue_id=queue_id, verb=verb, joined_at=dialect.now(), alive_until=_soon())
         .returning(waiters.c.id)
     )
     assert number is not None, "an insert returns its number"
     return int(number)
 
 
-def ahead(connection: Connection, queue_id: int, side: str, waiter: int = LAST) -> int:
+def ahead(connection: Connection, queue_id: int, verb: str, waiter: int = LAST) -> int:
     """Return how many living waiters are before a waiter in a line."""
-    here = {"queue": queue_id, "line": side, "waiter": waiter}
+    here = {"queue": queue_id, "verb": verb, "waiter": waiter}
     return int(connection.scalar(_AHEAD, here) or 0)
 
 

@@ -1,0 +1,157 @@
+"""A store of format 1 becomes one of this format, on either database, whoever dies or comes."""
+
+import json
+import time
+
+import pytest
+from sqlalchemy import text
+
+from queue_core import Store, faults
+from queue_core.catalog import dialect, waiters
+from queue_core.catalog.format import FORMAT
+from queue_core.catalog.tables import metadata, task_log
+from queue_core.catalog.tables import waiters as waiters_table
+from queue_core.errors import DamagedCatalog, FormatTooNew
+from tests.books import audit
+from tests.children import Child
+from tests.factories import make_queue, orders
+from tests.golden.make import described, folder_of
+from tests.golden.old import format_of, golden_store, schema_of, turn_back
+
+PROCESSES = 6
+#: Tables whose ids the database gives out.
+NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
+
+
+@pytest.fixture
+def old(catalog_url, tmp_path):
+    """The address of a store of format 1."""
+    return golden_store(catalog_url, tmp_path / "store")
+
+
+@pytest.fixture
+def new(request, catalog_url, tmp_path):
+    """The address of a store that this ignis has made in a database of the same kind."""
+    if catalog_url.startswith("postgresql"):
+        with request.getfixturevalue("postgres").database() as url:
+            yield make_new(url, tmp_path)
+    else:
+        yield make_new(f"sqlite:///{tmp_path}/new.db", tmp_path)
+
+
+def make_new(url, tmp_path):
+    with Store.open(catalog=url, storage=str(tmp_path / "new")) as store:
+        return store.address
+
+
+def open_at_once(address, begin):
+    while time.monotonic() < begin:
+        pass
+    with Store(address) as store:
+        store.queue("orders").load(orders(10))
+
+
+def test_everything_is_as_it_was_written(old):
+    expected = json.loads((folder_of(1) / "expected.json").read_text())
+
+    with Store(old, create=False) as store:
+        assert described(store) == expected
+        audit(store)
+
+    assert format_of(old) == str(FORMAT)
+
+
+def test_tables_indexes_constraints_and_sequences_are_named_as_in_a_new_catalog(old, new):
+    assert schema_of(old) != schema_of(new)
+
+    Store(old).close()
+
+    assert schema_of(old) == schema_of(new)
+
+
+def test_a_catalog_that_a_test_turns_back_is_one_of_format_1(old, new):
+    with Store(new) as store:
+        turn_back(store)
+
+    assert schema_of(new) == schema_of(old)
+
+
+def test_ids_go_on_where_they_were(old):
+    with Store(old) as store:
+        with store.catalog.read() as connection:
+            before = {table.name: dialect.last_id(connection, table) for table in NUMBERED}
+        queue = store.queue("ring")
+        join = lambda c: waiters.join(c, queue.info.id, waiters.FIRE)  # noqa: E731
+        assert store.catalog.write(join) == before["waiters"] + 1
+        store.catalog.write(lambda c: c.execute(waiters_table.delete()))
+        assert store.catalog.write(join) == before["waiters"] + 2
+        log = {"queue_id": 0, "task": "shovel", "done_at": 0, "arrow": b""}
+        number = store.catalog.write(
+            lambda c: c.scalar(task_log.insert().values(**log).returning(task_log.c.id))
+        )
+        assert number == before["task_log"] + 1 > 1
+
+
+def test_many_processes_may_open_it_at_once(old, tmp_path):
+    begin = time.monotonic() + 0.5
+    children = [
+        Child(open_at_once, old, begin, log=tmp_path / f"child-{number}")
+        for number in range(PROCESSES)
+    ]
+    ended = [child.wait() for child in children]
+
+    assert ended == [0] * PROCESSES, "".join(child.output() for child in children)
+    with Store(old) as store:
+        assert len(audit(store).ids()) == len(ids_before()) + 10 * PROCESSES
+
+
+def ids_before():
+    expected = json.loads((folder_of(1) / "expected.json").read_text())
+    return [row for row in expected["views"]["slices"] for _ in range(row["messages"])]
+
+
+def test_a_crash_in_the_middle_leaves_it_as_it_was(old):
+    before = schema_of(old)
+    faults.arm("migrate.before_commit=raise")
+
+    with pytest.raises(faults.InjectedFault):
+        Store(old)
+
+    assert schema_of(old) == before
+    assert format_of(old) == "1"
+    with Store(old) as store:
+        audit(store)
+
+
+def test_an_old_catalog_that_lacks_a_table_stays_as_it_is(old):
+    drop(old, "turns")
+    before = schema_of(old)
+
+    with pytest.raises(DamagedCatalog, match="turns"):
+        Store(old)
+
+    assert schema_of(old) == before
+    assert format_of(old) == "1"
+
+
+def drop(address, table):
+    engine = dialect.connect(address.catalog)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TABLE {table}"))
+    engine.dispose()
+
+
+def test_a_store_that_is_open_while_a_newer_ignis_migrates_it_says_so(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    newer = f"UPDATE facts SET value = '{FORMAT + 1}' WHERE name = 'format'"
+
+    def migrate(connection):
+        dialect.rename_table(connection, "turns", "renamed")
+        connection.execute(text(newer))
+
+    store.catalog.write(migrate)
+
+    for call in (queue.fire, queue.metadata):
+        with pytest.raises(FormatTooNew, match="upgrade ignis"):
+            call()
