@@ -1,0 +1,53 @@
+"""Run handlers on messages in memory, and return the outcomes."""
+
+import pyarrow as pa
+
+from queue_core.handlers.handler import HandlerRunner
+from queue_core.handlers.payloads import Payload
+
+DELETED = ("delete",)
+REJECTED = ("sideline", "rejected", None)
+
+
+def late(seconds):
+    return ("sideline", "timeout", f"not done after {seconds} s")
+
+
+class Declined(Exception):
+    pass
+
+
+class DeclinedForGood(Declined):
+    pass
+
+
+def messages(count=3, **columns):
+    return pa.record_batch({"_message_id": range(count), **columns})
+
+
+def outcomes(handler, batch=None, **how):
+    """``(outcome, kind, reason)`` of each message, in order."""
+    settled = list(HandlerRunner(handler, **how).run([messages() if batch is None else batch]))
+    assert [row["_message_id"] for part in settled for row in part.to_pylist()] == (
+        (messages() if batch is None else batch)["_message_id"].to_pylist()
+    )
+    verdicts = [tuple(row.values())[1:] for part in settled for row in part.to_pylist()]
+    # A deleted message has no reason, unless its exception is ignored.
+    return [verdict[:1] if verdict[1:] == (None, None) else verdict for verdict in verdicts]
+
+
+def raising(error):
+    def handler(_):
+        raise error
+
+    return handler
+
+
+def handled(handler, *texts, kind=None, **payload):
+    """``(outcome, kind, reason)`` of each payload."""
+    count = len(texts)
+    values = pa.array(texts, kind or pa.string())
+    batch = pa.record_batch({"_message_id": range(count), "value": values, "_attempt": [0] * count})
+    runner = HandlerRunner(handler, ignorable=(ValueError,), payload=Payload("value", **payload))
+    (settled,) = runner.run([batch])
+    return [tuple(row.values())[1:] for row in settled.to_pylist()]
