@@ -1,4 +1,4 @@
-"""`consume`: a streaming query that handles a queue's messages and settles each of them."""
+"""`consume`: a streaming query that hands a queue's messages to a handler and settles each."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from queue_core.names import nearest
 from queue_core.store import Store
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
-#: What the sink has to know as the source does.
+#: Options that the source and the sink share.
 _SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer")
-#: Options of the source that have an argument here, or are not for the user to choose.
-_TAKEN = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
+#: Options of the source that `consume` sets, or has an argument for.
+_RESERVED = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
 
 
 def consume(
@@ -54,40 +54,63 @@ def consume(
     **options: Any,
 ) -> StreamingQuery:
     """
-    Start a query that fires the messages of *queue*, hands each to *handler*, and settles it.
+    Start a query that fires the messages of a queue, handles each one and settles it.
 
-    *handler* is one of three, each faster than the one before:
+    A handler is one of three, each faster than the one before:
 
     - a function of one message, given as a dict of its columns, that returns a bool;
-    - a function of a RecordBatch, marked by `batch_handler`, that returns a verdict per message;
-    - a boolean Column, evaluated without any Python.
+    - a function of a RecordBatch, marked by `batch_handler`, that returns one result per message;
+    - a boolean Column, evaluated without Python.
 
-    True deletes the message. Everything else sidelines it, and the view ``failures`` tells why: its
-    kind is ``rejected`` for false, ``undecided`` for null or what is no bool, ``exception`` with
-    the reason ``ExceptionType: message``, and ``timeout`` for a call of more than *handler_timeout*
-    seconds. That is, unless said, the queue's setting ``handler_timeout``, and at most half of its
-    ``sweep_after``. An exception of an *ignorable* class, or of a subclass, deletes the message. A
-    message is handled again only after a crash, a sweep, a reload or a shovel; each firing of it
-    has one outcome. An expression that fails ends the query, so write ``try_divide(a, b)``, which
-    gives null, instead of ``a / b``.
+    True deletes the message. Any other result sidelines it, and the view ``failures`` says why: the
+    kind is ``rejected`` for false, ``undecided`` for null or a value that is not a bool,
+    ``exception`` (reason: ``ExceptionType: message``) if the handler raises, ``timeout`` for a call
+    that takes too long, and ``unreadable`` for a payload that cannot be read. These outcomes are
+    those of IgnisMQ. A message is handled again only after a crash, a sweep, a reload or a shovel;
+    each firing of it has exactly one outcome. An expression that fails ends the query, so write
+    ``try_divide(a, b)``, which gives null, instead of ``a / b``.
 
-    Where the messages are JSON, *payload* names the column with the text. The handler is then given
-    the object instead of the row: dicts and lists, or an instance of *payload_type*, which is a
-    dataclass (see `queue_core.handlers.payload_types`) or a pydantic model. *with_metadata* gives
-    it the other columns too, as a dict and second argument. A batch handler is given lists of both.
-    What cannot be read is sidelined as ``unreadable``, and does not reach the handler.
-
-    *path* is an embedded store's folder; *catalog* and *storage* name any other store. *queue* may
-    be several queues of one schema. *columns* are what the handler is given, and all that is read;
-    unless said, the queue's own and `DEFAULT_METADATA`, or the payload alone. *max_messages* bounds
-    a micro-batch. *consumer* is, unless said, `consumer_of` the checkpoint. *trigger* holds the
-    argument of ``DataStreamWriter.trigger``, as ``{"availableNow": True}``; *name* is the query's
-    name; *options* are further options of the source.
-
-    The query's progress counts the outcomes, under ``observedMetrics["ignis"]``: ``deleted``,
+    The query's progress counts the outcomes under ``observedMetrics["ignis"]``: ``deleted``,
     ``sidelined``, ``ignored`` and ``reloaded``.
 
-    Raises `BadOption`, `NoSuchStore`, `NoSuchQueue` or `SchemaMismatch`; nothing was started then.
+    Args:
+        spark: The Spark session.
+        queue: A queue, or several of the same schema.
+        handler: The function or Column that handles the messages.
+        checkpoint: Folder of the query's checkpoint. One query, one checkpoint.
+        path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
+        catalog: Database URL of the catalog.
+        storage: Folder or URI of the segment files.
+        ignorable: Exception class or classes, subclasses included; a message whose handler raises
+            one is deleted. Python handlers only.
+        handler_timeout: Seconds that a call of the handler may take, more than 0 and at most half
+            of the setting ``sweep_after``. By default, the setting ``handler_timeout``, within the
+            same bound. Python handlers only.
+        payload: Column of JSON text (string or binary). The handler gets the parsed object instead
+            of the row, and a batch handler a list of them. Python handlers only.
+        payload_type: A dataclass or pydantic model to parse the payload into. By default, dicts and
+            lists.
+        with_metadata: With *payload*, pass the other columns too, as a dict and second argument.
+        columns: The columns that the handler gets; no others are read. By default, the queue's own
+            columns with ``_message_id``, ``_queue`` and ``_attempt``, or the payload alone.
+        magazine: ``main`` or ``sideline``.
+        max_messages: At most this many messages in one micro-batch, 1 or more. By default, all that
+            wait.
+        consumer: The consumer's name. By default, `consumer_of` the checkpoint.
+        trigger: One argument of ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``,
+            ``{"once": True}`` or ``{"processingTime": "5 seconds"}``.
+        name: The query's name.
+        **options: More options of the source (docs/options.md).
+
+    Returns:
+        The running query.
+
+    Raises:
+        BadOption: An argument or option is unknown, contradictory or out of range, or the handler
+            cannot be used. This and the following errors are raised before anything is started.
+        NoSuchStore: There is no store at that address.
+        NoSuchQueue: The store has no queue of that name.
+        SchemaMismatch: A column does not exist, or the queues' schemas differ.
     """
     folder = _absolute(checkpoint)
     several = not isinstance(queue, str)
@@ -102,7 +125,7 @@ def consume(
         "ack": "settle",
     }
     source = {key: _text(value) for key, value in given.items() if value is not None}
-    start = _checked(trigger)
+    chosen = _checked_trigger(trigger)
     contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
@@ -112,8 +135,8 @@ def consume(
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)
-    if start:
-        writer = writer.trigger(**start)
+    if chosen:
+        writer = writer.trigger(**chosen)
     if name is not None:
         writer = writer.queryName(name)
     _activate(spark)
@@ -122,10 +145,19 @@ def consume(
 
 def consumer_of(checkpoint: str | Path) -> str:
     """
-    The consumer that a query with this checkpoint is, now and when it is started again.
+    Return the name of the consumer that a query with this checkpoint has, also after a restart.
 
-    Its name comes from the checkpoint's place. A checkpoint that is moved keeps the consumer that
-    it began with: find it in the view ``consumers``, and give it as ``consumer=``.
+    The name is derived from the checkpoint's location. A checkpoint that is moved keeps its first
+    consumer: find the name in the view ``consumers``, and pass it as ``consumer=``.
+
+    Args:
+        checkpoint: Folder of the query's checkpoint.
+
+    Returns:
+        The consumer's name, ``consume:`` and 16 hexadecimal digits.
+
+    Raises:
+        BadOption: *checkpoint* is empty.
     """
     folder = _absolute(checkpoint)
     return f"consume:{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
@@ -133,7 +165,9 @@ def consumer_of(checkpoint: str | Path) -> str:
 
 def _absolute(checkpoint: str | Path) -> str:
     if not str(checkpoint):
-        raise BadOption("checkpoint: give a folder, in which the query keeps how far it has come")
+        raise BadOption(
+            "checkpoint is empty: give the folder in which the query keeps its progress"
+        )
     text = str(checkpoint)
     if not urlsplit(text).scheme:
         return os.path.abspath(text)
@@ -141,10 +175,13 @@ def _absolute(checkpoint: str | Path) -> str:
 
 
 def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
-    taken = {option.lower() for option in _TAKEN}
+    reserved = {option.lower() for option in _RESERVED}
     for option in options:
-        if option.lower() in taken:
-            raise BadOption(f"consume: {option} is no further option; see the arguments of consume")
+        if option.lower() in reserved:
+            raise BadOption(
+                f"consume: {option!r} cannot be passed as a source option; consume() sets it, or "
+                "has an argument for it"
+            )
     return dict(options)
 
 
@@ -152,7 +189,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _checked(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
+def _checked_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
     given = dict(trigger or {})
     if len(given) > 1:
         raise BadOption(f"trigger={given!r}: give one of {', '.join(_TRIGGERS)}")
@@ -166,15 +203,16 @@ def _checked(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _activate(spark: SparkSession) -> None:
     """
-    Make a session the active one of this thread, as it is once it has made a DataFrame.
+    Make a session the active one of this thread, by creating a DataFrame.
 
-    Spark looks there for formats that are written in Python, and a new thread has none.
+    Spark looks in the active session for formats that are written in Python, and a new thread has
+    none.
     """
     spark.createDataFrame([], "nothing INT")
 
 
 def _timeout(options: SourceOptions, contract: Contract) -> float:
-    """Seconds that a call of the handler may take."""
+    """Return how many seconds a call of the handler may take."""
     with Store(options.address, create=False) as store:
         return contract.timeout_for(open_queues(store, options.queues))
 

@@ -1,7 +1,7 @@
-"""The queries that a manager keeps: started, watched, started again, and stopped between batches.
+"""The queries of a manager: started, watched, restarted, and stopped between micro-batches.
 
-A query that cannot be started, or that fails, is so alone: its error is kept and shown, and the
-next refresh starts it again.
+A query that fails, or cannot be started, does not affect the others: its error is kept and shown,
+and the next refresh starts it again.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
 from queue_core.names import check_queue
 
-#: A handler, or a dict of arguments of `consume`, of which one is ``handler``.
+#: A handler, or a dict of arguments of `consume` that includes ``handler``.
 Assignment: TypeAlias = Handler | Mapping[str, Any]
 
-#: Seconds between two looks at a query that is to be stopped.
-_LOOK_SECONDS = 0.02
-#: What the manager says to `consume` itself.
-_TAKEN = ("spark", "queue", "path", "catalog", "storage", "checkpoint")
+#: Seconds between two checks of a query that is being stopped.
+_CHECK_SECONDS = 0.02
+#: Arguments of `consume` that the manager passes itself.
+_RESERVED = ("spark", "queue", "path", "catalog", "storage", "checkpoint")
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """How it stands with a queue that has a handler."""
+    """The state of the query of one queue."""
 
-    #: ``running``; ``paused``, by a concurrency of 0; ``failed``, until the next refresh; ``ended``
-    #: by itself, as its trigger says; ``absent`` from the store; ``deactivated``; ``stopped``.
+    #: ``running``; ``paused`` by a concurrency of 0; ``failed``, until the next refresh; ``ended``,
+    #: because its trigger ends; ``absent``: the store has no such queue; ``deactivated``; or
+    #: ``stopped`` with the manager.
     status: str
-    #: The query, if one was started.
+    #: The latest query; None if none was started.
     query: StreamingQuery | None = None
-    #: How often one was started.
+    #: How often a query was started.
     starts: int = 0
-    #: What it failed with last.
+    #: The error of the latest failure, if any.
     error: Exception | None = None
 
     def __str__(self) -> str:
-        told = str(self.error).partition("\n")[0]
-        return self.status if self.error is None else f"{self.status} ({told})"
+        reason = str(self.error).partition("\n")[0]
+        return self.status if self.error is None else f"{self.status} ({reason})"
 
 
 class ManagedQuery:
@@ -54,9 +55,9 @@ class ManagedQuery:
 
     def __init__(self, start: Callable[[], StreamingQuery]) -> None:
         self._start = start
-        #: What the query was started for.
+        #: The queue's id and schema version when the query was started.
         self._shape: tuple[int, int] | None = None
-        #: Why there should be no query; None: there should be one.
+        #: Why there should be no query, as a status; None: there should be one.
         self._absence: str | None = "stopped"
         self._paused = False
         self._query: StreamingQuery | None = None
@@ -69,8 +70,8 @@ class ManagedQuery:
         return self._query if self._query is not None and self._query.isActive else None
 
     def attend(self, info: QueueInfo) -> None:
-        """See to it that a query is running, and knows the queue's columns."""
-        # A dropped queue may have been made anew, under the same name.
+        """Start the query, or restart it if the queue was made again or has new columns."""
+        # A dropped queue may have been created again under the same name.
         shape = (info.id, info.schema_version)
         self._absence, self._paused = None, info.settings.concurrency == 0
         if self.running is not None:
@@ -80,7 +81,7 @@ class ManagedQuery:
         self._note_failure()
         try:
             self._query = self._start()
-        except Exception as error:  # noqa: BLE001 - the other queues go on, and the state tells
+        except Exception as error:  # noqa: BLE001 - the other queues continue; `state` reports it
             _log.warning("the query of queue %s cannot be started: %s", info.name, error)
             self._query, self._error = None, error
             return
@@ -88,14 +89,14 @@ class ManagedQuery:
         self._starts += 1
 
     def leave(self, absence: str) -> None:
-        """Stop, at once; *absence* is from now on the status."""
+        """Stop the query at once; *absence* becomes its status."""
         self._absence = absence
         self._note_failure()
         if self.running is not None:
             self.running.stop()
 
     def state(self) -> QueueState:
-        """How it stands now."""
+        """Return the current state."""
         self._note_failure()
         return QueueState(
             status=self._status(), query=self._query, starts=self._starts, error=self._error
@@ -115,17 +116,17 @@ class ManagedQuery:
             self._error = self._query.exception() or self._error
 
 
-def arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str, Any]]:
-    """What is said of each queue, as arguments of `consume`; raises `BadName`, `BadOption`."""
+def consume_arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of `consume` by queue; raises `BadName` and `BadOption`."""
     return {check_queue(queue): _arguments(queue, given) for queue, given in handlers.items()}
 
 
 def stop_between_batches(queries: Collection[StreamingQuery], grace: float) -> None:
     """
-    Stop queries, each when the micro-batch that it works on is done.
+    Stop each query when its current micro-batch is done, or after *grace* seconds.
 
-    After *grace* seconds without waiting: what is then in flight stays so, and is handled again
-    when the query is started anew.
+    Messages of an unfinished micro-batch stay in flight; they are handled again when the query is
+    started again.
     """
     end = time.monotonic() + grace
     left = [(query, _done(query)) for query in queries]
@@ -139,23 +140,23 @@ def stop_between_batches(queries: Collection[StreamingQuery], grace: float) -> N
                 rest.append((query, done))
         left = rest
         if left:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
 
 def _arguments(queue: str, given: Assignment) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         return {"handler": given}
     if "handler" not in given:
-        raise BadOption(f"handlers[{queue!r}]: give a handler, or a dict with 'handler' in it")
+        raise BadOption(f"handlers[{queue!r}]: give a handler, or a dict that includes 'handler'")
     for name in given:
-        if name in _TAKEN:
-            raise BadOption(f"handlers[{queue!r}]: {name!r} is the manager's to say")
-    # Arguments that consume does not know are options of the source, which it checks.
+        if name in _RESERVED:
+            raise BadOption(f"handlers[{queue!r}]: remove {name!r}; the manager sets it")
+    # `consume` checks the others; it treats unknown ones as options of the source.
     return dict(given)
 
 
 def _done(query: StreamingQuery) -> int | None:
-    """The last micro-batch that is done."""
+    """Return the number of the last finished micro-batch."""
     progress = query.lastProgress
     return None if progress is None else progress.batchId
 

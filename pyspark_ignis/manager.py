@@ -1,4 +1,4 @@
-"""`IgnisManager`: a query for each queue that has a handler, kept in step with the catalog."""
+"""`IgnisManager`: one query per queue that has a handler, kept in step with the catalog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_ignis.managed_query import (
     Assignment,
     ManagedQuery,
     QueueState,
-    arguments,
+    consume_arguments,
     stop_between_batches,
 )
 from pyspark_ignis.periodic import PeriodicThread
@@ -31,32 +31,46 @@ from queue_core.tasks.registry import TASKS
 from queue_core.tasks.retirement import retire
 from queue_core.tasks.runner import SideTasks
 
-#: Seconds between two refreshes, and from the start to the first of them. Source: IgnisMQ.
+#: Seconds between two refreshes, and from the start to the first refresh. Source: IgnisMQ.
 REFRESH_SECONDS = 300.0
 FIRST_REFRESH_SECONDS = 60.0
-#: Seconds that a micro-batch is given to end in when its query is stopped. Source: IgnisMQ.
+#: Seconds that a running micro-batch gets to finish when its query is stopped. Source: IgnisMQ.
 GRACE_SECONDS = 10.0
-#: Seconds between two looks at which side tasks are due.
-LOOK_SECONDS = 1.0
+#: Seconds between two checks for side tasks that are due.
+_TASK_SECONDS = 1.0
 
 
 class IgnisManager:
     """
-    Keeps a `consume` query running for each queue of a store that is in use and has a handler.
+    Keeps one `consume` query running for each active queue of a store that has a handler.
 
-    *handlers* holds them by the names of their queues: a handler, or a dict of arguments of
-    `consume`, of which one is ``handler``. *checkpoints* is the folder of the queries' checkpoints,
-    each under its queue's name. The manager runs the store's side tasks too, those in *tasks*, for
-    all queues; *zookeeper* and *client_id* say how the leader is elected that sweeps (see
-    `queue_core.leader.candidate`).
+    It also runs the store's side tasks, for all queues; only an elected leader sweeps. At each
+    refresh it reads the catalog: new queues get a query, queues that are too old are deactivated,
+    deactivated queues lose their query, and a failed query is started again. Running queries pick
+    up changed settings themselves. Source: IgnisMQ.
 
-    Every *refresh_interval* seconds, first after *first_refresh*, and whenever `refresh` is called,
-    it reads the catalog: new queues get their query, those that are too old are given up, those
-    that were given up lose it, and a query that has failed is started again. Running queries read
-    their queue's settings by themselves.
+    Use it in a ``with`` statement, which starts and stops it. Safe for threads.
 
-    ``with IgnisManager(…):`` starts and stops it. Safe for threads. Raises `BadOption`, `BadName`,
-    `NoSuchStore`.
+    Args:
+        spark: The Spark session.
+        handlers: The handlers by queue name: a handler as for `consume`, or a dict of arguments of
+            `consume` that includes ``handler``.
+        checkpoints: Folder in which each query has a checkpoint, named after its queue.
+        path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
+        catalog: Database URL of the catalog.
+        storage: Folder or URI of the segment files.
+        refresh_interval: Seconds between two refreshes, 0 or more.
+        first_refresh: Seconds from the start to the first refresh, 0 or more.
+        zookeeper: ``host:port`` of the ZooKeeper that elects the leader, or several with commas
+            between them. By default, a lease in the catalog elects it.
+        client_id: Name of the group that elects one leader in ZooKeeper.
+        tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact`` and
+            ``vacuum``.
+
+    Raises:
+        BadOption: An argument is unknown, malformed or out of range.
+        BadName: A queue name in *handlers* is not allowed.
+        NoSuchStore: There is no store at that address.
     """
 
     def __init__(
@@ -77,15 +91,17 @@ class IgnisManager:
         self._spark = spark
         self._checkpoints = str(checkpoints).rstrip("/")
         if not self._checkpoints:
-            raise BadOption("checkpoints: give a folder, in which each query keeps its own")
+            raise BadOption(
+                "checkpoints is empty: give the folder in which each query keeps its checkpoint"
+            )
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
-        self._where: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
+        self._address: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
         self._queries = {
             queue: ManagedQuery(partial(self._consume, queue, given))
-            for queue, given in arguments(handlers).items()
+            for queue, given in consume_arguments(handlers).items()
         }
-        #: What the last refresh has read.
+        #: The queues, as of the last refresh.
         self._infos: list[QueueInfo] = []
         self._store = Store.open(path, catalog=catalog, storage=storage, create=False)
         try:
@@ -95,19 +111,23 @@ class IgnisManager:
                 client_id=client_id,
                 partitions=lambda: [i.name for i in self._infos if i.deactivated_at is None],
             )
-            self._side = SideTasks(
+            self._tasks = SideTasks(
                 self._store.catalog, self._store.storage, self._leader, tasks=tasks
             )
         except BaseException:
             self._store.close()
             raise
         self._started = False
-        self._tickers: list[PeriodicThread] = []
-        #: Who changes what is running. Taken again by whoever has it.
+        self._threads: list[PeriodicThread] = []
+        #: Held while queries are started or stopped; re-entrant, because refreshes nest.
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Start the queries and the side tasks; a second time changes nothing."""
+        """
+        Start the queries and the side tasks; a second call changes nothing.
+
+        A query that cannot be started does not stop the others: see `state`.
+        """
         with self._lock:
             if self._started:
                 return
@@ -118,27 +138,33 @@ class IgnisManager:
             except BaseException:
                 self.stop(grace=0)
                 raise
-            self._tickers = [
+            self._threads = [
                 PeriodicThread("ignis-refresh", self.refresh, self._every, self._first),
                 PeriodicThread(
-                    "ignis-tasks", lambda: self._side.run_due(self._infos), LOOK_SECONDS
+                    "ignis-tasks", lambda: self._tasks.run_due(self._infos), _TASK_SECONDS
                 ),
             ]
-            for ticker in self._tickers:
-                ticker.start()
+            for thread in self._threads:
+                thread.start()
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         """
-        Stop the queries, each when its micro-batch is done, and the side tasks; twice is fine.
+        Stop the queries, each after its current micro-batch, and the side tasks.
 
-        What is still worked on after *grace* seconds is handled again when the manager is started
-        anew, by this process or another.
+        A second call changes nothing. Messages of a micro-batch that does not finish in time are
+        handled again when a query with the same checkpoint starts.
+
+        Args:
+            grace: Seconds to wait for the current micro-batches, 0 or more.
+
+        Raises:
+            BadOption: *grace* is out of range.
         """
         check_seconds("grace", grace)
-        # Without the lock, which a refresh that is to end may need.
-        tickers, self._tickers = self._tickers, []
-        for ticker in tickers:
-            ticker.stop()
+        # Without the lock, because a refresh that is still running may need it.
+        threads, self._threads = self._threads, []
+        for thread in threads:
+            thread.stop()
         with self._lock:
             running = [query for managed in self._queries.values() if (query := managed.running)]
             stop_between_batches(running, grace)
@@ -149,41 +175,71 @@ class IgnisManager:
             self._store.close()
 
     def refresh(self) -> None:
-        """Bring what is running in step with the catalog, now. Before `start` it only reads."""
+        """Bring the queries in step with the catalog now. Before `start`, only read the catalog."""
         with self._lock:
             for info in self._read():
                 retire(self._store.catalog, info)
             self._infos = self._read()
             if not self._started:
                 return
-            there = {info.name: info for info in self._infos}
+            existing = {info.name: info for info in self._infos}
             for queue, managed in self._queries.items():
-                if queue not in there:
+                if queue not in existing:
                     managed.leave("absent")
-                elif there[queue].deactivated_at is not None:
+                elif existing[queue].deactivated_at is not None:
                     managed.leave("deactivated")
                 else:
-                    managed.attend(there[queue])
+                    managed.attend(existing[queue])
 
     def increase_consumers(self, queue: str, by: int = 1) -> int:
         """
-        Raise a queue's concurrency, to 100 at most; returns what it is now.
+        Raise a queue's setting ``concurrency``, up to 100. Queries of all processes follow it.
 
-        It is a setting: it stays, and reaches the queries of other processes too.
+        Args:
+            queue: The queue's name.
+            by: How much to add.
+
+        Returns:
+            The concurrency, as it is now.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadOption: *by* is not a whole number.
         """
         return self._scale(queue, by)
 
     def decrease_consumers(self, queue: str, by: int = 1) -> int:
-        """Lower a queue's concurrency; at 0 it is paused. As `increase_consumers`."""
+        """
+        Lower a queue's setting ``concurrency``; 0 pauses the queue.
+
+        Args:
+            queue: The queue's name.
+            by: How much to subtract.
+
+        Returns:
+            The concurrency, as it is now.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadOption: *by* is not a whole number.
+        """
         return self._scale(queue, -by)
 
     def schedule_shovel(
         self, queue: str, interval: float | None, concurrency: int | None = None
     ) -> None:
         """
-        Shovel a queue every *interval* seconds, or only when asked, from now on.
+        Change how often a queue is shovelled, from now on.
 
-        *concurrency* is how many transactions run side by side; unless given, it stays.
+        Args:
+            queue: The queue's name.
+            interval: Seconds between two shovels, more than 0; None to shovel only on request.
+            concurrency: How many transactions of one shovel run side by side, 1 to 50. By default,
+                it stays.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadOption: *interval* or *concurrency* is out of range.
         """
         settings: dict[str, Any] = {"shovel_interval": interval}
         if concurrency is not None:
@@ -200,24 +256,74 @@ class IgnisManager:
         rate: float | None = None,
         force: bool = False,
     ) -> int:
-        """Shovel a queue once, now; returns how many messages were moved (`Queue.shovel`)."""
+        """
+        Move a queue's sidelined messages back to main now, as `Queue.shovel`.
+
+        Args:
+            queue: The queue's name.
+            limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
+            selector: Only messages that meet this SQL condition.
+            rate: At most this many messages a second, more than 0. By default, the setting
+                ``shovel_rate``.
+            force: Also move messages that failed too often or still rest.
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadOption: An argument is out of range.
+            BadSelector: *selector* cannot be understood.
+        """
         return self._store.queue(queue).shovel(limit, selector=selector, rate=rate, force=force)
 
     def sweep(self, queue: str, older_than: float | None = None) -> int:
-        """Sweep a queue now, whoever leads; returns how many messages moved (`Queue.sweep`)."""
+        """
+        Sideline a queue's stuck messages now, as `Queue.sweep`, even if another process leads.
+
+        Args:
+            queue: The queue's name.
+            older_than: Seconds since the firing, 0 or more. By default, the setting
+                ``sweep_after``.
+
+        Returns:
+            How many messages were moved.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadOption: *older_than* is out of range.
+        """
         return self._store.queue(queue).sweep(older_than)
 
     def deactivate(self, queue: str) -> None:
-        """Give a queue up, for good, and stop its query (`Queue.deactivate`)."""
+        """
+        Close a queue for good, as `Queue.deactivate`, and stop its query.
+
+        Args:
+            queue: The queue's name.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+        """
         self._store.deactivate(queue)
         self.refresh()
 
     def stats(self) -> dict[str, QueueStats]:
-        """What each queue of the store has seen, by its name; of all processes."""
+        """
+        Count the messages of each queue since its creation, over all processes.
+
+        Returns:
+            The counts, by queue name.
+        """
         return queue_stats(self._store)
 
     def state(self) -> dict[str, QueueState]:
-        """How it stands with each queue that has a handler."""
+        """
+        Report the query of each queue that has a handler.
+
+        Returns:
+            The state, by queue name.
+        """
         return {queue: managed.state() for queue, managed in self._queries.items()}
 
     def __enter__(self) -> IgnisManager:
@@ -228,8 +334,8 @@ class IgnisManager:
         self.stop()
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{queue}: {state}" for queue, state in self.state().items())
-        return f"<IgnisManager of {self._store!r}; {told or 'no handlers'}>"
+        states = ", ".join(f"{queue}: {state}" for queue, state in self.state().items())
+        return f"<IgnisManager of {self._store!r}; {states or 'no handlers'}>"
 
     def _scale(self, queue: str, by: int) -> int:
         concurrency = self._store.queue(queue).scale(by)
@@ -242,11 +348,11 @@ class IgnisManager:
 
     def _consume(self, queue: str, given: Mapping[str, Any]) -> StreamingQuery:
         checkpoint = f"{self._checkpoints}/{queue}"
-        how: dict[str, Any] = {
+        options: dict[str, Any] = {
             "name": f"ignis:{queue}",
             "refreshInterval": self._every,
-            # The manager runs them, for all queues.
+            # The manager runs the side tasks of all queues.
             "tasks": "none",
             **given,
         }
-        return consume(self._spark, queue, checkpoint=checkpoint, **self._where, **how)
+        return consume(self._spark, queue, checkpoint=checkpoint, **self._address, **options)

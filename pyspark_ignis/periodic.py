@@ -1,4 +1,4 @@
-"""Work that is done again and again, in a thread of its own, whatever it runs into."""
+"""A thread that repeats its work at intervals, even after errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 class PeriodicThread:
-    """Calls *work* every so many seconds, for the first time after *first*, until it is stopped."""
+    """Calls *work* after *first* seconds, and then every *every* seconds, until it is stopped."""
 
     def __init__(
         self, name: str, work: Callable[[], object], every: float, first: float | None = None
@@ -20,15 +20,15 @@ class PeriodicThread:
         self._every = every
         self._first = every if first is None else first
         self._stopped = threading.Event()
-        # A driver that ends does not wait for it.
+        # A daemon: a driver that ends does not wait for it.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; once only."""
+        """Start the thread; once only."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for the work that is being done, and do no more."""
+        """Finish the current work and stop the thread."""
         self._stopped.set()
         self._thread.join()
 
@@ -38,5 +38,5 @@ class PeriodicThread:
             pause = self._every
             try:
                 self._work()
-            except Exception as error:  # noqa: BLE001 - nobody else hears what a thread runs into
-                _log.warning("%s failed, and goes on: %s", self._name, error)
+            except Exception as error:  # noqa: BLE001 - nobody else sees an error of this thread
+                _log.warning("%s failed and continues: %s", self._name, error)

@@ -1,4 +1,4 @@
-"""How many messages each queue of a store has seen, and what became of them."""
+"""Count the messages of each queue of a store: published, consumed, sidelined, and so on."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _SIDELINE = ("deleted", "shovelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """What a queue has seen since its beginning, in messages. Source: IgnisMQ."""
+    """The messages of a queue, counted since its creation. Source: IgnisMQ."""
 
-    #: Loaded by producers.
+    #: Messages loaded by producers.
     published: int
-    #: Done with, and deleted.
+    #: Messages that were finished, and therefore deleted.
     consumed: int
-    #: Set aside because they failed or got stuck; one that failed twice counts twice.
+    #: Moves to the sideline, of messages that failed or got stuck. Two failures count twice.
     sidelined: int
-    #: Brought back to main.
+    #: Moves back to main.
     shovelled: int
-    #: In main now: waiting, or in flight.
+    #: Messages in main now, waiting or in flight.
     unconsumed: int
 
 
 def queue_stats(store: Store) -> dict[str, QueueStats]:
-    """The tally of each queue, by its name."""
+    """Return the counts of each queue, by its name."""
     shards = store.view("shards")
     main, sideline = (
         _sums(shards.filter(pc.equal(shards["magazine"], magazine)), columns)
         for magazine, columns in (("main", _MAIN), ("sideline", _SIDELINE))
     )
-    return {queue: _tally(main[queue], sideline[queue]) for queue in sorted(main)}
+    return {queue: _stats(main[queue], sideline[queue]) for queue in sorted(main)}
 
 
 def _sums(shards: pa.Table, columns: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -47,9 +47,9 @@ def _sums(shards: pa.Table, columns: tuple[str, ...]) -> dict[str, dict[str, int
     }
 
 
-def _tally(main: dict[str, int], sideline: dict[str, int]) -> QueueStats:
+def _stats(main: dict[str, int], sideline: dict[str, int]) -> QueueStats:
     return QueueStats(
-        # What comes back from the sideline is loaded into main once more.
+        # Messages that come back from the sideline are loaded into main once more.
         published=main["loaded"] - sideline["shovelled"],
         consumed=main["deleted"] + sideline["deleted"],
         sidelined=main["sidelined"] + main["swept"],

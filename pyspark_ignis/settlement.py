@@ -1,4 +1,4 @@
-"""From a DataFrame of messages and a handler to the DataFrame that a settle sink takes."""
+"""Apply a handler to a DataFrame of messages; the result is what a settle sink takes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ def settlement(
     messages: DataFrame, handler: Handler, contract: Contract, timeout: float | None
 ) -> DataFrame:
     """
-    What *handler* makes of *messages*: ``_message_id``, ``outcome``, ``kind`` and ``reason``.
+    Return the outcomes of *messages*: ``_message_id``, ``outcome``, ``kind`` and ``reason``.
 
-    A call in Python takes *timeout* seconds at most. Raises `BadOption` for a handler that cannot
-    be used.
+    A Python call may take *timeout* seconds. Raises `BadOption` for a handler that cannot be used.
     """
     if isinstance(handler, Column):
         if contract != Contract():
             raise BadOption(
                 "ignorable, handler_timeout and payload are for handlers in Python; an expression "
-                "raises nothing that could be ignored, cannot be interrupted, and has from_json"
+                "raises no exceptions to ignore, cannot be interrupted, and can use from_json"
             )
         return _observed(_by_expression(messages, handler))
     if not callable(handler):
@@ -53,20 +52,20 @@ def settlement(
     return _observed(_by_python(messages, runner))
 
 
-def _by_expression(messages: DataFrame, decision: Column) -> DataFrame:
+def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:
     try:
-        kind = messages.select(decision).schema[0].dataType
+        kind = messages.select(expression).schema[0].dataType
     except AnalysisException as error:
-        # Behind its first line, Spark shows the plan.
-        told = str(error).partition("\n")[0]
-        raise BadOption(f"handler: Spark cannot evaluate the expression: {told}") from error
+        # After the first line, Spark shows the plan.
+        reason = str(error).partition("\n")[0]
+        raise BadOption(f"handler: Spark cannot evaluate the expression: {reason}") from error
     if not isinstance(kind, BooleanType):
         raise BadOption(f"handler: the expression is {kind.simpleString()}, not boolean")
-    decided = F.col("decision")
-    return messages.select("_message_id", decision.alias("decision")).select(
+    accepted = F.col("accepted")
+    return messages.select("_message_id", expression.alias("accepted")).select(
         "_message_id",
-        F.when(decided, DELETE).otherwise(SIDELINE).alias("outcome"),
-        F.when(~decided, REJECTED).when(decided.isNull(), UNDECIDED).alias("kind"),
+        F.when(accepted, DELETE).otherwise(SIDELINE).alias("outcome"),
+        F.when(~accepted, REJECTED).when(accepted.isNull(), UNDECIDED).alias("kind"),
     )
 
 
@@ -83,13 +82,13 @@ def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
 
 
 def _observed(settled: DataFrame) -> DataFrame:
-    """The same, and the query's progress counts the outcomes."""
-    outcome, told = F.col("outcome"), F.col("kind").isNotNull()
+    """Make the query's progress count the outcomes."""
+    outcome, has_kind = F.col("outcome"), F.col("kind").isNotNull()
     return settled.observe(
         METRICS,
-        F.count_if((outcome == DELETE) & ~told).alias("deleted"),
+        F.count_if((outcome == DELETE) & ~has_kind).alias("deleted"),
         F.count_if(outcome == SIDELINE).alias("sidelined"),
-        # A deleted message has a kind when it is an exception that was ignored.
-        F.count_if((outcome == DELETE) & told).alias("ignored"),
+        # A deleted message has a kind if its handler raised an exception that is ignored.
+        F.count_if((outcome == DELETE) & has_kind).alias("ignored"),
         F.count_if(outcome == RELOAD).alias("reloaded"),
     )
