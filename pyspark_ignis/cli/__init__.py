@@ -1,12 +1,17 @@
-"""The command line `ignis`: what a store holds, and the verbs that people call by hand.
+"""The command line `ignis`: inspect a store, change its queues, and run tasks by hand.
 
-Imports no Spark: it must answer at once, and on machines that have none.
+It imports no Spark, so that it starts at once and also works on machines without Spark. The modules
+`commands_*` hold the commands, by the panel of ``ignis --help`` that shows them.
 """
 
-from pyspark_ignis.cli import change, look, maintenance  # noqa: F401 - each adds its commands
+from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
+    commands_change,
+    commands_inspect,
+    commands_maintain,
+)
 from pyspark_ignis.cli.app import app
 
 
 def main() -> None:
-    """The entry point of the command `ignis`."""
+    """Run the command `ignis`."""
     app()

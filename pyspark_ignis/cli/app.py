@@ -1,4 +1,4 @@
-"""The application: the options that all commands share, and the kinds of arguments they have."""
+"""The application: options of every command, and the types of arguments that commands share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from pyspark_ignis.cli import intake
 from pyspark_ignis.cli.display import console
-from pyspark_ignis.cli.invocation import Call, Ignis
+from pyspark_ignis.cli.invocation import Ignis, Invocation
+from pyspark_ignis.cli.row_files import FORMATS
 from queue_core.errors import BadOption
 from queue_core.options import seconds
 
@@ -17,22 +17,24 @@ app = typer.Typer(
     cls=Ignis, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")]
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")]
 AnyName = Annotated[
-    str | None, typer.Argument(metavar="[QUEUE]", help="The queue; without it, all.")
+    str | None, typer.Argument(metavar="[QUEUE]", help="Name of the queue. By default, all queues.")
 ]
 Format = Annotated[
     str | None,
     typer.Option(
-        help=f"One of {', '.join(intake.FORMATS)}; without it, the file's name tells, and standard "
-        "input is JSON lines."
+        help=f"Format of the file: {', '.join(FORMATS)}. By default, the file's extension decides, "
+        "and standard input is JSON lines."
     ),
 ]
-Last = Annotated[int, typer.Option(min=1, help="Show so many at most, the last ones.")]
+Last = Annotated[
+    int, typer.Option(min=1, help="Show only this many rows, the latest ones; 1 or more.")
+]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ignis {version('ignis-queue')}")
         raise typer.Exit
 
@@ -41,33 +43,35 @@ def _show_version(wanted: bool) -> None:
 def ignis(
     ctx: typer.Context,
     path: Annotated[
-        str | None, typer.Option(help="Folder of an embedded store; else $IGNIS_PATH.")
+        str | None, typer.Option(help="Folder of an embedded store. By default, $IGNIS_PATH.")
     ] = None,
     catalog: Annotated[
-        str | None, typer.Option(help="Database URL of the catalog; else $IGNIS_CATALOG.")
+        str | None, typer.Option(help="Database URL of the catalog. By default, $IGNIS_CATALOG.")
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(help="Folder or URI of the segments; else $IGNIS_STORAGE.")
+        str | None,
+        typer.Option(help="Folder or URI of the segment files. By default, $IGNIS_STORAGE."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Answer in JSON, one row a line.")
+        bool, typer.Option("--json", help="Print JSON, one object per line.")
     ] = False,
     _: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show it.")
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
     ] = False,
 ) -> None:
-    """Look at the queues of a store, and mend them."""
-    ctx.obj = Call.of(path, catalog, storage, as_json)
+    """Inspect, change and maintain the queues of a store."""
+    ctx.obj = Invocation.of(path, catalog, storage, as_json)
 
 
 def duration(option: str, text: str) -> float:
-    """Seconds; raises `BadOption`."""
+    """Parse a duration into seconds; raises `BadOption`."""
     try:
         return seconds(text)
     except ValueError as error:
         raise BadOption(f"--{option} {text}: use {error}") from error
 
 
-def working(what: str) -> Any:
-    """A sign of life while one long transaction is at work."""
-    return console(stderr=True).status(what)
+def working(text: str) -> Any:
+    """Show a spinner on standard error while a long transaction runs."""
+    return console(stderr=True).status(text)

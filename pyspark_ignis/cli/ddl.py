@@ -1,4 +1,4 @@
-"""Columns as Spark users write them, ``order_id LONG NOT NULL, customer STRING``, without Spark."""
+"""Parse columns in Spark SQL, ``order_id LONG NOT NULL, customer STRING``, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queue_core.schema import TIMESTAMP
 
 
 def columns(text: str) -> pa.Schema:
-    """The schema that a list of columns in Spark's SQL describes; raises `BadOption`."""
+    """Return the schema that a list of columns in Spark SQL describes; raises `BadOption`."""
     fields = []
     for column in _definitions(text):
         if not isinstance(column, exp.ColumnDef) or column.kind is None:
@@ -23,7 +23,7 @@ def columns(text: str) -> pa.Schema:
         try:
             kind = _arrow(column.kind)
         except (IndexError, TypeError, ValueError) as error:
-            raise BadOption(f"columns: {column.sql('spark')!r} is not understood") from error
+            raise BadOption(f"columns: {column.sql('spark')!r} cannot be understood") from error
         fields.append(pa.field(column.name, kind, _is_nullable(column)))
     return pa.schema(fields)
 
@@ -35,7 +35,7 @@ def _definitions(text: str) -> list[exp.Expression]:
         statement = None
     table = statement.this if isinstance(statement, exp.Create) else None
     if not isinstance(table, exp.Schema) or not table.expressions:
-        raise BadOption(f"columns: {text!r} is no list like `id LONG NOT NULL, name STRING`")
+        raise BadOption(f"columns: {text!r} is not a list such as `id LONG NOT NULL, name STRING`")
     return list(table.expressions)
 
 
@@ -49,11 +49,11 @@ def _arrow(kind: exp.DataType) -> pa.DataType:
         return _SIMPLE[kind.this]
     if kind.this in _NESTED:
         return _NESTED[kind.this](kind)
-    raise BadOption(f"columns: there is no type {kind.sql('spark')} here; use one of Spark's own")
+    raise BadOption(f"columns: type {kind.sql('spark')} is not supported; use one of Spark's types")
 
 
 def _decimal(kind: exp.DataType) -> pa.DataType:
-    # Spark's own defaults are 10 digits, none of them behind the point.
+    # Spark's defaults: 10 digits, none after the decimal point.
     digits = [int(each.name) for each in kind.expressions] or [10]
     return pa.decimal128(*digits)
 

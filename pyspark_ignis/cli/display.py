@@ -1,4 +1,4 @@
-"""How the command line speaks: tables for people, lines of JSON for programs, errors in red."""
+"""Output of the command line: tables for people, lines of JSON for programs, errors in red."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Wide enough for any table where nobody sees its edge: a pipe has no width to fit.
+# Wide enough for any table: a pipe has no width that output must fit.
 _PIPE_WIDTH = 10_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for standard output or error, as they are now."""
+    """Return a console for the present standard output or standard error."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
 
 
 def say(text: str) -> None:
-    """One line about what was done."""
+    """Print one line."""
     console().print(Text(text), soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """One red line on standard error; below it, what a longer text has besides."""
+    """Print a text on standard error, its first line in red."""
     first, *others = text.splitlines() or [""]
     out = console(stderr=True)
     out.print(Text(f"ignis: {first}", style="red"), soft_wrap=True)
@@ -40,9 +40,7 @@ def complain(text: str) -> None:
 def show(
     rows: pa.Table, *, as_json: bool, title: str | None = None, columns: Sequence[str] | None = None
 ) -> None:
-    """
-    Rows as a table of some of their *columns*, or, as JSON, one object a line with all of them.
-    """
+    """Print rows: as a table of *columns*, or as JSON, one object per line with all columns."""
     if as_json:
         for row in rows.to_pylist():
             show_json(row)
@@ -51,18 +49,18 @@ def show(
 
 
 def show_json(value: Mapping[str, Any]) -> None:
-    """One object as a line of JSON."""
+    """Print one object as a line of JSON."""
     sys.stdout.write(json.dumps(value, default=_as_text, ensure_ascii=False) + "\n")
 
 
 def grid(rows: pa.Table, title: str | None = None) -> Table:
-    """Rows as a table for people; numbers to the right, what is null left blank."""
+    """Return rows as a table for people: numbers to the right, nulls blank."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for field in rows.schema:
         numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
     for row in rows.to_pylist():
-        # As plain text: brackets in a message are no markup.
+        # As plain text: brackets in a message are not markup.
         table.add_row(*(Text(_cell(name, value)) for name, value in row.items()))
     return table
 

@@ -1,4 +1,4 @@
-"""What all commands of `ignis` share: where the store is, how to answer, what becomes of errors."""
+"""Invocations of `ignis`: find the store, print answers, report errors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typer.core import TyperGroup
 from pyspark_ignis.cli.display import complain, say, show, show_json
 from queue_core import IgnisError, Queue, Store
 
-#: The exit code when ignis refuses, or cannot do, what it was asked.
+#: The exit code after an error.
 REFUSED = 2
 
 
 class Ignis(TyperGroup):
-    """Lets options of `ignis` stand behind the command too; tells our errors in one red line."""
+    """Accepts options of `ignis` after the command too; reports our errors in one red line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options of `ignis` wherever they stand."""
+        """Parse the options of `ignis` wherever they are."""
         return super().parse_args(ctx, _own_options_first(args, self.params))
 
     def invoke(self, ctx: Any) -> Any:
@@ -35,38 +35,35 @@ class Ignis(TyperGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Where the store is, and whether to answer in JSON."""
+class Invocation:
+    """The address of the store, and whether to answer in JSON."""
 
     #: ``path``, or ``catalog`` and ``storage``.
-    where: Mapping[str, str | None]
+    address: Mapping[str, str | None]
     as_json: bool
 
     @staticmethod
-    def of(path: str | None, catalog: str | None, storage: str | None, as_json: bool) -> Call:
-        """From the options, or, when none says where the store is, from the environment."""
-        where = {"path": path, "catalog": catalog, "storage": storage}
-        if not any(where.values()):
-            where = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in where}
-        return Call(where, as_json)
+    def of(path: str | None, catalog: str | None, storage: str | None, as_json: bool) -> Invocation:
+        """Take the address from the options or, if there is none, from the environment."""
+        address = {"path": path, "catalog": catalog, "storage": storage}
+        if not any(address.values()):
+            address = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in address}
+        return Invocation(address, as_json)
 
     @staticmethod
-    def current(ctx: typer.Context) -> Call:
-        """The call that a command belongs to."""
-        call = ctx.find_object(Call)
-        assert call is not None, "the callback of `ignis` makes it"
+    def current(ctx: typer.Context) -> Invocation:
+        """Return the invocation that a command belongs to."""
+        call = ctx.find_object(Invocation)
+        assert call is not None, "the callback of `ignis` sets it"
         return call
 
     def store(self, *, create: bool = False) -> Store:
-        """The store, which is made only where *create* says so."""
-        where = self.where
-        return Store.open(
-            where["path"], catalog=where["catalog"], storage=where["storage"], create=create
-        )
+        """Open the store; create it only if *create* is true."""
+        return Store.open(**self.address, create=create)
 
     @contextmanager
     def queue(self, name: str) -> Iterator[Queue]:
-        """One queue of the store."""
+        """Open one queue of the store."""
         with self.store() as store:
             yield store.queue(name)
 
@@ -78,24 +75,24 @@ class Call:
         columns: Sequence[str] | None = None,
         last: int | None = None,
     ) -> None:
-        """Show a view of the store, or the *last* so many rows of it."""
+        """Show a view of the store, or only its latest *last* rows."""
         with self.store() as store:
             rows = store.view(name, queue)
         left_out = max(rows.num_rows - last, 0) if last else 0
         show(rows.slice(left_out), as_json=self.as_json, columns=columns)
         if left_out:
-            complain(f"{left_out:,} earlier ones are not shown; ask for more with --last")
+            complain(f"{left_out:,} earlier rows are not shown; show more with --last")
 
-    def answer(self, said: str, **told: Any) -> None:
-        """Say what was done: a sentence, or its figures as JSON."""
+    def answer(self, text: str, **figures: Any) -> None:
+        """Print the result of a command: a sentence, or its figures as JSON."""
         if self.as_json:
-            show_json(told)
+            show_json(figures)
         else:
-            say(said)
+            say(text)
 
 
 def _own_options_first(args: Sequence[str], params: Sequence[Any]) -> list[str]:
-    """The options among *params* before everything else; what follows ``--`` is left alone."""
+    """Move the options in *params* to the front; leave everything after ``--`` alone."""
     takes_value = {name: not param.is_flag for param in params for name in param.opts}
     own: list[str] = []
     others: list[str] = []

@@ -1,4 +1,4 @@
-"""`ignis top`: what happens in the queues of a store, by its counters."""
+"""`ignis top`: messages and rates of the queues of a store, from its counters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from queue_core import Store
 
-_THERE = ["queue", "waiting", "in_flight", "sidelined", "damaged"]
-# Counters of main, by what they are called as rates.
+_COLUMNS = ["queue", "waiting", "in_flight", "sidelined", "damaged"]
+# Counters of main, by the name of their rate.
 _RATES = {
     "loaded/s": "loaded",
     "fired/s": "fired",
@@ -23,9 +23,9 @@ _RATES = {
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is in each queue at a moment, and what has happened there since ever."""
+    """The queues at one moment, with their counters since creation."""
 
-    #: Seconds, by a clock that only serves to tell how long ago another sample was taken.
+    #: Seconds of a monotonic clock; only differences between samples matter.
     at: float
     #: The view of queues.
     queues: pa.Table
@@ -34,7 +34,7 @@ class Sample:
 
 
 def sample(store: Store) -> Sample:
-    """What is in each queue now."""
+    """Take a sample now."""
     shards = store.view("shards")
     main = shards.filter(pc.equal(shards.column("magazine"), "main"))
     summed = main.group_by("queue").aggregate([(name, "sum") for name in _RATES.values()])
@@ -47,11 +47,11 @@ def sample(store: Store) -> Sample:
 
 def frame(before: Sample | None, now: Sample) -> pa.Table:
     """
-    One row per queue: the messages that are there, and rates per second since *before*.
+    Return one row per queue: its messages, and the rates per second since *before*.
 
-    The rates are null in the first frame, and for a queue that was not there before.
+    Rates are null in the first frame, and for a queue that *before* does not have.
     """
-    shown = now.queues.select(_THERE)
+    shown = now.queues.select(_COLUMNS)
     for rate, counter in _RATES.items():
         values = [_rate(before, now, queue, counter) for queue in shown["queue"].to_pylist()]
         shown = shown.append_column(rate, pa.array(values, pa.float64()))
@@ -59,7 +59,7 @@ def frame(before: Sample | None, now: Sample) -> pa.Table:
 
 
 def frames(store: Store, interval: float) -> Iterator[pa.Table]:
-    """A frame at once, and then one every *interval* seconds, for ever."""
+    """Yield a frame at once, and then one every *interval* seconds, without end."""
     before = None
     while True:
         now = sample(store)

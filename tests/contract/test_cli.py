@@ -238,7 +238,7 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
     moved = answer(ignis("shovel", "orders", "--limit", 2, "--json"))
 
     assert [row["reason"] for row in shown] == ["declined"] * 3
-    assert "2 earlier ones are not shown" in ignis("failures", "--last", 3).stderr
+    assert "2 earlier rows are not shown" in ignis("failures", "--last", 3).stderr
     assert moved == [{"shovelled": 2}]
     assert "3 messages are back in orders" in ignis("shovel", "orders").stdout
     assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 5
@@ -351,7 +351,7 @@ def test_top_tells_what_has_happened_between_two_looks(store):
         (("peek", "orders", "--magazine", "mian"), "did you mean 'main'"),
         (("sweep", "orders", "--older-than", "5x"), "--older-than 5x: use a duration"),
         (("vacuum", "--grace", "soon"), "--grace soon: use a duration"),
-        (("load", "orders", "orders.csv"), "of which format"),
+        (("load", "orders", "orders.csv"), "unknown extension"),
         (("load", "orders", "none.parquet"), "none.parquet cannot be read"),
     ],
 )

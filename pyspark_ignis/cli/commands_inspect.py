@@ -1,4 +1,4 @@
-"""Commands that look at a store and change nothing."""
+"""Commands that inspect a store and change nothing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rich.live import Live
 from pyspark_ignis.cli import top
 from pyspark_ignis.cli.app import AnyName, Last, Name, app, duration
 from pyspark_ignis.cli.display import console, grid, show, show_json
-from pyspark_ignis.cli.invocation import Call
+from pyspark_ignis.cli.invocation import Invocation
 
-_LOOK = "Look"
+_INSPECT = "Inspect"
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def queues(ctx: typer.Context) -> None:
-    """List the queues, and how many messages wait in each."""
+    """List the queues and count their messages."""
     shown = ["queue", "shards", "key", "waiting", "in_flight", "sidelined", "damaged", "bytes"]
-    Call.current(ctx).show_view("queues", columns=shown)
+    Invocation.current(ctx).show_view("queues", columns=shown)
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def describe(ctx: typer.Context, queue: Name) -> None:
     """Show a queue's columns, settings and counters."""
-    call = Call.current(ctx)
+    call = Invocation.current(ctx)
     with call.queue(queue) as found:
         columns = [
             {"column": each.name, "type": str(each.type), "required": not each.nullable}
@@ -44,26 +44,31 @@ def describe(ctx: typer.Context, queue: Name) -> None:
         )
         return
     del facts["columns"]
-    told = {"fact": [*facts, *settings], "value": map(str, [*facts.values(), *settings.values()])}
+    values = [str(value) for value in [*facts.values(), *settings.values()]]
     out = console()
-    out.print(grid(pa.table({name: list(values) for name, values in told.items()})))
+    out.print(grid(pa.table({"name": [*facts, *settings], "value": values})))
     out.print(grid(pa.Table.from_pylist(columns), title="columns"))
     out.print(grid(counters.drop_columns("queue"), title="shards"))
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def peek(
     ctx: typer.Context,
     queue: Name,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="So many at most.")] = 10,
-    magazine: Annotated[str, typer.Option(help="main or sideline.")] = "main",
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Show at most this many messages.")
+    ] = 10,
+    magazine: Annotated[str, typer.Option(help="The magazine: main or sideline.")] = "main",
     selector: Annotated[
-        str | None, typer.Option(help="A SQL condition, such as 'amount > 10'.")
+        str | None,
+        typer.Option(help="SQL condition that the messages meet, such as 'amount > 10'."),
     ] = None,
-    order_by: Annotated[str | None, typer.Option(help="Such as 'priority DESC'.")] = None,
+    order_by: Annotated[
+        str | None, typer.Option(help="What comes first, such as 'priority DESC'.")
+    ] = None,
 ) -> None:
-    """Show the messages that would be fired next; take none."""
-    call = Call.current(ctx)
+    """Show the messages that would be fired next, without taking them."""
+    call = Invocation.current(ctx)
     with call.queue(queue) as found:
         messages = found.peek(count, selector=selector, order_by=order_by, magazine=magazine)
     hidden = ("_queue", "_fired_at")
@@ -71,44 +76,46 @@ def peek(
     show(messages, as_json=call.as_json, columns=shown)
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def slices(ctx: typer.Context, queue: AnyName = None, last: Last = 1000) -> None:
-    """Show where messages are, and who holds them."""
-    Call.current(ctx).show_view("slices", queue, last=last)
+    """Show where messages are stored and which consumer holds them."""
+    Invocation.current(ctx).show_view("slices", queue, last=last)
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def shards(ctx: typer.Context, queue: AnyName = None) -> None:
-    """Show pointers and counters of each shard."""
-    Call.current(ctx).show_view("shards", queue)
+    """Show the pointers and counters of each shard."""
+    Invocation.current(ctx).show_view("shards", queue)
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def consumers(ctx: typer.Context) -> None:
-    """Show who has fired from the store, and what they hold."""
-    Call.current(ctx).show_view("consumers")
+    """Show the consumers and the messages that they hold."""
+    Invocation.current(ctx).show_view("consumers")
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def failures(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
     """Show why messages were sidelined."""
-    Call.current(ctx).show_view("failures", queue, last=last)
+    Invocation.current(ctx).show_view("failures", queue, last=last)
 
 
-@app.command(rich_help_panel=_LOOK)
+@app.command(rich_help_panel=_INSPECT)
 def reports(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
-    """Show what side tasks have moved."""
-    Call.current(ctx).show_view("reports", queue, last=last)
+    """Show how many messages the side tasks have moved."""
+    Invocation.current(ctx).show_view("reports", queue, last=last)
 
 
-@app.command(name="top", rich_help_panel=_LOOK)
+@app.command(name="top", rich_help_panel=_INSPECT)
 def watch(
     ctx: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
-    interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Show the figures once and exit.")] = False,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between two updates, such as 1s.")
+    ] = "1s",
 ) -> None:
-    """Watch the queues live: what is there, and what happens each second."""
-    call = Call.current(ctx)
+    """Watch the queues live: messages and rates per second."""
+    call = Invocation.current(ctx)
     screen = console()
     with call.store() as store, suppress(KeyboardInterrupt):
         frames = top.frames(store, duration("interval", interval))

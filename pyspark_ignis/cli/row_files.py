@@ -1,4 +1,4 @@
-"""Rows from a file or from standard input, in bounded parts: JSON lines, Parquet or Arrow."""
+"""Read rows from a file or standard input in bounded parts: JSON lines, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from queue_core.errors import BadOption
 
-#: Standard input, by the name that it usually has.
+#: The usual name of standard input.
 STDIN = "-"
 _FORMATS = {
     ".json": "jsonl",
@@ -26,7 +26,7 @@ _FORMATS = {
     ".feather": "arrow",
     ".ipc": "arrow",
 }
-#: Bytes of JSON that are read at a time.
+#: Bytes of JSON read at a time.
 _JSON_BYTES = 16 << 20
 
 
@@ -34,19 +34,19 @@ def batches(
     file: str, format: str | None = None, schema: pa.Schema | None = None
 ) -> Iterator[pa.RecordBatch]:
     """
-    The rows of a file, or of standard input (``-``), batch by batch.
+    Return the rows of a file, or of standard input (``-``), batch by batch.
 
-    *format* is ``jsonl``, ``parquet`` or ``arrow``; without it the name of the file tells. *schema*
-    says how to read JSON, which has fewer types than a queue. Raises `BadOption`, which names the
-    file.
+    *format* is ``jsonl``, ``parquet`` or ``arrow``; by default, the file's extension decides.
+    *schema* says how to read JSON, which has fewer types than a queue. Raises `BadOption`, which
+    names the file.
     """
     read = _READERS[format or _format_of(file)]
-    with _told(file), _opened(file) as source:
+    with _translated(file), _opened(file) as source:
         yield from read(source, schema)
 
 
 def schema_of(file: str, format: str | None = None) -> pa.Schema:
-    """The columns of a file; raises `BadOption` where it has no rows to tell them from."""
+    """Return the columns of a file; raises `BadOption` if it has no rows."""
     for batch in batches(file, format):
         return batch.schema
     raise BadOption(f"{file} has no rows")
@@ -57,7 +57,7 @@ def _format_of(file: str) -> str:
     if file == STDIN:
         return "jsonl"
     if suffix not in _FORMATS:
-        raise BadOption(f"{file}: of which format is it? give --format jsonl, parquet or arrow")
+        raise BadOption(f"{file}: unknown extension; give --format jsonl, parquet or arrow")
     return _FORMATS[suffix]
 
 
@@ -71,8 +71,8 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _told(file: str) -> Iterator[None]:
-    """Map what goes wrong in reading to our own error."""
+def _translated(file: str) -> Iterator[None]:
+    """Translate errors of reading into `BadOption`."""
     try:
         yield
     except (OSError, EOFError, pa.ArrowException) as error:
@@ -86,20 +86,20 @@ def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatc
         rows = pyarrow.json.read_json(
             pa.BufferReader(lines),
             pyarrow.json.ReadOptions(block_size=len(lines)),
-            # A column that the queue lacks is for the queue to refuse: it knows the nearest name.
+            # The queue refuses unknown columns, because it can suggest the nearest name.
             pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
         )
         yield from (rows if schema is None else _with_dates(rows, schema)).to_batches()
 
 
 def _as_json(field: pa.Field) -> pa.Field:
-    """How Arrow can read a column; what may be null is for the queue to say."""
+    """Return a type that Arrow can read from JSON; the queue checks for nulls later."""
     kind = pa.string() if pa.types.is_date(field.type) else field.type
     return pa.field(field.name, kind)
 
 
 def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the dates that JSON has as text, and Arrow reads as text only."""
+    """Parse dates, which JSON holds as text and Arrow reads only as text."""
     for number, field in enumerate(rows.schema):
         if field.name in schema.names and pa.types.is_date(schema.field(field.name).type):
             dates = rows.column(number).cast(schema.field(field.name).type)

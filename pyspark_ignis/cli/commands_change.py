@@ -1,4 +1,4 @@
-"""Commands that make, fill, set and end queues."""
+"""Commands that change queues: create, load, set, deactivate."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from pyspark_ignis.cli import intake
+from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Format, Name, app
 from pyspark_ignis.cli.ddl import columns as parse_columns
 from pyspark_ignis.cli.display import complain, console
-from pyspark_ignis.cli.invocation import Call
+from pyspark_ignis.cli.invocation import Invocation
 from queue_core import IgnisError
 from queue_core.errors import BadOption
 from queue_core.settings import DEFAULT_SHARDS
@@ -28,29 +28,32 @@ def create(
     queue: Name,
     columns: Annotated[
         str | None,
-        typer.Argument(help="As in Spark: 'order_id LONG NOT NULL, customer STRING'."),
+        typer.Argument(help="Columns as in Spark SQL: 'id LONG NOT NULL, customer STRING'."),
     ] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Take the columns from a file instead.")
+        str | None, typer.Option(metavar="FILE", help="Take the columns from this file instead.")
     ] = None,
     format: Format = None,
-    shards: Annotated[int, typer.Option(help="Shards of the queue.")] = DEFAULT_SHARDS,
+    shards: Annotated[int, typer.Option(help="How many shards, 1 to 512.")] = DEFAULT_SHARDS,
     key: Annotated[
-        str | None, typer.Option(help="Column whose hash picks the shard: keeps order per key.")
+        str | None,
+        typer.Option(help="Column whose hash picks the shard, which keeps order per key."),
     ] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting, such as sweep_after=60."),
+        typer.Option(metavar="NAME=VALUE", help="A setting, such as sweep_after=60. Repeatable."),
     ] = None,
 ) -> None:
-    """Create a queue, and the store if it is new."""
+    """Create a queue, and the store if it does not exist."""
     if (columns is None) == (like is None):
-        raise BadOption("which columns? give either a list of them or --like FILE")
-    schema = parse_columns(columns) if columns else intake.schema_of(str(like), format)
-    call = Call.current(ctx)
+        raise BadOption("which columns? give either COLUMNS or --like FILE")
+    schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
+    call = Invocation.current(ctx)
     with call.store(create=True) as store:
         made = store.create_queue(queue, schema, shards=shards, key=key, **_settings(set or []))
-    call.answer(f"queue {made.name} is there, with {made.info.shards} shards", queue=made.name)
+    call.answer(
+        f"queue {made.name} has been created with {made.info.shards} shards", queue=made.name
+    )
 
 
 @app.command(rich_help_panel=_CHANGE)
@@ -58,15 +61,18 @@ def load(
     ctx: typer.Context,
     queue: Name,
     file: Annotated[
-        str, typer.Argument(help="JSON lines, Parquet or Arrow; '-' is standard input.")
-    ] = intake.STDIN,
+        str, typer.Argument(help="A JSON lines, Parquet or Arrow file; '-' is standard input.")
+    ] = row_files.STDIN,
     format: Format = None,
     part: Annotated[
-        int, typer.Option(min=1, help="Messages that one transaction loads, all or none.")
+        int,
+        typer.Option(
+            min=1, help="Messages per transaction, 1 or more; each loads all of them or none."
+        ),
     ] = 1_000_000,
 ) -> None:
     """Load the rows of a file into a queue."""
-    call = Call.current(ctx)
+    call = Invocation.current(ctx)
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.completed:,} messages loaded"),
@@ -79,18 +85,18 @@ def load(
     with call.queue(queue) as found, progress:
         task = progress.add_task("load", total=None)
         try:
-            for rows in _parts(intake.batches(file, format, found.schema), part):
+            for rows in _parts(row_files.batches(file, format, found.schema), part):
                 ids = found.load(rows)
                 left_out += ids.null_count
                 loaded += len(ids) - ids.null_count
                 progress.update(task, completed=loaded)
         except IgnisError:
             if loaded:
-                complain(f"{loaded:,} messages were loaded, and then:")
+                complain(f"{loaded:,} messages were loaded before this error:")
             raise
-    told = f"{loaded:,} messages loaded into {queue}"
-    told += f", {left_out:,} left out" if left_out else ""
-    call.answer(told, loaded=loaded, left_out=left_out)
+    text = f"{loaded:,} messages loaded into {queue}"
+    text += f", {left_out:,} left out" if left_out else ""
+    call.answer(text, loaded=loaded, left_out=left_out)
 
 
 @app.command(name="set", rich_help_panel=_CHANGE)
@@ -98,29 +104,29 @@ def change(
     ctx: typer.Context,
     queue: Name,
     settings: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", help="Such as sweep_after=60.")
+        list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings, such as sweep_after=60.")
     ],
 ) -> None:
-    """Change settings of a queue, also while it is in use."""
-    call = Call.current(ctx)
+    """Change settings of a queue, even while it is in use."""
+    call = Invocation.current(ctx)
     values = _settings(settings)
     with call.queue(queue) as found:
         found.change_settings(**values)
-    told = ", ".join(f"{name} is {json.dumps(value)}" for name, value in values.items())
-    call.answer(f"{queue}: {told}", **values)
+    text = ", ".join(f"{name} is {json.dumps(value)}" for name, value in values.items())
+    call.answer(f"{queue}: {text}", **values)
 
 
 @app.command(rich_help_panel=_CHANGE)
 def deactivate(ctx: typer.Context, queue: Name) -> None:
-    """Give a queue up, for good: nothing is loaded into it nor fired from it any more."""
-    call = Call.current(ctx)
+    """Close a queue for good: nothing is loaded into it or fired from it any more."""
+    call = Invocation.current(ctx)
     with call.queue(queue) as found:
         found.deactivate()
-    call.answer(f"queue {queue} is given up", deactivated=queue)
+    call.answer(f"queue {queue} is deactivated", deactivated=queue)
 
 
 def _settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """Settings as they are said: numbers, lists and truth values as in JSON, all else as text."""
+    """Parse settings: numbers, lists and booleans as in JSON, everything else as text."""
     settings = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -134,7 +140,7 @@ def _settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Batches put together to tables of about so many rows."""
+    """Combine batches into tables of at least *rows* rows; the last one may be smaller."""
     waiting: list[pa.Table] = []
     for batch in batches:
         waiting.append(pa.Table.from_batches([batch]))

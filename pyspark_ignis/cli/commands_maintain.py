@@ -1,0 +1,104 @@
+"""Commands that run side tasks by hand, and repair damage."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_ignis.cli.app import Name, app, duration, working
+from pyspark_ignis.cli.invocation import Invocation
+from queue_core.tasks.vacuum import GRACE_SECONDS
+
+_MAINTAIN = "Maintain"
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def shovel(
+    ctx: typer.Context,
+    queue: Name,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Move at most this many messages. By default, the queue's setting."
+        ),
+    ] = None,
+) -> None:
+    """Move sidelined messages back to main."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found, working("shovelling"):
+        moved = found.shovel(limit)
+    call.answer(f"{moved:,} messages are back in {queue}", shovelled=moved)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def sweep(
+    ctx: typer.Context,
+    queue: Name,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Time since the firing, such as 20m. By default, the setting."
+        ),
+    ] = None,
+) -> None:
+    """Sideline messages that were fired too long ago and never settled."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found, working("sweeping"):
+        moved = found.sweep(duration("older-than", older_than) if older_than else None)
+    call.answer(f"{moved:,} stuck messages of {queue} were sidelined", swept=moved)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def recover(ctx: typer.Context) -> None:
+    """Put back messages that dead consumers had fired but never read."""
+    call = Invocation.current(ctx)
+    with call.store() as store, working("recovering"):
+        recovered = store.recover()
+    call.answer(f"{recovered:,} messages wait again", recovered=recovered)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def vacuum(
+    ctx: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the files without removing them.")
+    ] = False,
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="Keep files that are younger than this.")
+    ] = f"{GRACE_SECONDS:.0f}s",
+) -> None:
+    """Remove segment files that no message needs any more."""
+    call = Invocation.current(ctx)
+    with call.store() as store, working("vacuuming"):
+        removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
+    verb = "would be removed" if dry_run else "removed"
+    lines = [f"{len(removed):,} files {verb}", *removed]
+    call.answer("\n".join(lines), dry_run=dry_run, files=removed)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def repair(ctx: typer.Context, queue: Name) -> None:
+    """Put quarantined messages back, once their segment files are restored."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found, working("repairing"):
+        repaired = found.repair()
+    call.answer(f"{repaired:,} messages of {queue} wait again", repaired=repaired)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def compact(ctx: typer.Context, queue: Name) -> None:
+    """Rewrite waiting messages of small or mostly finished segments into fewer segments."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found, working("compacting"):
+        rewritten = found.compact()
+    call.answer(f"{rewritten:,} messages of {queue} were rewritten", compacted=rewritten)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def expire(ctx: typer.Context, queue: Name) -> None:
+    """Remove waiting messages that have expired."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found, working("expiring"):
+        expired = found.expire()
+    call.answer(f"{expired:,} expired messages of {queue} were removed", expired=expired)

@@ -1,0 +1,140 @@
+"""Write docs/api.md from the docstrings of the public surface."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scripts.docstrings import Docstring, described_fields, markdown, members, read
+
+PAGE = Path(__file__).parent.parent / "docs" / "api.md"
+PACKAGES = ("queue_core", "pyspark_ignis")
+
+_HEAD = """# API reference
+
+Generated from the docstrings by `make docs`. These names are the public surface: import them from
+`queue_core` or `pyspark_ignis`. All other modules may change without notice. See also the
+[settings of a queue](settings.md), the [options of the Spark format](options.md) and the
+[command line](cli.md).
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [_HEAD]
+    shown: set[int] = set()
+    for package in PACKAGES:
+        module = importlib.import_module(package)
+        parts.append(f"## {package}\n")
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and issubclass(thing, Exception):
+                continue
+            parts.append(f"### {name}\n")
+            home = getattr(thing, "__name__", name)
+            if id(thing) in shown:
+                parts.append(f"The same as `{home}` above.\n")
+            elif inspect.isclass(thing):
+                parts += _class(name, thing)
+            elif callable(thing):
+                parts += _function(name, thing)
+            else:
+                parts += _value(thing)
+            shown.add(id(thing))
+        if package == "queue_core":
+            parts += _errors(importlib.import_module("queue_core.errors"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+
+
+def _class(name: str, cls: type) -> list[str]:
+    docstring = read(cls)
+    parts = [f"{markdown(docstring.text)}\n"]
+    fields = described_fields(cls)
+    if dataclasses.is_dataclass(cls):
+        names = [each.name for each in dataclasses.fields(cls)]
+        parts.append(_list("Fields", {each: fields.get(each, "") for each in names}))
+    elif issubclass(cls, Enum):
+        values = {f"{each.name} = {each.value!r}": fields.get(each.name, "") for each in cls}
+        parts.append(_list("Values", values))
+    else:
+        if docstring.entries.get("Args"):
+            parts.append(_code(name, cls))
+        parts.append(_sections(docstring))
+    for member, thing in members(cls):
+        if isinstance(thing, property):
+            parts.append(f"- **`{member}`**: {markdown(inspect.cleandoc(thing.__doc__ or ''))}\n")
+    for member, thing in members(cls):
+        if not isinstance(thing, property):
+            parts += [f"#### {name}.{member}\n", *_function(member, thing)]
+    return parts
+
+
+def _function(name: str, function: Any) -> list[str]:
+    docstring = read(function)
+    return [_code(name, function), f"{markdown(docstring.text)}\n", _sections(docstring)]
+
+
+def _code(name: str, function: Any) -> str:
+    signature = inspect.signature(function)
+    kept = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
+    text = f"{name}{signature.replace(parameters=kept)}".replace("'", "")
+    if len(text) > 100:
+        signs = ",\n    ".join(_parameters(kept))
+        _, arrow, result = text.rpartition(" -> ")
+        text = f"{name}(\n    {signs},\n){arrow}{result if arrow else ''}"
+    return f"```python\n{text}\n```\n"
+
+
+def _parameters(parameters: list[inspect.Parameter]) -> list[str]:
+    texts = []
+    starred = False
+    for each in parameters:
+        if each.kind is each.KEYWORD_ONLY and not starred:
+            texts.append("*")
+            starred = True
+        texts.append(str(each).replace("'", ""))
+    return texts
+
+
+def _sections(docstring: Docstring) -> str:
+    parts = []
+    for section, title in (("Args", "Arguments"), ("Attributes", "Attributes")):
+        parts.append(_list(title, docstring.entries.get(section, {})))
+    for section in ("Returns", "Yields"):
+        if text := docstring.texts.get(section):
+            parts.append(f"**{section}:** {markdown(' '.join(text.split()))}\n")
+    parts.append(_list("Raises", docstring.entries.get("Raises", {})))
+    return "\n".join(part for part in parts if part)
+
+
+def _list(title: str, entries: dict[str, str]) -> str:
+    if not entries:
+        return ""
+    rows = [f"- `{name}`: {markdown(text)}".removesuffix(": ") for name, text in entries.items()]
+    return "\n".join([f"**{title}:**\n", *rows, ""])
+
+
+def _value(value: Any) -> list[str]:
+    """Schemas, and dicts of schemas."""
+    schemas = value if isinstance(value, dict) else {"": value}
+    parts = []
+    for name, schema in schemas.items():
+        assert isinstance(schema, pa.Schema)
+        columns = ", ".join(f"`{each.name}` ({each.type})" for each in schema)
+        parts.append(f"- `{name}`: {columns}" if name else f"{columns}")
+    return ["\n".join(parts) + "\n"]
+
+
+def _errors(module: Any) -> list[str]:
+    return ["### Errors\n", f"{markdown(inspect.getdoc(module) or '')}\n"]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,73 @@
+"""Write docs/cli.md from the commands of `ignis`, as typer knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from pyspark_ignis.cli import app
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+
+_HEAD = """# Command line
+
+Generated from the commands of `ignis` by `make docs`; `ignis --help` and `ignis COMMAND --help`
+show the same. The command line needs no Spark. Times are seconds, or a number with a unit: `90s`,
+`20m`, `2h`, `1d`. An error is one red line, and the exit code is 2.
+
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    group: Any = get_command(app)
+    panels: dict[str, list[Any]] = {}
+    for command in group.commands.values():
+        panels.setdefault(command.rich_help_panel, []).append(command)
+    parts = ["## Options of every command\n", _table(group.params)]
+    for panel, commands in panels.items():
+        parts.append(f"## {panel}\n")
+        for command in commands:
+            parts += [f"### `{_usage(command)}`\n", f"{command.help}\n"]
+            if command.params:
+                parts.append(_table(command.params))
+    return _HEAD + "\n".join(parts)
+
+
+def _usage(command: Any) -> str:
+    arguments = [_name(each) for each in command.params if each.param_type_name == "argument"]
+    return " ".join(["ignis", command.name, *arguments])
+
+
+def _table(parameters: Iterable[Any]) -> str:
+    rows = [
+        f"| `{_name(each)}` | {_shown(each)} | {_text(each)} |"
+        for each in parameters
+        if each.name != "help"
+    ]
+    return "\n".join(["| | default | what it does |", "|---|---|---|", *rows, ""])
+
+
+def _name(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        name = parameter.metavar or parameter.name.upper()
+        return name if parameter.required or name.startswith("[") else f"[{name}]"
+    names = ", ".join(parameter.opts)
+    return names if parameter.is_flag else f"{names} {parameter.metavar or 'VALUE'}"
+
+
+def _shown(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    return "" if parameter.default in (None, False, []) else f"`{parameter.default}`"
+
+
+def _text(parameter: Any) -> str:
+    return str(parameter.help or "").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
