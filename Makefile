@@ -1,8 +1,8 @@
-# What a developer does here, by name. `make` alone lists it.
+# The tasks of a developer. `make` alone lists them.
 # Needs make and Python 3.11 or later; no root, no active virtual environment.
 
 VENV ?= .venv
-#: How many processes run the tests.
+#: Number of processes that run the tests.
 JOBS ?= 2
 BIN := $(VENV)/bin
 READY := $(VENV)/.ignis-ready
@@ -13,7 +13,8 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest crash bench notebooks fmt clean
+.PHONY: help setup demo test check lint types contracts pytest crash bench notebooks docs lock
+.PHONY: build fmt clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,14 +22,14 @@ help:
 setup: $(READY) ## make .venv and install everything, Java included if there is none
 	@:
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml requirements-dev.lock
 	@scripts/setup.sh $(VENV)
 	@touch $@
 
 demo: setup ## stream a year of flights through a queue, crash half-way, show the result
 	@$(WITH_JAVA) $(BIN)/python -m pyspark_ignis.demo
 
-test: lint types contracts pytest ## the whole gate: all of the four below
+test: lint types contracts pytest ## the whole gate: the four targets below
 
 check: test ## the same as test
 
@@ -39,7 +40,7 @@ lint: setup ## style: ruff
 types: setup ## types: mypy --strict
 	$(BIN)/mypy
 
-contracts: setup ## who may import whom: import-linter
+contracts: setup ## import contracts: import-linter
 	$(BIN)/lint-imports --no-logo
 
 pytest: setup ## tests; JOBS=1 for one process
@@ -55,7 +56,16 @@ bench: setup ## rates against bare Arrow files
 notebooks: setup ## execute every notebook
 	@$(WITH_JAVA) $(BIN)/pytest -m notebook
 
-fmt: setup ## mend what ruff can mend
+docs: setup ## write the reference pages of docs/ again
+	@$(BIN)/python -m scripts
+
+build: setup ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+lock: setup ## write requirements-dev.lock from .venv
+	$(BIN)/python scripts/lock.py
+
+fmt: setup ## fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -89,7 +89,7 @@ def _code(name: str, function: Any) -> str:
         signs = ",\n    ".join(_parameters(kept))
         _, arrow, result = text.rpartition(" -> ")
         text = f"{name}(\n    {signs},\n){arrow}{result if arrow else ''}"
-    return f"```python\n{text}\n```\n"
+    return f"```text\n{text}\n```\n"
 
 
 def _parameters(parameters: list[inspect.Parameter]) -> list[str]:

@@ -18,7 +18,7 @@ find_python() {
         fi
     done
     echo "setup: needs Python 3.11 or later with its venv module (on Debian: apt install python3-venv)," >&2
-    echo "setup: tried ${PYTHON:-python3.13, python3.12, python3.11, python3}; or say PYTHON=/some/python make setup" >&2
+    echo "setup: tried ${PYTHON:-python3.13, python3.12, python3.11, python3}; or run PYTHON=/some/python make setup" >&2
     return 1
 }
 
@@ -30,21 +30,29 @@ install() {
     fi
 }
 
+# The tested versions, where they were written by the same version of Python.
+locked() {
+    if [ "$(head -n 1 requirements-dev.lock)" = "$("$python" -c 'import sys; print("# python %d.%d" % sys.version_info[:2])')" ]; then
+        echo "--constraint requirements-dev.lock"
+    fi
+}
+
 if ! new_enough "$python"; then
     base=$(find_python)
     say "1/3 making $venv with $("$base" --version)"
     "$base" -m venv --clear "$venv"
 else
-    say "1/3 $venv is there, with $("$python" --version)"
+    say "1/3 $venv exists, with $("$python" --version)"
 fi
 
 say "2/3 installing ignis and its tools (the first time: minutes, PySpark is large)"
-install --editable '.[dev]'
+# shellcheck disable=SC2046 # two words, or none
+install $(locked) --editable '.[dev]'
 
 if home=$("$python" scripts/java_home.py 2>/dev/null); then
-    say "3/3 Java is there: $home"
+    say "3/3 Java found: $home"
 else
     say "3/3 no Java 17 or later here: taking one from PyPI"
-    install --editable '.[java]' || true # the next line says what else can be done
+    install --editable '.[java]' || true # the next line says what else to do
     say "Java: $("$python" scripts/java_home.py)"
 fi

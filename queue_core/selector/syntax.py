@@ -148,7 +148,7 @@ class SourceText:
             raise self.fault("a comment has no place here", start, start + len(gap.strip()) - 1)
 
     def _misread(self, error: ParseError) -> BadSelector:
-        """sqlglot names the line, and the column of the last character, of where it stopped."""
+        """Report where sqlglot stopped; it names the line and the last character's column."""
         first: dict[str, Any] = error.errors[0] if error.errors else {}
         what = str(first.get("description", "it cannot be understood"))
         what = re.sub(r"Required keyword: .*", "something is missing here", what)
@@ -186,7 +186,7 @@ def _words(node: exp.Expression) -> set[str]:
 
 
 def _with_quotes_joined(text: str, tokens: list[Token]) -> list[Token]:
-    """sqlglot reads ``'it''s'`` as two texts, as Spark did of old; SQL means one with a quote."""
+    """Join ``'it''s'``, which sqlglot reads as two texts, into one text with a quote, as in SQL."""
     joined: list[Token] = []
     for token in tokens:
         last = joined[-1] if joined else None

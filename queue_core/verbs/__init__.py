@@ -1,4 +1,6 @@
-"""The verbs: one file, one transaction each. What each does to slices:
+"""The verbs: one file, one transaction each.
+
+What each verb does to slices:
 
 | verb        | slices                                                                      |
 |-------------|-----------------------------------------------------------------------------|
