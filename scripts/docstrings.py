@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
@@ -88,9 +89,14 @@ def comments(cls: type) -> dict[str, str]:
 
 
 def described_fields(cls: type) -> dict[str, str]:
-    """Return the texts of the fields of a class: its sections, then the ``#:`` comments."""
+    """Return the texts of the fields of a class: of its sections, comments or declarations."""
     entries = read(cls).entries
-    return {**comments(cls), **entries.get("Args", {}), **entries.get("Attributes", {})}
+    declared = {
+        each.name: each.metadata["about"]
+        for each in (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
+        if "about" in each.metadata
+    }
+    return {**comments(cls), **declared, **entries.get("Args", {}), **entries.get("Attributes", {})}
 
 
 def markdown(text: str) -> str:

@@ -1,14 +1,12 @@
-"""Write docs/settings.md from the fields of `QueueSettings`."""
+"""Write docs/settings.md from the declarations of `QueueSettings`."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType
-from typing import get_args, get_origin, get_type_hints
 
 from queue_core.settings import QueueSettings
-from scripts.docstrings import described_fields, markdown
+from scripts.docstrings import markdown
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
@@ -18,28 +16,19 @@ Generated from `QueueSettings` by `make docs`. Give settings to `Store.create_qu
 `Queue.change_settings`, or on the command line as `NAME=VALUE`. All of them can be changed while
 the queue is in use. An unknown setting, or a value out of range, raises `BadOption`.
 
-| setting | type | default | meaning |
+| setting | default | allowed | meaning |
 |---|---|---|---|
 """
-_TYPES = {int: "whole number", float: "number", str: "text", NoneType: "none"}
 
 
 def page() -> str:
     """Return the whole page."""
-    types, texts = get_type_hints(QueueSettings), described_fields(QueueSettings)
-    rows = []
-    for each in fields(QueueSettings):
-        kind = _kind(types[each.name])
-        rows.append(
-            f"| `{each.name}` | {kind} | {_shown(each.default)} | {markdown(texts[each.name])} |"
-        )
+    rows = [
+        f"| `{each.name}` | {_shown(each.default)} | {each.metadata['allowed'].text} | "
+        f"{markdown(each.metadata['about'])} |"
+        for each in fields(QueueSettings)
+    ]
     return _HEAD + "\n".join(rows) + "\n"
-
-
-def _kind(annotation: object) -> str:
-    if get_origin(annotation) is tuple:
-        return "list of column names"
-    return " or ".join(_TYPES[kind] for kind in get_args(annotation) or [annotation])
 
 
 def _shown(default: object) -> str:

@@ -109,14 +109,11 @@ def test_each_field_and_constructor_parameter_is_described(name):
     cls = CLASSES[name]
     if issubclass(cls, Exception) or name in GIVEN:
         return
-    docstring = docstrings.read(cls)
-    described = {*docstring.entries.get("Args", {}), *docstring.entries.get("Attributes", {})}
+    described = docstrings.described_fields(cls).keys()
     if dataclasses.is_dataclass(cls):
         expected = {each.name for each in dataclasses.fields(cls)}
-        described |= docstrings.comments(cls).keys()
     elif issubclass(cls, Enum):
         expected = set(cls.__members__)
-        described |= docstrings.comments(cls).keys()
     elif "__init__" in vars(cls):
         expected = {each.name for each in docstrings.parameters(cls)}
     else:
