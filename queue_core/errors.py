@@ -1,30 +1,30 @@
-"""What can go wrong, grouped by what the caller should do about it.
+"""The errors of ignis, grouped by what the caller should do about them.
 
 ```
 IgnisError
 ├── Invalid               fix the call; nothing was changed
-│   ├── BadName           a queue, column or consumer name that is not allowed
-│   ├── BadOption         an unknown, misspelt or malformed option or setting
-│   ├── BadSelector       a selector or order that cannot be understood
-│   ├── BadOutcome        a settlement that names no known outcome, or a foreign message
-│   ├── NoSuchStore       there is no store at that path
+│   ├── BadName           a queue, column or consumer name is not allowed
+│   ├── BadOption         an option or setting is unknown or malformed
+│   ├── BadSelector       a selector or an order cannot be parsed
+│   ├── BadOutcome        a settlement has an unknown outcome or a foreign message
+│   ├── NoSuchStore       there is no store at that address
 │   ├── NoSuchQueue       the store has no queue of that name
-│   ├── QueueExists       the name is taken by a queue of another shape
-│   ├── QueueDeactivated  the queue was given up, which cannot be undone
-│   └── SchemaMismatch    rows that do not fit the queue's schema
-├── Conflict              somebody else was faster; read again, then retry
+│   ├── QueueExists       a queue of another shape has that name
+│   ├── QueueDeactivated  the queue is deactivated, for good
+│   └── SchemaMismatch    rows or a schema do not fit the queue
+├── Conflict              another process was faster; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
 │   ├── QueueTaken        another consumer has the queue to itself
 │   ├── NotLeading        another instance is the leader
-│   └── PublicationRefused  what was staged has been cleaned up meanwhile
+│   └── PublicationRefused  a staged segment was removed before it was published
 ├── Unavailable           try again later
-│   ├── CatalogUnavailable
-│   ├── StorageUnavailable
+│   ├── CatalogUnavailable  the catalog cannot be reached or written
+│   ├── StorageUnavailable  the storage cannot be reached or written
 │   └── QueueFull         a bounded queue has no room
 └── Damaged               stop and repair
     ├── DamagedSegment    a segment is missing, torn or altered
     ├── DamagedCatalog    the catalog cannot be read
-    └── FormatTooNew      the store was written by a newer ignis
+    └── FormatTooNew      a newer ignis wrote the store
 ```
 """
 
@@ -32,99 +32,219 @@ import inspect
 
 
 class IgnisError(Exception):
-    """An ignis operation failed."""
+    """
+    An ignis operation failed.
+
+    The base of all errors that ignis raises. Each subclass belongs to one of four kinds, `Invalid`,
+    `Conflict`, `Unavailable` and `Damaged`, which say what to do. Without a message of its own, an
+    error shows the first line of its class's description.
+    """
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or inspect.getdoc(type(self)))
+        super().__init__(message or (inspect.getdoc(type(self)) or "").partition("\n")[0])
 
 
 class Invalid(IgnisError):
-    """The call cannot be carried out as it stands; nothing was changed."""
+    """
+    The call cannot be carried out as it stands.
+
+    Nothing was changed, and a retry fails in the same way. Fix the call; the message says how.
+    """
 
 
 class BadName(Invalid):
-    """A name is not allowed."""
+    """
+    A name is not allowed.
+
+    Raised for the name of a queue, a column or a consumer that is empty, too long, reserved, there
+    twice, or has a character that is not allowed. Choose another name; the message lists the
+    characters that are allowed.
+    """
 
 
 class BadOption(Invalid):
-    """An option is unknown or its value makes no sense."""
+    """
+    An option, a setting or an argument is unknown or has an impossible value.
+
+    Raised before anything happens, for all wrong options of a Spark source or sink at once. The
+    message names each of them with its allowed values, and the nearest name if one is misspelt.
+    """
 
 
 class BadSelector(Invalid):
-    """A selector or an order cannot be understood."""
+    """
+    A selector or an order cannot be parsed or evaluated.
+
+    Raised for a syntax error, an unknown column, a function that is not supported, or values that
+    cannot be compared. The message quotes the text and marks the place.
+    """
 
 
 class BadOutcome(Invalid):
-    """A settlement is malformed."""
+    """
+    A settlement is malformed.
+
+    Raised for an outcome other than delete, sideline or reload, for a message with two outcomes,
+    and for an id that does not belong to the queue. Give each fired message exactly one outcome,
+    with its id from ``_message_id``.
+    """
 
 
 class NoSuchStore(Invalid):
-    """There is no ignis store there."""
+    """
+    There is no ignis store at that address.
+
+    Raised when a store is opened with ``create=False``, or by Spark to read. Correct the path or
+    the catalog, or create the store first: `Store.open` does so by default.
+    """
 
 
 class NoSuchQueue(Invalid):
-    """The store has no such queue."""
+    """
+    The store has no such queue.
+
+    Correct the name, for which the message suggests the nearest one, or create the queue with
+    `Store.create_queue`.
+    """
 
 
 class QueueExists(Invalid):
-    """A queue of that name exists already, with another shape."""
+    """
+    A queue of that name already exists.
+
+    Raised by `Store.create_queue` without ``exist_ok=True``, and with it when the queue has other
+    columns, shards or another key. Open the queue with `Store.queue`, or choose another name.
+    """
 
 
 class QueueDeactivated(Invalid):
-    """The queue was given up: it can be looked at, and takes and gives nothing any more."""
+    """
+    The queue was deactivated.
+
+    Its messages can be browsed, but it no longer loads or fires any, and cannot be activated again.
+    Use another queue; the name becomes free when the queue is dropped.
+    """
 
 
 class SchemaMismatch(Invalid):
-    """The rows do not fit the queue's schema."""
+    """
+    Rows or a schema do not fit the queue.
+
+    Raised for a column that the queue lacks, a required column that is missing or null, a value
+    that its type cannot hold, a type that Spark does not support, and a column that cannot be the
+    key. Change the rows, or add the column to the queue with `Queue.add_columns`.
+    """
 
 
 class Conflict(IgnisError):
-    """Somebody else was faster; read again and retry."""
+    """
+    Another process was faster.
+
+    The operation changed nothing. Read the state again, and retry if it still applies.
+    """
 
 
 class ConsumerFenced(Conflict):
-    """The same consumer was started again elsewhere, which ends this one."""
+    """
+    The same consumer was started again elsewhere, which ends this one.
+
+    Raised when this process fires, settles or sends a heartbeat as a consumer that has a newer
+    life. Stop this process, or give each process a consumer name of its own.
+    """
 
 
 class QueueTaken(Conflict):
-    """Another consumer has the queue to itself."""
+    """
+    Another consumer has the queue to itself.
+
+    Raised when a consumer asks for exclusive use while others are active, or for any use while one
+    is exclusive. Wait until the other consumer ends, or consume another queue.
+    """
 
 
 class NotLeading(Conflict):
-    """Another instance is the leader; it does the work."""
+    """
+    Another instance is the leader.
+
+    Raised when this process runs a task that only the leader may run. Leave the task to the leader,
+    or retry once this instance leads.
+    """
 
 
 class PublicationRefused(Conflict):
-    """A staged segment was cleaned up before it was published; write the rows again."""
+    """
+    A staged segment was removed before it was published.
+
+    Raised when a load takes longer than the grace of a vacuum, which then removes its files.
+    Nothing was loaded: write the rows again, and let the grace outlast every load.
+    """
 
 
 class Unavailable(IgnisError):
-    """A part of the store cannot be reached now; try again later."""
+    """
+    A part of the store cannot be used now.
+
+    Try again later. The failed operation changed nothing, unless the connection broke during its
+    commit: then read the state first.
+    """
 
 
 class CatalogUnavailable(Unavailable):
-    """The catalog cannot be reached or written."""
+    """
+    The catalog cannot be reached or written.
+
+    Raised when the database is down, locked for too long, read-only, or out of connections. Check
+    that it runs and can be reached from this machine, then try again.
+    """
 
 
 class StorageUnavailable(Unavailable):
-    """The storage cannot be reached or written."""
+    """
+    The storage cannot be reached or written.
+
+    Raised when a folder cannot be written, the disk is full, or the server of a bucket does not
+    answer or refuses. Check the path, the server and the credentials, then try again.
+    """
 
 
 class QueueFull(Unavailable):
-    """The queue is bounded and has no room."""
+    """
+    The queue is bounded and has no room.
+
+    Raised by a load that exceeds ``max_size`` or ``max_bytes``, at once or after a timeout, and by
+    `Queue.request` when all buffers are in use. Fire messages, wait longer, or raise the bound.
+    """
 
 
 class Damaged(IgnisError):
-    """Something stored is not what was written; stop and repair."""
+    """
+    Stored data differs from the written data.
+
+    Stop and repair it: a retry fails in the same way.
+    """
 
 
 class DamagedSegment(Damaged):
-    """A segment is missing, torn or altered."""
+    """
+    A segment is missing, torn or altered.
+
+    Raised when messages are read; the messages of the segment are set apart, and the others go on.
+    Restore the file from a backup, then run ``ignis repair``.
+    """
 
 
 class DamagedCatalog(Damaged):
-    """The catalog cannot be read."""
+    """
+    The catalog cannot be read.
+
+    Raised when the database lacks tables, is corrupt, or holds tables of something else. Restore it
+    from a backup, or give ignis a database of its own.
+    """
 
 
 class FormatTooNew(Damaged):
-    """The store was written by a newer ignis; upgrade this one."""
+    """
+    A newer ignis wrote the store.
+
+    Nothing is damaged: upgrade ignis in this process.
+    """

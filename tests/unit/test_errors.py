@@ -1,4 +1,4 @@
-"""The tree of errors: what a caller should do is told by the class."""
+"""The tree of errors: the class says what a caller should do."""
 
 import inspect
 
@@ -21,9 +21,18 @@ def test_each_error_is_of_exactly_one_kind(kind):
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
-def test_an_error_without_a_message_says_what_its_class_says(kind):
-    assert str(kind()) == inspect.getdoc(kind)
+def test_an_error_without_a_message_shows_the_first_line_of_its_class(kind):
+    assert str(kind()) == inspect.getdoc(kind).splitlines()[0]
     assert str(kind("the queue is full")) == "the queue is full"
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_each_error_says_when_it_is_raised_and_what_to_do(kind):
+    summary, blank, *details = inspect.getdoc(kind).splitlines()
+
+    assert summary.endswith(".")
+    assert not blank
+    assert details
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
