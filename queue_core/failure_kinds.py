@@ -42,7 +42,7 @@ FAILURES = pa.schema(
     ]
 )
 #: What is told of each failure.
-TOLD = pa.schema(
+FAILURE_LOG = pa.schema(
     [
         *FAILURES,
         #: The consumer that gave the message up.

@@ -1,139 +1,163 @@
-"""What a store looks like from outside: the columns of its metadata views. Needs no catalog.
+"""The columns of a store's metadata views, with their descriptions. Needs no catalog.
 
-Source: the counters and pointers are Magazine's (load and fire pointer, load and fire counter per
-shard), the others IgnisMQ's queue statistics.
+Source: the counters and pointers per shard are Magazine's, the others IgnisMQ's queue statistics.
 """
+
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from queue_core.failure_kinds import TOLD
+from queue_core.failure_kinds import FAILURE_LOG
 from queue_core.schema import TIMESTAMP
 
-_COUNTS = (
-    "loaded",
-    "fired",
-    "reloaded",
-    "deleted",
-    "sidelined",
-    "shovelled",
-    "swept",
-    "damaged",
-    "expired",
-    "ignored",
-    "replaced",
-    "dropped",
+_TEXT, _INT, _LONG = pa.string(), pa.int32(), pa.int64()
+
+
+class ViewColumn(NamedTuple):
+    """One column of a view."""
+
+    name: str
+    type: pa.DataType
+    #: A phrase for the documentation.
+    about: str
+
+
+def _schema(columns: tuple[ViewColumn, ...]) -> pa.Schema:
+    return pa.schema([(column.name, column.type) for column in columns])
+
+
+_QUEUE = ViewColumn("queue", _TEXT, "Name of the queue.")
+_MAGAZINE = ViewColumn("magazine", _TEXT, "`main` or `sideline`.")
+_SHARD = ViewColumn("shard", _INT, "Number of the shard, from 0.")
+
+_QUEUES = (
+    _QUEUE,
+    ViewColumn("shards", _INT, "How many shards it has."),
+    ViewColumn("key", _TEXT, "Column whose hash picks the shard; null: none."),
+    ViewColumn("columns", _TEXT, "Its columns, each with its Arrow type."),
+    ViewColumn("waiting", _LONG, "Messages that wait in main."),
+    ViewColumn("in_flight", _LONG, "Messages that were fired and are not settled."),
+    ViewColumn("sidelined", _LONG, "Messages that wait in the sideline."),
+    ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
+    ViewColumn("bytes", _LONG, "Size of all its messages."),
+    ViewColumn("settings", _TEXT, "Its settings, as JSON."),
+    ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
+    ViewColumn("deactivated_at", TIMESTAMP, "Time of its deactivation; null while it is in use."),
 )
 
-#: One row per queue.
-QUEUES = pa.schema(
-    [
-        ("queue", pa.string()),
-        ("shards", pa.int32()),
-        ("key", pa.string()),
-        ("columns", pa.string()),
-        #: Waiting in main, in flight, and waiting in the sideline.
-        ("waiting", pa.int64()),
-        ("in_flight", pa.int64()),
-        ("sidelined", pa.int64()),
-        ("damaged", pa.int64()),
-        ("bytes", pa.int64()),
-        ("settings", pa.string()),
-        ("created_at", TIMESTAMP),
-        #: When it was given up; null while it is in use.
-        ("deactivated_at", TIMESTAMP),
-    ]
+_SHARDS = (
+    _QUEUE,
+    _MAGAZINE,
+    _SHARD,
+    ViewColumn("load_pointer", _LONG, "Place that the next message of the shard gets."),
+    ViewColumn("fire_pointer", _LONG, "One past the highest place that was fired."),
+    ViewColumn("sweep_pointer", _LONG, "Place where an interrupted sweep continues; 0: none."),
+    ViewColumn("loaded", _LONG, "Messages that entered the shard, by any verb."),
+    ViewColumn("fired", _LONG, "Messages that were fired or left, by any verb."),
+    ViewColumn("reloaded", _LONG, "Fired messages that wait again at their old places."),
+    ViewColumn("deleted", _LONG, "Messages that were processed and deleted."),
+    ViewColumn("sidelined", _LONG, "Messages that failed and left for the sideline."),
+    ViewColumn("shovelled", _LONG, "Messages that left the sideline for main."),
+    ViewColumn("swept", _LONG, "Messages that were stuck, or fired too often, and were sidelined."),
+    ViewColumn(
+        "damaged", _LONG, "Messages that are set apart now, since their segment is damaged."
+    ),
+    ViewColumn("expired", _LONG, "Messages that expired and were removed."),
+    ViewColumn("ignored", _LONG, "Messages that a load left out, as duplicates or by a policy."),
+    ViewColumn("replaced", _LONG, "Messages that a policy removed in favour of newer ones."),
+    ViewColumn("dropped", _LONG, "Messages that a full ring dropped."),
+    ViewColumn("waiting", _LONG, "Messages that wait now."),
+    ViewColumn("in_flight", _LONG, "Messages that are in flight now."),
 )
 
-#: One row per queue, magazine and shard. Pointers are places; counts are messages, since ever.
-SHARDS = pa.schema(
-    [
-        ("queue", pa.string()),
-        ("magazine", pa.string()),
-        ("shard", pa.int32()),
-        ("load_pointer", pa.int64()),
-        ("fire_pointer", pa.int64()),
-        #: From where a sweep that was interrupted goes on.
-        ("sweep_pointer", pa.int64()),
-        *((name, pa.int64()) for name in _COUNTS),
-        #: Messages that are there now.
-        ("waiting", pa.int64()),
-        ("in_flight", pa.int64()),
-    ]
+_SLICES = (
+    _QUEUE,
+    _MAGAZINE,
+    _SHARD,
+    ViewColumn("position", _LONG, "Place of its first row in the shard."),
+    ViewColumn("state", _TEXT, "`loaded`, `fired` or `damaged`."),
+    ViewColumn("messages", _LONG, "How many messages it has."),
+    ViewColumn("bytes", _LONG, "Size of the messages; an estimate once a segment is split."),
+    ViewColumn("attempts", _INT, "How often the messages have failed."),
+    ViewColumn("deliveries", _INT, "How often the messages have been fired."),
+    ViewColumn("loaded_at", TIMESTAMP, "Time at which the oldest of the messages was loaded."),
+    ViewColumn("moved_at", TIMESTAMP, "Time at which the messages entered this magazine."),
+    ViewColumn("consumer", _TEXT, "Consumer that holds the messages; null while they wait."),
+    ViewColumn("ticket", _LONG, "Ticket that holds the messages; null while they wait."),
+    ViewColumn("fired_at", TIMESTAMP, "Time of the firing; null while the messages wait."),
+    ViewColumn("location", _TEXT, "Segment file; null when the catalog holds the bytes."),
+    ViewColumn("segment_id", _LONG, "Number of the segment."),
 )
 
-#: One row per slice: where its messages are and who holds them.
-SLICES = pa.schema(
-    [
-        ("queue", pa.string()),
-        ("magazine", pa.string()),
-        ("shard", pa.int32()),
-        ("position", pa.int64()),
-        ("state", pa.string()),
-        ("messages", pa.int64()),
-        ("bytes", pa.int64()),
-        ("attempts", pa.int32()),
-        ("deliveries", pa.int32()),
-        #: When the oldest of its messages was loaded, and when they came into this magazine.
-        ("loaded_at", TIMESTAMP),
-        ("moved_at", TIMESTAMP),
-        ("consumer", pa.string()),
-        ("ticket", pa.int64()),
-        ("fired_at", TIMESTAMP),
-        #: The segment file, or null when the catalog holds the bytes.
-        ("location", pa.string()),
-        ("segment_id", pa.int64()),
-    ]
+_CONSUMERS = (
+    ViewColumn("consumer", _TEXT, "Name of the consumer."),
+    ViewColumn("epoch", _LONG, "Which of its lives is the current one."),
+    ViewColumn("last_ticket", _LONG, "Number of its newest ticket."),
+    ViewColumn("acknowledged", _LONG, "Number up to which its tickets are finished."),
+    ViewColumn("in_flight", _LONG, "Messages that it holds."),
+    ViewColumn("priority", _INT, "Its priority; the highest goes first, null before all."),
+    ViewColumn("interested", _TEXT, "Queues from which it wants messages; null: not reported."),
+    ViewColumn("claim", _TEXT, "Whether it shares its queues or has them to itself."),
+    ViewColumn("heartbeat_at", TIMESTAMP, "Time of its last heartbeat."),
+    ViewColumn("created_at", TIMESTAMP, "Time of its first life."),
 )
 
-#: One row per consumer that the store has seen.
-CONSUMERS = pa.schema(
-    [
-        ("consumer", pa.string()),
-        ("epoch", pa.int64()),
-        ("last_ticket", pa.int64()),
-        ("acknowledged", pa.int64()),
-        ("in_flight", pa.int64()),
-        #: The higher goes first; null: before all.
-        ("priority", pa.int32()),
-        #: The queues of which it would take messages now; null where it does not say.
-        ("interested", pa.string()),
-        #: Whether it shares its queues, or goes alone.
-        ("claim", pa.string()),
-        ("heartbeat_at", TIMESTAMP),
-        ("created_at", TIMESTAMP),
-    ]
+_FAILURES = (
+    _QUEUE,
+    *(
+        ViewColumn(field.name, field.type, about)
+        for field, about in zip(
+            FAILURE_LOG,
+            (
+                "Id of the message.",
+                "Kind of the failure, such as `rejected`, `exception` or `timeout`.",
+                "Details of the failure; null when the kind says it all.",
+                "How often the message had failed before.",
+                "Consumer that held the message.",
+                "Time of the failure.",
+            ),
+            strict=True,
+        )
+    ),
 )
 
-#: One row per failure: a message can have several.
-FAILURES = pa.schema([pa.field("queue", pa.string()), *TOLD])
-
-#: What a side task tells of each shard in which it moved something.
-MOVED = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("moved", pa.int64()),
-        ("from", pa.string()),
-        #: Null for what is gone.
-        ("to", pa.string()),
-    ]
+_MOVED = (
+    ViewColumn("shard", _INT, "Shard in which the task moved messages; null for the store."),
+    ViewColumn("moved", _LONG, "How many messages, or files, the task moved."),
+    ViewColumn("from", _TEXT, "Where they were."),
+    ViewColumn("to", _TEXT, "Where they are; null when they were removed."),
 )
 
-#: One row for each of them; a task of the store, and not of a queue, has neither queue nor shard.
-REPORTS = pa.schema(
-    [
-        pa.field("task", pa.string()),
-        pa.field("queue", pa.string()),
-        *MOVED,
-        pa.field("when", TIMESTAMP),
-    ]
+_REPORTS = (
+    ViewColumn("task", _TEXT, "Name of the side task."),
+    ViewColumn("queue", _TEXT, "Queue on which it ran; null for the store."),
+    *_MOVED,
+    ViewColumn("when", TIMESTAMP, "Time of the transaction."),
 )
+
+#: The columns of each view, by its name.
+COLUMNS = {
+    #: One row for each queue.
+    "queues": _QUEUES,
+    #: One row for each queue, magazine and shard. Counts are of messages, since the creation.
+    "shards": _SHARDS,
+    #: One row for each slice: where its messages are, and which consumer holds them.
+    "slices": _SLICES,
+    #: One row for each consumer that the store has seen.
+    "consumers": _CONSUMERS,
+    #: One row for each failure; a message can have several.
+    "failures": _FAILURES,
+    #: One row for each shard in which a transaction of a side task moved something.
+    "reports": _REPORTS,
+}
 
 #: The schema of each view, by its name.
-VIEWS = {
-    "queues": QUEUES,
-    "shards": SHARDS,
-    "slices": SLICES,
-    "consumers": CONSUMERS,
-    "failures": FAILURES,
-    "reports": REPORTS,
-}
+VIEWS = {name: _schema(columns) for name, columns in COLUMNS.items()}
+
+SHARDS = VIEWS["shards"]
+FAILURES = VIEWS["failures"]
+REPORTS = VIEWS["reports"]
+#: The part of `REPORTS` that a task writes to its log.
+MOVED = _schema(_MOVED)

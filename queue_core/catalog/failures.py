@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, exists, insert, select
 
 from queue_core.catalog import dialect, id_map
 from queue_core.catalog.tables import failures, slices
-from queue_core.failure_kinds import FAILURES, REJECTED, TOLD
+from queue_core.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
 from queue_core.ids import first_id
 from queue_core.model import Slice
 from queue_core.rows import Numbers, Rows
@@ -80,21 +80,21 @@ def record(
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
-    """The failures of some queues, the oldest first, with the columns of `TOLD`."""
+    """The failures of some queues, the oldest first, with the columns of `FAILURE_LOG`."""
     rows = connection.execute(
         select(failures)
         .where(dialect.one_of(connection, failures.c.queue_id, queue_ids))
         .order_by(failures.c.failed_at, failures.c.id)
     )
-    tables = [TOLD.empty_table()]
+    tables = [FAILURE_LOG.empty_table()]
     for row in rows:
         kept = unpack(row.arrow)
         steps, *others = kept.columns
         told = [pc.cumulative_sum(steps), *others]
         consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
         failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
-        table = pa.table([*told, consumer, failed_at], names=TOLD.names)
-        tables.append(table.cast(TOLD))
+        table = pa.table([*told, consumer, failed_at], names=FAILURE_LOG.names)
+        tables.append(table.cast(FAILURE_LOG))
     return pa.concat_tables(tables)
 
 
