@@ -1,7 +1,7 @@
-"""Categories: rows of a few kinds are told apart when they are loaded. Touches no storage.
+"""Split loaded rows by their categories. Touches no storage.
 
-The rows of each kind become a slice of their own, whose statistics say what all of them are. So
-those of one kind are found without a look at any row.
+The rows of each combination of values become a slice of their own, whose statistics describe all of
+them. So a selector finds the rows of one kind without reading any.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from queue_core.rows import Numbers
 
-#: Kinds that are told apart among rows that are written together; more are left together.
+#: Rows that are written together are split into at most this many kinds; with more they stay whole.
 MOST = 64
 
 
 def kinds(rows: pa.Table, columns: Sequence[str]) -> list[Numbers]:
-    """The numbers of the rows of each combination of values, that with the first row first."""
+    """Return the row numbers of each combination of values, in the order of their first rows."""
     codes = np.zeros(rows.num_rows, dtype=np.int64)
     for name in columns:
         coded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")

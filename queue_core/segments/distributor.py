@@ -1,4 +1,4 @@
-"""Spreading: the rows of a load become segments; those without a key go to the shards in turn."""
+"""Distribute the rows of loads over segments and, without a key, over the shards in turn."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
-#: Bytes from which a load without a key is spread over the shards, in so large parts.
+#: A larger load without a key is split into parts of this many bytes, one for each shard.
 _SPREAD_BYTES = 4 << 20
 
 
 class Distributor:
-    """Stages what a plain process loads, one load after the other."""
+    """Stages the loads of a plain process, one after the other."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # Not all processes begin with the same shard.
+        # Random, so that processes begin with different shards.
         self._turn = itertools.count(random.randrange(1 << 16))
 
     def staged(self, queue: QueueInfo, table: pa.Table) -> tuple[list[Staged], Numbers]:
-        """Rows as segments, and where each row is, counted over all of them."""
+        """Return rows as segments, and the number of each row, counted over all segments."""
         staged: list[Staged] = []
-        places: list[Numbers] = []
+        orders: list[Numbers] = []
         stagers = []
         try:
             for part in _parts(queue, table):
@@ -40,16 +40,16 @@ class Distributor:
                 shard = next(self._turn) % queue.shards
                 base = sum(segment.rows for segment in staged)
                 staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
-                places.extend(order + base for order in stagers[-1].order)
+                orders.extend(order + base for order in stagers[-1].order)
         except BaseException:
             for stager in stagers:
                 stager.discard()
             raise
-        return staged, places[0] if len(places) == 1 else np.concatenate(places)
+        return staged, orders[0] if len(orders) == 1 else np.concatenate(orders)
 
 
 def _parts(queue: QueueInfo, table: pa.Table) -> Iterable[pa.Table]:
-    """A large load without a key in as many parts as there are shards to go to."""
+    """Split a large load without a key into parts, at most one for each shard."""
     parts = 1
     if queue.key is None and table.num_rows > 1:
         parts = max(min(queue.shards, table.nbytes // _SPREAD_BYTES), 1)

@@ -1,8 +1,8 @@
-"""Segments: rows as Arrow IPC bytes, checked chunk by chunk. Touches no file.
+"""Encode rows as Arrow IPC bytes, and decode them chunk by chunk with checksums. Touches no file.
 
-A segment file is an ordinary Arrow IPC file that any Arrow tool opens. The catalog also knows
-where each of its record batches lies, so that a reader fetches and checks only those it needs; the
-same encoding without file header and footer is what a small segment inlines into the catalog.
+A segment file is an ordinary Arrow IPC file that any Arrow tool opens. The catalog also knows the
+position of each record batch in it, so that a reader fetches and checks only the batches it needs.
+The catalog holds small segments itself, in the same encoding without file header and footer.
 """
 
 import struct
@@ -20,14 +20,14 @@ _CHUNK = struct.Struct("<IQQQ")
 
 
 class SegmentWriter(AbstractContextManager["SegmentWriter"]):
-    """Writes record batches into an Arrow file and remembers where each of them lies."""
+    """Writes record batches into an Arrow file and remembers the position of each."""
 
     def __init__(self, sink: Any, schema: pa.Schema, compression: str | None = None) -> None:
         self._sink = _Checksummed(sink)
         self._writer = pa.ipc.new_file(
             self._sink.stream, schema, options=pa.ipc.IpcWriteOptions(compression=compression)
         )
-        # The file's header is written with its first batch and must not count as part of a chunk.
+        # The file's header is written with the first batch and must not count as part of a chunk.
         self._writer.write_batch(_empty(schema))
         self.chunks: list[Chunk] = []
 
@@ -48,7 +48,7 @@ class SegmentWriter(AbstractContextManager["SegmentWriter"]):
 
 
 class _Checksummed:
-    """A file-like object around a sink that checksums what passes between `start` and `finish`."""
+    """A file-like object that checksums the bytes between `start` and `finish`."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -84,7 +84,7 @@ class _Checksummed:
 
 
 def inline(batches: Iterable[pa.RecordBatch]) -> tuple[bytes, tuple[Chunk, ...]]:
-    """Encode batches as bytes for the catalog, and say where each of them lies."""
+    """Encode batches as bytes for the catalog; return the position of each as a chunk."""
     encoded = [(batch.num_rows, batch.serialize()) for batch in batches]
     chunks, offset = [], 0
     for rows, data in encoded:
@@ -95,7 +95,7 @@ def inline(batches: Iterable[pa.RecordBatch]) -> tuple[bytes, tuple[Chunk, ...]]
 
 def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.RecordBatch:
     """
-    The record batch that *data* holds, its checksum verified.
+    Verify the checksum of *data* and return its record batch.
 
     Raises `DamagedSegment`, which names the segment, when a byte differs or is missing.
     """
@@ -114,12 +114,12 @@ def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.Re
 
 
 def pack_chunks(chunks: Iterable[Chunk]) -> bytes:
-    """Chunks as bytes for the catalog."""
+    """Return chunks as bytes for the catalog."""
     return b"".join(_CHUNK.pack(*_fields(chunk)) for chunk in chunks)
 
 
 def unpack_chunks(data: bytes) -> tuple[Chunk, ...]:
-    """Read what `pack_chunks` wrote."""
+    """Read chunks that `pack_chunks` wrote."""
     return tuple(Chunk(*values) for values in _CHUNK.iter_unpack(data))
 
 

@@ -1,6 +1,6 @@
-"""Messages from segments: which rows, in which order, with their metadata. Needs no catalog.
+"""Read the messages of a `ReadPlan` from segments, with their metadata. Needs no catalog.
 
-Runs on executors as well as in plain processes; reads one chunk at a time.
+Runs on executors as well as in plain processes, and reads one chunk at a time.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,59 +21,71 @@ from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, upgra
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 
-#: Batches of fewer rows are put together.
+#: Smaller batches are joined up to this number of rows.
 GATHER_ROWS = 4096
 
-#: Gives the columns that have some names, at least, of a chunk of a source that was written with a
-#: schema; the bytes are got when they are asked for.
-Decode: TypeAlias = Callable[
-    [SegmentRef, Chunk, pa.Schema, Sequence[str], Callable[[], pa.Buffer]], pa.RecordBatch
-]
+
+class Decoder(Protocol):
+    """Turns the bytes of a chunk into a record batch."""
+
+    def __call__(
+        self,
+        segment: SegmentRef,
+        chunk: Chunk,
+        written: pa.Schema,
+        names: Sequence[str],
+        fetch: Callable[[], pa.Buffer],
+    ) -> pa.RecordBatch:
+        """
+        Return the columns *names* of a chunk, and possibly others.
+
+        *written* is the schema with which the chunk was written; *fetch* reads its bytes.
+        """
 
 
-def whole(
-    source: SegmentRef,
+def decode_all(
+    segment: SegmentRef,
     chunk: Chunk,
     written: pa.Schema,
     names: Sequence[str],
     fetch: Callable[[], pa.Buffer],
 ) -> pa.RecordBatch:
-    """All columns of a chunk."""
-    return decode(fetch(), chunk, written, source.name)
+    """Return all columns of a chunk."""
+    return decode(fetch(), chunk, written, segment.name)
 
 
 def read(
-    reading: ReadPlan, columns: Sequence[str] | None = None, decoded: Decode = whole
+    plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
 ) -> Iterator[pa.RecordBatch]:
     """
-    The messages of a reading, in its order.
+    Yield the messages of a plan, in its order.
 
-    *columns* picks and orders the columns, of the queue's own and of `METADATA`; without it they
-    are all there. Raises `DamagedSegment` after having left word of it in the storage.
+    *columns* picks and orders the columns, those of the queue and of `METADATA`; by default all of
+    them. Raises `DamagedSegment`, after it reported the damage in the storage.
     """
-    storage = Storage.open(reading.storage)
-    schema = deserialize(reading.schema)
-    stored = {version: deserialize(data) for version, data in reading.schemas.items()}
+    storage = Storage.open(plan.storage)
+    schema = deserialize(plan.schema)
+    stored = {version: deserialize(data) for version, data in plan.schemas.items()}
     names = list(columns) if columns is not None else [*schema.names, *METADATA.names]
-    yield from _gathered(_read_pieces(storage, reading.tasks, schema, stored, names, decoded))
+    yield from _gathered(_read_tasks(storage, plan.tasks, schema, stored, names, decoder))
 
 
 def read_table(
-    reading: ReadPlan, columns: Sequence[str] | None = None, decoded: Decode = whole
+    plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
 ) -> pa.Table:
-    """The messages of a reading as one table."""
-    schema = output_schema(deserialize(reading.schema), columns)
-    return pa.Table.from_batches(read(reading, columns, decoded), schema=schema)
+    """Return the messages of a plan as one table."""
+    schema = output_schema(deserialize(plan.schema), columns)
+    return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
 
 
 def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of what `read` gives for a queue's schema."""
+    """Return the schema of the batches that `read` yields for a queue's schema."""
     whole = pa.schema([*schema, *METADATA])
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put small batches together: what is loaded message by message is not read so."""
+    """Join small batches, so that messages that were loaded one by one are not read one by one."""
     small: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -93,77 +105,77 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _read_pieces(
+def _read_tasks(
     storage: Storage,
-    pieces: Sequence[ScanTask],
+    tasks: Sequence[ScanTask],
     schema: pa.Schema,
     stored: dict[tuple[str, int], pa.Schema],
     names: list[str],
-    decoded: Decode,
+    decoder: Decoder,
 ) -> Iterator[pa.RecordBatch]:
-    for piece in pieces:
+    for task in tasks:
         try:
-            yield from _read_piece(storage, piece, schema, stored, names, decoded)
+            yield from _read_task(storage, task, schema, stored, names, decoder)
         except DamagedSegment as error:
-            # What is wrong must be told, also where no word of it can be left.
+            # The damage must be raised even where it cannot be reported.
             with suppress(StorageUnavailable):
-                storage.report_damage(piece.segment.name, str(error))
+                storage.report_damage(task.segment.name, str(error))
             raise
 
 
-def _read_piece(
+def _read_task(
     storage: Storage,
-    piece: ScanTask,
+    task: ScanTask,
     schema: pa.Schema,
     stored: dict[tuple[str, int], pa.Schema],
     names: list[str],
-    decoded: Decode,
+    decoder: Decoder,
 ) -> Iterator[pa.RecordBatch]:
-    rows = _union(piece.parts)
-    written = stored.get((piece.queue, piece.segment.schema_version), schema)
-    if piece.segment.compacted:
+    rows = _union(task.parts)
+    written = stored.get((task.queue, task.segment.schema_version), schema)
+    if task.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
-    with _chunk_reader(storage, piece.segment) as read_chunk:
-        for first, chunk in piece.segment.chunks:
+    with _chunk_reader(storage, task.segment) as read_chunk:
+        for first, chunk in task.segment.chunks:
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
                 continue
-            batch = decoded(piece.segment, chunk, written, names, partial(read_chunk, chunk))
+            batch = decoder(task.segment, chunk, written, names, partial(read_chunk, chunk))
             numbers = wanted.numbers()
-            if piece.segment.compacted:
+            if task.segment.compacted:
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
             else:
                 batch = _at(batch, numbers - np.uint32(first))
-            yield _assemble(batch, schema, piece, numbers, names)
+            yield _assemble(batch, schema, task, numbers, names)
 
 
 @contextmanager
-def _chunk_reader(storage: Storage, source: SegmentRef) -> Iterator[Callable[[Chunk], pa.Buffer]]:
-    """How to get at the bytes of a segment's chunks."""
-    if source.data is not None:
-        data = pa.py_buffer(source.data)
-        # Not data.slice(), which raises where bytes are missing; decode() says so better.
+def _chunk_reader(storage: Storage, segment: SegmentRef) -> Iterator[Callable[[Chunk], pa.Buffer]]:
+    """Provide a function that reads the bytes of a chunk of a segment."""
+    if segment.data is not None:
+        data = pa.py_buffer(segment.data)
+        # Not data.slice(), which raises where bytes are missing; decode() has a better message.
         yield lambda chunk: data[chunk.offset : chunk.offset + chunk.length]
         return
     with ExitStack() as stack:
-        # Not before it is needed: what is known by heart is not opened.
-        handle = cache(lambda: stack.enter_context(storage.opened(source.name)))
-        yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, source.name)
+        # Opened on first use: chunks that a decoder has cached need no file.
+        handle = cache(lambda: stack.enter_context(storage.opened(segment.name)))
+        yield lambda chunk: storage.read(handle(), chunk.offset, chunk.length, segment.name)
 
 
-def _at(batch: pa.RecordBatch, places: npt.NDArray[np.integer]) -> pa.RecordBatch:
-    """The rows at some places, in ascending order; copied only when there are gaps."""
-    first, last = int(places[0]), int(places[-1])
-    if last - first + 1 == len(places):
-        return batch.slice(first, len(places))
-    return batch.take(pa.array(places))
+def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBatch:
+    """Return the rows at ascending indices; copies only when there are gaps."""
+    first, last = int(indices[0]), int(indices[-1])
+    if last - first + 1 == len(indices):
+        return batch.slice(first, len(indices))
+    return batch.take(pa.array(indices))
 
 
 def _assemble(
-    batch: pa.RecordBatch, schema: pa.Schema, piece: ScanTask, numbers: RowNumbers, names: list[str]
+    batch: pa.RecordBatch, schema: pa.Schema, task: ScanTask, numbers: RowNumbers, names: list[str]
 ) -> pa.RecordBatch:
     kept: dict[str, pa.Array] = {}
-    if piece.segment.compacted:
+    if task.segment.compacted:
         batch, kept = _without_kept(batch)
     batch = upgrade(batch, pa.schema([field for field in schema if field.name in names]))
     columns = []
@@ -171,7 +183,7 @@ def _assemble(
         if name in kept:
             columns.append(kept[name])
         elif name in METADATA.names:
-            columns.append(_METADATA_COLUMNS[name](piece, numbers))
+            columns.append(_METADATA_COLUMNS[name](task, numbers))
         else:
             columns.append(batch.column(name))
     fields = [METADATA.field(n) if n in METADATA.names else batch.schema.field(n) for n in names]
@@ -179,50 +191,50 @@ def _assemble(
 
 
 def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """The queue's own columns of a compacted segment, and which messages its rows are."""
+    """Split a compacted segment's batch into the queue's columns and the kept `METADATA`."""
     own = batch.num_columns - len(COMPACTED)
     kept = dict(zip(COMPACTED.names, batch.columns[own:], strict=True))
     if not own:
-        # All that is asked for came later; only the rows have to be there.
+        # All requested columns were added later; only the number of rows counts.
         return pa.record_batch([pa.nulls(batch.num_rows)], [""]), kept
     fields = [batch.schema.field(index) for index in range(own)]
     queues = pa.RecordBatch.from_arrays(batch.columns[:own], schema=pa.schema(fields))
     return queues, {name: kept[name] for name in kept if name in METADATA.names}
 
 
-def _ids(piece: ScanTask, numbers: RowNumbers) -> pa.Array:
-    return pa.array(numbers.astype(np.int64) + piece.segment.first_id)
+def _ids(task: ScanTask, numbers: RowNumbers) -> pa.Array:
+    return pa.array(numbers.astype(np.int64) + task.segment.first_id)
 
 
 def _repeat(value: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-def _attempts(piece: ScanTask, numbers: RowNumbers) -> pa.Array:
-    if len(piece.parts) == 1:
-        return _repeat(piece.parts[0].attempts, pa.int32(), len(numbers))
+def _attempts(task: ScanTask, numbers: RowNumbers) -> pa.Array:
+    if len(task.parts) == 1:
+        return _repeat(task.parts[0].attempts, pa.int32(), len(numbers))
     values = np.zeros(len(numbers), dtype=np.int32)
-    for part, places in _places(piece.parts, numbers):
-        values[places] = part.attempts
+    for part, indices in _indices(task.parts, numbers):
+        values[indices] = part.attempts
     return pa.array(values)
 
 
-def _fired_at(piece: ScanTask, numbers: RowNumbers) -> pa.Array:
-    if len(piece.parts) == 1:
-        return _repeat(piece.parts[0].fired_at, TIMESTAMP, len(numbers))
+def _fired_at(task: ScanTask, numbers: RowNumbers) -> pa.Array:
+    if len(task.parts) == 1:
+        return _repeat(task.parts[0].fired_at, TIMESTAMP, len(numbers))
     values = np.zeros(len(numbers), dtype=np.int64)
     unknown = np.ones(len(numbers), dtype=np.bool_)
-    for part, places in _places(piece.parts, numbers):
+    for part, indices in _indices(task.parts, numbers):
         if part.fired_at is not None:
-            values[places] = part.fired_at
-            unknown[places] = False
+            values[indices] = part.fired_at
+            unknown[indices] = False
     return pa.array(values, mask=unknown).cast(TIMESTAMP)
 
 
-def _places(
+def _indices(
     parts: tuple[Part, ...], numbers: RowNumbers
 ) -> Iterator[tuple[Part, np.ndarray[tuple[int], np.dtype[np.intp]]]]:
-    """For each part, where its rows stand among *numbers*."""
+    """Yield each part with the indices of its rows among *numbers*."""
     for part in parts:
         rows = part.rows.between(int(numbers[0]), int(numbers[-1]) + 1)
         yield part, np.searchsorted(numbers, rows.numbers())
@@ -237,9 +249,9 @@ def _union(parts: tuple[Part, ...]) -> Rows:
 
 _METADATA_COLUMNS = {
     "_message_id": _ids,
-    "_queue": lambda piece, numbers: _repeat(piece.queue, pa.string(), len(numbers)),
-    "_shard": lambda piece, numbers: _repeat(piece.shard, pa.int32(), len(numbers)),
+    "_queue": lambda task, numbers: _repeat(task.queue, pa.string(), len(numbers)),
+    "_shard": lambda task, numbers: _repeat(task.shard, pa.int32(), len(numbers)),
     "_attempt": _attempts,
-    "_loaded_at": lambda piece, numbers: _repeat(piece.segment.loaded_at, TIMESTAMP, len(numbers)),
+    "_loaded_at": lambda task, numbers: _repeat(task.segment.loaded_at, TIMESTAMP, len(numbers)),
     "_fired_at": _fired_at,
 }

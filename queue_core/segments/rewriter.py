@@ -1,8 +1,8 @@
-"""Messages of some segments become one segment, and stay who and where they are. Needs no catalog.
+"""Write the messages of several segments into one, under their ids and places. Needs no catalog.
 
-The new segment's row numbers go by places: as far as two messages stand from each other in their
-shard, so far are their rows. So every message keeps its place, also where those in between are
-gone, and only the ids have to be looked up where they are now.
+Row numbers of the new segment are distances between places: two messages are as far apart in the
+segment as in their shard. So every message keeps its place, even where messages between them are
+gone, and the catalog has to map only the ids.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queue_core.segments.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbours that become one slice, in order of their positions."""
+    """Neighbouring slices that become one, in order of their positions."""
 
     pieces: tuple[Slice, ...]
 
@@ -36,7 +36,7 @@ class Group:
 
     @property
     def span(self) -> int:
-        """How many places there are from the first row to the last one."""
+        """How many places there are from the first row to the last."""
         return max(piece.end for piece in self.pieces) - self.position
 
     @property
@@ -52,18 +52,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repacked:
-    """A group as it is in the new segment."""
+    """A group in its new segment."""
 
     group: Group
-    #: The slice that it becomes, but for the id of its segment, which it has not got yet.
+    #: The slice that it becomes; the id of its segment is not assigned yet.
     piece: Slice
-    #: The ids of its messages, and which rows they are now.
+    #: The ids of its messages, and their new rows.
     ids: Numbers
     rows: Numbers
 
 
 def kept_columns(queue: QueueInfo) -> list[str]:
-    """The columns that `repack` wants of each message: those of the queue, and who it is."""
+    """Return the columns that `repack` needs: the queue's, the message id and its loading time."""
     return [*queue.schema.names, *(name for name in COMPACTED.names if name in METADATA.names)]
 
 
@@ -71,15 +71,15 @@ def repack(
     storage: Storage, queue: QueueInfo, groups: Sequence[Group], messages: pa.Table
 ) -> tuple[Staged, list[Repacked]]:
     """
-    Write the messages of some groups as one segment, durable, that no slice names yet.
+    Write the messages of some groups as one durable segment, which no slice refers to yet.
 
-    *messages* are their `kept_columns`, in order of the groups and of their places.
+    *messages* has their `kept_columns`, in order of the groups and of their places.
     """
     bases = np.cumsum([0, *(group.span for group in groups)])
     numbers = [_numbers(group) + base for group, base in zip(groups, bases[:-1], strict=True)]
     row = pa.array(np.concatenate(numbers), pa.uint32())
     staged = _written(storage, queue, messages.append_column(COMPACTED.field("_row"), row))
-    # What a chunk covers goes on to the first row of the next one.
+    # A chunk covers all row numbers up to the first row of the next one.
     ends = np.cumsum([chunk.rows for chunk in staged.chunks])[:-1]
     covered = np.diff([0, *row.to_numpy()[ends].tolist(), int(bases[-1])]).tolist()
     chunks = (replace(c, rows=rows) for c, rows in zip(staged.chunks, covered, strict=True))
@@ -102,9 +102,9 @@ def repack(
 
 
 def _numbers(group: Group) -> Numbers:
-    """How far each message stands from the first one, in order."""
+    """Return the distance of each message from the first place, in ascending order."""
     places = [piece.rows.numbers().astype(np.int64) + piece.place_of(0) for piece in group.pieces]
-    # Places of slices may lie between each other's; their messages are read in order.
+    # The places of slices can interleave; their messages are read in order of places.
     return np.sort(np.concatenate(places)) - group.position
 
 

@@ -1,4 +1,4 @@
-"""Rows are put in order of their shards, a few at a time, as they come in. Touches no storage."""
+"""Sort incoming rows by shard, a few thousand at a time. Touches no storage."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from queue_core.errors import SchemaMismatch
 from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import can_be_key, shards_of
 
-#: Rows that are sorted at a time, at least: few enough to stay in a processor's cache, and enough
-#: for so many of each shard.
+#: Rows are sorted in groups of at least this size, which fits into a processor's cache, and of at
+#: least this many rows for each shard.
 _SORTED_ROWS = 8192
 _SLICE_ROWS = 128
 
 
 class Sharder:
-    """Collects rows; `take` hands them out shard by shard, each in the order of coming in."""
+    """Collects rows; `take` returns them shard by shard, each in the order of arrival."""
 
     def __init__(self, queue: str, schema: pa.Schema, key: str | None, shards: int) -> None:
         self._queue = queue
@@ -30,7 +30,7 @@ class Sharder:
         self._clear()
 
     def _clear(self) -> None:
-        #: What is waiting, and what of it is still to be sorted.
+        #: Waiting rows and bytes; a part of the rows is not yet sorted.
         self.rows = self.bytes = 0
         self._unsorted: list[pa.RecordBatch] = []
         self._unsorted_rows = 0
@@ -38,7 +38,7 @@ class Sharder:
         self._numbers: list[npt.NDArray[np.uint16]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; raises `SchemaMismatch` where its key cannot pick a shard."""
+        """Add a batch; raises `SchemaMismatch` if its key cannot pick a shard."""
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
         self._unsorted.append(batch)
@@ -46,17 +46,17 @@ class Sharder:
         if self._key is not None and self._unsorted_rows >= self._least:
             self._sort(self._key)
 
-    def places(self) -> Numbers:
-        """For each waiting row, in the order of coming in, where it stands in what `take` gives."""
-        places = np.arange(self.rows, dtype=np.int64)
+    def ranks(self) -> Numbers:
+        """For each waiting row in the order of arrival, return its index in `take`'s result."""
+        ranks = np.arange(self.rows, dtype=np.int64)
         if self._key is not None:
             self._sort(self._key)
             order = np.argsort(np.concatenate(self._numbers), kind="stable")
-            places[order] = places.copy()
-        return places
+            ranks[order] = ranks.copy()
+        return ranks
 
     def take(self) -> list[tuple[int | None, pa.Table]]:
-        """The rows of each shard, in order of shards, or all with None if there is no key."""
+        """Remove and return the rows of each shard, in order, or all with None without a key."""
         if self._key is None:
             taken: list[tuple[int | None, pa.Table]] = [(None, self._table(self._unsorted))]
         else:
@@ -83,7 +83,10 @@ class Sharder:
 
     def _checked(self, column: pa.Array, key: str) -> pa.Array:
         if not can_be_key(column.type):
-            raise SchemaMismatch(f"queue {self._queue!r}: key column {key!r} of type {column.type}")
+            raise SchemaMismatch(
+                f"queue {self._queue!r}: key column {key!r} is {column.type}; use "
+                "an integer, boolean, date, timestamp, decimal, string or binary column"
+            )
         if column.null_count:
             raise SchemaMismatch(
                 f"queue {self._queue!r}: key column {key!r} is null in {column.null_count} rows; "

@@ -118,7 +118,7 @@ class Stager:
     def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
         """The waiting rows of each shard, in order of shards; nothing waits any more."""
         if self._keep_order:
-            self.order.append(self._waiting.places() + self._rows)
+            self.order.append(self._waiting.ranks() + self._rows)
         self._rows += self._waiting.rows
         return self._waiting.take()
 

@@ -73,7 +73,7 @@ def _memory_of(rows, most):
             got.append(names)
             return pa.py_buffer(data)
 
-        return memory.decoded(source, chunk, rows.schema, names, fetch)
+        return memory(source, chunk, rows.schema, names, fetch)
 
     return memory, ask, got
 
