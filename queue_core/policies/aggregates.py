@@ -1,4 +1,4 @@
-"""How messages become one: each column is taken over in its own way, all messages at once."""
+"""Aggregates: how the columns of merging messages become one value, for all messages at once."""
 
 from __future__ import annotations
 
@@ -13,38 +13,73 @@ from queue_core.names import nearest
 from queue_core.rows import Numbers
 from queue_core.schema import is_number
 
-#: Ways to take a column over: the last value, the first, and those that leave NULL out.
+#: How a column is merged. All functions but ``first`` and ``last`` leave NULL out.
 FUNCTIONS = ("sum", "min", "max", "count", "first", "last")
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """One column, and how it is taken over: ``sum(amount)``."""
+    """
+    How one column of merging messages is merged, such as ``Take("sum", "amount")``.
+
+    Args:
+        function: ``"sum"``, ``"min"`` or ``"max"`` of all values, without NULL; ``"count"``, which
+            adds one for each new message to the waiting message's value (NULL counts as 1);
+            ``"last"``, the new message's value; ``"first"``, the waiting message's value. The last
+            two may be NULL.
+        column: The name of the column, which must not be the queue's key. ``sum`` needs numbers,
+            ``count`` an integer type, ``min`` and ``max`` a type with an order.
+    """
 
     function: str
     column: str
 
     def check(self, schema: pa.Schema, key: str) -> None:
-        """Raise `BadOption` unless the column can be taken over so."""
+        """
+        Check the function and the column against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Raises:
+            BadOption: The function or the column is unknown, the column is the key, or the function
+                is not defined for its type.
+        """
         if self.function not in FUNCTIONS:
             hint = nearest(self.function, FUNCTIONS)
-            raise BadOption(f"{self.function!r} is unknown{hint}; use {', '.join(FUNCTIONS)}")
+            raise BadOption(
+                f"function {self.function!r} is unknown{hint}; use {', '.join(FUNCTIONS)}"
+            )
         if self.column not in schema.names:
             raise BadOption(
-                f"{self.column!r} is no column of the queue{nearest(self.column, schema.names)}"
+                f"the queue has no column {self.column!r}{nearest(self.column, schema.names)}"
             )
         if self.column == key:
-            raise BadOption(f"{self.column!r} is the key, in which messages that merge agree")
+            raise BadOption(
+                f"column {self.column!r} is the key, which merging messages share; remove it"
+            )
         kind = schema.field(self.column).type
         if not _suits(self.function, kind):
-            raise BadOption(f"{self.function}({self.column}): it does not go with {kind}")
+            raise BadOption(
+                f"{self.function}({self.column}): {self.function} is not defined for {kind} columns"
+            )
 
     def fold(self, column: pa.ChunkedArray, groups: Numbers, count: int) -> pa.Array:
         """
-        The value that each group becomes.
+        Merge the values of each group into one.
 
-        The first *count* elements are the first of the groups 0, 1, …; the others follow in their
-        order. Raises `SchemaMismatch` when a value does not fit its column.
+        Args:
+            column: The values of all groups. The first *count* of them are the first values of the
+                groups 0, 1, …; the others follow in their order.
+            groups: The group of each value.
+            count: The number of groups.
+
+        Returns:
+            The merged value of each group.
+
+        Raises:
+            SchemaMismatch: A merged value does not fit the column's type.
         """
         if self.function == "first":
             return _one(column.slice(0, count))
@@ -58,7 +93,7 @@ class Take:
             return self._fitting(pc.add(before, more), column.type)
         kind = pa.float64() if pa.types.is_floating(column.type) else column.type
         table = pa.table({"group": groups, "value": column.cast(kind)})
-        # One thread, for sums of fractions that are the same each time.
+        # One thread, so that sums of fractions are the same each time.
         folded = table.group_by("group", use_threads=False).aggregate([("value", self.function)])
         if self.function == "sum" and pa.types.is_integer(kind):
             self._check_sum(column, groups)
@@ -69,17 +104,18 @@ class Take:
             return values.cast(kind)
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"column {self.column!r}: what {self.function} gives is not {kind}: {error}"
+                f"column {self.column!r}: the result of {self.function} does not fit {kind}: "
+                f"{error}"
             ) from error
 
     def _check_sum(self, column: pa.ChunkedArray, groups: Numbers) -> None:
-        """Arrow lets sums of integers run over; those of their halves do not."""
+        """Raise `SchemaMismatch` for an overflow, which Arrow ignores; sums of halves have none."""
         values = column.cast(pa.int64()).fill_null(0).to_numpy()
         halves = pa.table({"group": groups, "high": values >> 32, "low": values & 0xFFFFFFFF})
         sums = halves.group_by("group").aggregate([("high", "sum"), ("low", "sum")])
         high = sums.column("high_sum").to_numpy() + (sums.column("low_sum").to_numpy() >> 32)
         if ((high < -(2**31)) | (high >= 2**31)).any():
-            raise SchemaMismatch(f"column {self.column!r}: what sum gives is more than an int64")
+            raise SchemaMismatch(f"column {self.column!r}: the result of sum does not fit int64")
 
 
 def _suits(function: str, kind: pa.DataType) -> bool:

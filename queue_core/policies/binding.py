@@ -1,4 +1,4 @@
-"""A policy and a de-duplication, checked against the queue that they are for."""
+"""Bind a policy and a de-duplication to a queue: check that they fit it."""
 
 from __future__ import annotations
 
@@ -29,45 +29,47 @@ def bind(
     policy: Policy | Check | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
 ) -> BoundPolicy | None:
     """
-    Make a policy, as a value or as text, ready for a queue; None stays None.
+    Make a policy ready for a queue; None stays None.
 
-    A function is taken for a check of one new and one queued message. Raises `BadOption`.
+    A policy is a text, a value, or a function that checks one new and one queued message. Raises
+    `BadOption`.
     """
     if policy is None:
         return None
     if key is None:
-        raise BadOption("policy: only messages of one key meet; give the queue a key")
+        raise BadOption("policy: a policy compares messages of one key; give the queue a key")
     if settings.is_rendezvous:
-        raise BadOption("policy: with max_size=0 no message is queued that a new one could meet")
+        raise BadOption(
+            "policy: a queue with max_size=0 keeps no messages that new ones could meet; remove "
+            "the policy or the bound"
+        )
     if isinstance(policy, str):
-        return _understood(policy, schema, key)
+        return _parsed(policy, schema, key)
     if hasattr(policy, "bind"):
         return policy.bind(schema, key)
     if callable(policy):
         from queue_core.policies.checks import per_message
 
         return per_message(policy).bind(schema, key)
-    raise BadOption(f"policy={policy!r}: use a text, a policy or a function")
+    raise BadOption(f"policy={policy!r}: use a text, a policy value or a function")
 
 
 @lru_cache(maxsize=64)
-def _understood(text: str, schema: pa.Schema, key: str) -> BoundPolicy:
-    # Not at the top: a SQL parser takes long to import, and few queues have a policy.
+def _parsed(text: str, schema: pa.Schema, key: str) -> BoundPolicy:
+    # Not at the top: the SQL parser takes long to import, and few queues have a policy.
     from queue_core.policies.parsing import parse
 
     return parse(text, schema, key).bind(schema, key)
 
 
 def dedup_schema(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
-    """The columns by which messages are known again; raises `BadOption`."""
+    """Return the schema of the de-duplication key; raises `BadOption`."""
     from queue_core.policies.numbering import check_comparable
 
     for name in names:
         if name not in schema.names:
-            raise BadOption(
-                f"dedup: {name!r} is no column of the queue{nearest(name, schema.names)}"
-            )
+            raise BadOption(f"dedup: the queue has no column {name!r}{nearest(name, schema.names)}")
         if list(names).count(name) > 1:
-            raise BadOption(f"dedup: {name!r} is there twice")
+            raise BadOption(f"dedup: column {name!r} is named twice; name it once")
     check_comparable("dedup", schema, names)
     return pa.schema([schema.field(name).with_nullable(True) for name in names])

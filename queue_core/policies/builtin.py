@@ -1,4 +1,4 @@
-"""The policies that are built in, as values; each is worked out for all messages at once."""
+"""The built-in policies, as values; each decides about all messages at once."""
 
 from __future__ import annotations
 
@@ -21,20 +21,40 @@ from queue_core.selector import Selector
 
 
 class Policy(Protocol):
-    """What is done about new and queued messages of one key."""
+    """A rule for new and queued messages of one key."""
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Make it ready for the messages of a queue; raises `BadOption`."""
+        """Check the policy against a queue's schema and key; raises `BadOption`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """A new message takes the place of a queued one, and goes to the end of the queue."""
+    """
+    Replace a waiting message of the key by the new one, which goes to the end of the queue.
+
+    The text form is ``latest`` or ``latest(order => oldest)``. Source: Herzner, Message Queue
+    Patterns, Smart-Message Queue: a progress report overrides the one before.
+
+    Args:
+        order: Which waiting message of the key is replaced: ``"newest"`` (default) or ``"oldest"``.
+    """
 
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Any queue will do."""
+        """
+        Check the policy against a queue; it fits any schema.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: The order is unknown.
+        """
         _check_order(self.order)
         return BoundPolicy(columns=(), evaluate=self._evaluate)
 
@@ -47,29 +67,52 @@ class Latest:
             )
             newest = last_of(queued, inputs.keys, waiting)
             return PolicyResult(kept=kept, deleted=newest[newest >= 0])
-        # Each new one takes the oldest away, also of those before it; an empty queue has none yet.
-        there = np.bincount(queued, minlength=inputs.keys)
-        gone = np.bincount(inputs.new_keys, minlength=inputs.keys) - (there == 0)
-        kept = there[inputs.new_keys] + ranks(inputs.new_keys) >= gone[inputs.new_keys]
+        # Each new message deletes the oldest one, which may be an earlier new one. If none waits,
+        # the first new message deletes nothing.
+        waiting_count = np.bincount(queued, minlength=inputs.keys)
+        gone = np.bincount(inputs.new_keys, minlength=inputs.keys) - (waiting_count == 0)
+        kept = waiting_count[inputs.new_keys] + ranks(inputs.new_keys) >= gone[inputs.new_keys]
         return PolicyResult(kept=kept, deleted=waiting[ranks(queued) < gone[queued]])
 
 
 @dataclass(frozen=True, slots=True)
 class DropDuplicates:
-    """A new message that is like a queued one is left out."""
+    """
+    Leave a new message out if a waiting message of its key has the same values.
 
-    #: By these columns; none: by all.
+    NULL equals NULL. The text form is ``drop_duplicates``, ``drop_duplicates(text, amount)`` or
+    ``drop_duplicates(order => oldest)``. Source: Herzner, Message Queue Patterns, Smart-Message
+    Queue: the decision *ignore*, for a repetition that is not necessary.
+
+    Args:
+        columns: Names of the columns to compare; by default all columns of the queue. Arrays and
+            maps cannot be compared.
+        order: Which waiting message is asked first: ``"newest"`` (default) or ``"oldest"``.
+    """
+
     columns: tuple[str, ...] = ()
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Raises `BadOption` for a column that is not there or cannot be compared."""
+        """
+        Check the policy against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: The order or a column is unknown, or a column cannot be compared.
+        """
         _check_order(self.order)
         names = tuple(name for name in self.columns or schema.names if name != key)
         for name in names:
             if name not in schema.names:
                 raise BadOption(
-                    f"drop_duplicates: {name!r} is no column of the queue"
+                    f"drop_duplicates: the queue has no column {name!r}"
                     f"{nearest(name, schema.names)}"
                 )
         check_comparable("drop_duplicates", schema, names)
@@ -92,13 +135,37 @@ class DropDuplicates:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A queued message takes over values of a new one, which is left out."""
+    """
+    Merge a new message into a waiting one of its key; the new message is left out.
+
+    The waiting message keeps its id, its place, its time of loading, and the values of columns that
+    are not named. The text form is ``merge(sum(amount), last(text))``. Source: Herzner, Message
+    Queue Patterns, Smart-Message Queue: the queued message has "taken over its values".
+
+    Args:
+        takes: How each column is merged, one `Take` per column; at least one. Other columns keep
+            the value of the waiting message.
+        order: Which waiting message takes the values over: ``"newest"`` (default) or ``"oldest"``.
+    """
 
     takes: tuple[Take, ...]
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Raises `BadOption` for a column that cannot be taken over so."""
+        """
+        Check the policy against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: The order is unknown, there is no column to merge or one is there twice, or a
+                `Take` does not fit its column.
+        """
         _check_order(self.order)
         columns = _check_takes("merge", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate)
@@ -112,12 +179,34 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class MergeAdjacent:
-    """As `Merge`, if no other message of the shard was queued in between."""
+    """
+    Merge a new message into the last waiting one of its shard, if both have the same key.
+
+    Otherwise the new message is queued. The text form is ``merge_adjacent(count(times))``. Source:
+    Herzner, Message Queue Patterns, Smart-Message Queue: repeated events count their occurrences.
+
+    Args:
+        takes: How each column is merged, one `Take` per column; at least one. Other columns keep
+            the value of the waiting message.
+    """
 
     takes: tuple[Take, ...]
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Raises `BadOption` for a column that cannot be taken over so."""
+        """
+        Check the policy against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: There is no column to merge or one is there twice, or a `Take` does not fit
+                its column.
+        """
         columns = _check_takes("merge_adjacent", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate, asks_last_only=True)
 
@@ -127,7 +216,7 @@ class MergeAdjacent:
         begins = (np.diff(shards, prepend=-1) != 0) | (np.diff(keys, prepend=-1) != 0)
         group = np.empty(len(order), np.int64)
         group[order] = np.cumsum(begins) - 1
-        # The last that waits is adjacent to the first new one of its shard.
+        # The last waiting message is adjacent to the first new one of its shard.
         last = np.flatnonzero(~inputs.retrieved & (inputs.waiting_after == 0))
         opens = np.flatnonzero(np.diff(shards, prepend=-1) != 0)
         before = last_of(inputs.queued_shards[last], int(shards.max(initial=0)) + 1, last)
@@ -140,14 +229,38 @@ class MergeAdjacent:
 
 @dataclass(frozen=True, slots=True)
 class Annihilate:
-    """A new *off* message takes a waiting *on* message away, and is left out itself."""
+    """
+    Let a new *off* message delete a waiting *on* message of its key; the new one is left out.
+
+    If there is none, because it was fired already or never loaded, the *off* message is queued. A
+    message that meets both conditions counts as *off*. The text form is
+    ``annihilate(text = 'on', text = 'off')``. Source: Herzner, Message Queue Patterns,
+    Smart-Message Queue: an "off" arrives while the "on" is still queued.
+
+    Args:
+        on: The condition of *on* messages, as a selector over the queue's columns.
+        off: The condition of *off* messages, likewise.
+        order: Which waiting *on* message is deleted first: ``"newest"`` (default) or ``"oldest"``.
+    """
 
     on: str
     off: str
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Raises `BadOption` for a condition that cannot be understood."""
+        """
+        Check the policy against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: The order is unknown, or a condition cannot be understood.
+        """
         _check_order(self.order)
         on, off = _condition(self.on, schema), _condition(self.off, schema)
         columns = tuple(sorted(on.columns | off.columns))
@@ -156,10 +269,10 @@ class Annihilate:
     def _evaluate(self, inputs: PolicyInput, on: Selector, off: Selector) -> PolicyResult:
         waiting = inputs.waiting
         queued = inputs.queued.take(pa.array(waiting))
-        # What meets both is an off.
+        # A message that meets both conditions is an off.
         opens = waiting[_met(on, queued) & ~_met(off, queued)]
         closes = _met(off, inputs.new)
-        met = cancel(
+        cancelled = cancel(
             inputs.queued_keys[opens],
             inputs.new_keys,
             _met(on, inputs.new) & ~closes,
@@ -167,17 +280,41 @@ class Annihilate:
             inputs.keys,
             self.order,
         )
-        return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
+        return PolicyResult(
+            kept=~(cancelled.opened | cancelled.closed), deleted=opens[cancelled.queued]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A new message that meets a condition takes the oldest of its key away, and is left out."""
+    """
+    Let a new message that meets a condition delete the oldest message of its key.
+
+    Messages in flight are deleted first, and the new message is left out. If there is none to
+    delete, the new message is queued. Messages that meet the condition are never deleted. The text
+    form is ``confirm(text = 'ack')``. Source: Herzner, Message Queue Patterns, Smart-Message Queue,
+    resend control: an acknowledgement removes the message that was kept until then.
+
+    Args:
+        condition: The condition of confirming messages, as a selector over the queue's columns.
+    """
 
     condition: str
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """Raises `BadOption` for a condition that cannot be understood."""
+        """
+        Check the policy against a queue.
+
+        Args:
+            schema: The queue's columns.
+            key: The queue's key column.
+
+        Returns:
+            The policy, ready for the queue's messages.
+
+        Raises:
+            BadOption: The condition cannot be understood.
+        """
         condition = _condition(self.condition, schema)
         return BoundPolicy(
             columns=tuple(sorted(condition.columns)),
@@ -186,20 +323,22 @@ class Confirm:
         )
 
     def _evaluate(self, inputs: PolicyInput, condition: Selector) -> PolicyResult:
-        # What confirms is not confirmed itself.
+        # Confirming messages are not confirmed themselves.
         plain = ~_met(condition, inputs.queued)
         opens = np.concatenate(
             [np.flatnonzero(plain & inputs.retrieved), np.flatnonzero(plain & ~inputs.retrieved)]
         )
         closes = _met(condition, inputs.new)
-        met = cancel(
+        cancelled = cancel(
             inputs.queued_keys[opens], inputs.new_keys, ~closes, closes, inputs.keys, OLDEST
         )
-        return PolicyResult(kept=~(met.opened | met.closed), deleted=opens[met.queued])
+        return PolicyResult(
+            kept=~(cancelled.opened | cancelled.closed), deleted=opens[cancelled.queued]
+        )
 
 
 def _with_keys(rows: pa.Table, keys: Numbers) -> pa.Table:
-    """Rows that may have no column but their key, whose number has no name."""
+    """Return rows with the number of their key as a column without a name."""
     return pa.table({"": keys} | {name: rows.column(name) for name in rows.column_names})
 
 
@@ -216,15 +355,17 @@ def _met(condition: Selector, rows: pa.Table) -> Flags:
 
 
 def _check_takes(
-    what: str, takes: tuple[Take, ...], schema: pa.Schema, key: str
+    policy: str, takes: tuple[Take, ...], schema: pa.Schema, key: str
 ) -> tuple[str, ...]:
     columns = [take.column for take in takes]
     if not columns:
-        raise BadOption(f"{what}: say what is taken over, as in {what}(sum(amount), last(state))")
+        raise BadOption(
+            f"{policy}: name the columns to merge, as in {policy}(sum(amount), last(state))"
+        )
     for take in takes:
         take.check(schema, key)
         if columns.count(take.column) > 1:
-            raise BadOption(f"{what}: column {take.column!r} is taken over twice")
+            raise BadOption(f"{policy}: column {take.column!r} is named twice; name it once")
     return tuple(columns)
 
 

@@ -1,4 +1,4 @@
-"""Numbers in the place of values: which messages agree in some columns, and in which order."""
+"""Number messages by their values: equal values have equal numbers."""
 
 from __future__ import annotations
 
@@ -14,33 +14,38 @@ from queue_core.rows import Numbers
 
 def matched(new: pa.Table, queued: pa.Table, names: Sequence[str]) -> tuple[Numbers, Numbers]:
     """
-    A number for the values of some columns, of each new row and of each queued one.
+    Number new and queued rows by their values in some columns, from 0.
 
-    From 0 on; -1 for a queued row that agrees with no new one. NULL agrees with NULL, and NaN with
-    NaN.
+    A queued row that equals no new one has -1. NULL equals NULL, and NaN equals NaN.
     """
-    ours = np.zeros(new.num_rows, np.int64)
-    theirs = np.zeros(queued.num_rows, np.int64)
-    # Queued rows that agree in all columns so far; mostly few are left after the first ones.
+    new_numbers = np.zeros(new.num_rows, np.int64)
+    queued_numbers = np.zeros(queued.num_rows, np.int64)
+    # Queued rows that are equal in all columns so far; usually few remain after the first one.
     alike = np.arange(queued.num_rows)
     for name in names:
         columns = _plain(new.column(name)), _plain(queued.column(name))
-        for mine, other in zip(*columns, strict=True):
-            left = other if len(alike) == len(theirs) else other.take(pa.array(alike))
-            ours, theirs[alike] = _paired((ours, theirs[alike]), _encoded(mine, left))
-            alike = alike[theirs[alike] >= 0]
-    return ours, theirs
+        for new_column, queued_column in zip(*columns, strict=True):
+            remaining = (
+                queued_column
+                if len(alike) == len(queued_numbers)
+                else queued_column.take(pa.array(alike))
+            )
+            new_numbers, queued_numbers[alike] = _paired(
+                (new_numbers, queued_numbers[alike]), _encoded(new_column, remaining)
+            )
+            alike = alike[queued_numbers[alike] >= 0]
+    return new_numbers, queued_numbers
 
 
 def comparable(kind: pa.DataType) -> bool:
-    """Whether `matched` can tell values of a type apart."""
+    """Return whether `matched` can compare values of a type."""
     if pa.types.is_struct(kind):
         return all(comparable(field.type) for field in kind)
     return not pa.types.is_nested(kind)
 
 
 def check_comparable(what: str, schema: pa.Schema, names: Sequence[str]) -> None:
-    """Raise `BadOption` unless all of some columns can be compared."""
+    """Raise `BadOption` for a column that cannot be compared."""
     for name in names:
         if not comparable(schema.field(name).type):
             raise BadOption(
@@ -50,7 +55,7 @@ def check_comparable(what: str, schema: pa.Schema, names: Sequence[str]) -> None
 
 
 def ranks(groups: Numbers) -> Numbers:
-    """How many of its group stand before each element."""
+    """Return how many elements of its group come before each element."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -61,25 +66,25 @@ def ranks(groups: Numbers) -> Numbers:
 
 
 def last_of(groups: Numbers, count: int, rows: Numbers | None = None) -> Numbers:
-    """The last element of each group, or -1; *rows* are the elements, where they are not all."""
+    """Return the last element of each group, or -1; *rows* are the elements, by default all."""
     found = np.full(count, -1, np.int64)
     found[groups] = np.arange(len(groups)) if rows is None else rows
     return found
 
 
 def first_of(groups: Numbers, count: int, rows: Numbers | None = None) -> Numbers:
-    """The first element of each group, or -1."""
+    """Return the first element of each group, or -1; *rows* are the elements, by default all."""
     rows = np.arange(len(groups)) if rows is None else rows
     return last_of(groups[::-1], count, rows[::-1])
 
 
 def _plain(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    """A column of structs as the columns in it, and whether each is null."""
+    """Return a column of structs as its inner columns and a column of validity."""
     if pa.types.is_struct(column.type):
         inner = [part for piece in column.flatten() for part in _plain(piece)]
         return [column.is_valid(), *inner]
     if pa.types.is_floating(column.type):
-        # Zero has two signs, and they are equal.
+        # Zero has two signs, which are equal.
         return [pc.add(column, pa.scalar(0.0, column.type))]
     return [column]
 
@@ -89,8 +94,8 @@ def _encoded(new: pa.ChunkedArray, queued: pa.ChunkedArray) -> tuple[Numbers, Nu
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()
     known = encoded.dictionary
-    theirs = pc.index_in(queued, value_set=known).fill_null(-1)
-    return _numbers(encoded.indices), _numbers(theirs)
+    queued_numbers = pc.index_in(queued, value_set=known).fill_null(-1)
+    return _numbers(encoded.indices), _numbers(queued_numbers)
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
@@ -103,7 +108,7 @@ def _copying(column: pa.Array | pa.ChunkedArray) -> dict[str, bool]:
 
 
 def _paired(one: tuple[Numbers, Numbers], other: tuple[Numbers, Numbers]) -> tuple[Numbers, ...]:
-    """Numbers for pairs of numbers."""
+    """Number pairs of numbers."""
     width = int(other[0].max(initial=0)) + 1
     if not one[0].any():
         return other[0], np.where(one[1] < 0, -1, other[1])

@@ -1,7 +1,6 @@
-"""From the text of a setting or an option to a policy: ``merge(sum(amount), last(state))``.
+"""Parse the text of a policy, as in a setting or an option: ``merge(sum(amount), last(state))``.
 
-The text comes from users. It is split into words by the same means as selectors, and names columns
-and nothing else.
+The text comes from users. It is tokenized as selectors are, and can name only columns.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from queue_core.selector.syntax import SourceText
 
 
 def parse(text: str, schema: pa.Schema, key: str) -> Policy:
-    """The policy that a text describes; raises `BadOption`, which shows the fault and its place."""
+    """Return the policy of a text; raises `BadOption`, which shows the fault and its position."""
     try:
         source = SourceText.of("policy", text)
         name, arguments = _call(source)
         maker = MAKERS.get(name.text.lower())
         if maker is None:
             hint = nearest(name.text.lower(), MAKERS)
-            message = f"{name.text!r} is unknown{hint}; use {', '.join(MAKERS)}"
+            message = f"policy {name.text!r} is unknown{hint}; use {', '.join(MAKERS)}"
             raise source.fault(message, name.start, name.end)
         order, rest = _order(arguments)
         try:
@@ -110,7 +109,7 @@ MAKERS: dict[str, _Maker] = {
 
 
 def _call(source: SourceText) -> tuple[Token, list[SourceText]]:
-    """The name of a call and what stands between its brackets, divided by commas."""
+    """Return the name of a call and its arguments."""
     name, *rest = source.tokens
     if not rest:
         return name, []
@@ -128,7 +127,7 @@ def _order(arguments: Sequence[SourceText]) -> tuple[str | None, list[SourceText
         first, *others = argument.tokens
         if others and others[0].token_type == TokenType.FARROW:
             if first.text.lower() != "order" or len(others) != 2 or others[1].text not in ORDERS:
-                message = "only order => newest or order => oldest has a place here"
+                message = "only order => newest or order => oldest is allowed here"
                 raise argument.fault(message, *argument.span())
             order = others[1].text
         else:
@@ -151,12 +150,12 @@ def _column(source: SourceText, tokens: Sequence[Token], schema: pa.Schema) -> s
         raise source.fault("the name of a column is expected", *source.span())
     if name not in schema.names:
         hint = nearest(name, schema.names)
-        raise source.fault(f"{name!r} is no column of the queue{hint}", *source.span())
+        raise source.fault(f"the queue has no column {name!r}{hint}", *source.span())
     return name
 
 
 def _condition(source: SourceText, schema: pa.Schema) -> str:
-    """The text of a condition; understood here as well, for the place of a fault."""
+    """Return the text of a condition; it is checked here to show the position of a fault."""
     root, _ = understand(source.tree(), source, schema)
     start, end = source.span()
     try:
@@ -166,12 +165,12 @@ def _condition(source: SourceText, schema: pa.Schema) -> str:
     return source.text[start : end + 1]
 
 
-def _count(source: SourceText, arguments: Sequence[SourceText], wanted: int) -> None:
-    if len(arguments) != wanted:
-        message = f"{wanted or 'no'} arguments are expected, and not {len(arguments)}"
+def _count(source: SourceText, arguments: Sequence[SourceText], expected: int) -> None:
+    if len(arguments) != expected:
+        message = f"{expected or 'no'} arguments are expected, not {len(arguments)}"
         raise source.fault(message, *source.span())
 
 
 def _no_order(source: SourceText, order: str | None) -> None:
     if order is not None:
-        raise source.fault("it has one order of its own", *source.span())
+        raise source.fault("this policy has a fixed order; remove order", *source.span())

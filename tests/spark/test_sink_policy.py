@@ -89,7 +89,7 @@ def test_the_settings_of_the_queue_hold_without_options(rig):
     [
         ({"policy": "latest"}, "give the queue a key"),
         ({"policy": "latests", "key": "customer"}, "did you mean 'latest'"),
-        ({"policy": "merge(sum(customer))", "key": "number"}, "does not go with string"),
+        ({"policy": "merge(sum(customer))", "key": "number"}, "is not defined for string"),
         ({"dedup": "numbr"}, "did you mean 'number'"),
     ],
 )

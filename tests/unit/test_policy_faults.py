@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,7 +10,8 @@ from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.policies.aggregates import Take
 from queue_core.policies.binding import bind, dedup_schema
 from queue_core.policies.builtin import Annihilate, Latest, Merge
-from queue_core.policies.checks import _coded, per_message
+from queue_core.policies.checks import per_message, vectorised
+from queue_core.policies.inputs import PolicyInput
 from queue_core.policies.numbering import matched
 from queue_core.policies.parsing import parse
 from queue_core.settings import QueueSettings
@@ -25,24 +27,24 @@ SCHEMA = pa.schema(
 )
 
 FAULTS = [
-    ("latst", "column 1: 'latst' is unknown; did you mean 'latest'"),
+    ("latst", "column 1: policy 'latst' is unknown; did you mean 'latest'"),
     ("latest(n)", "no arguments are expected"),
     ("latest n", r"column 8: a '\(' is expected"),
     ("merge(sum(n)", "column 11: a '\\)' is expected"),
     ("latest(order => eldest)", "column 8: only order => newest or order => oldest"),
-    ("merge()", "say what is taken over"),
+    ("merge()", "name the columns to merge"),
     ("merge(n)", "column 7: a call is expected"),
     ("merge(avg(n))", "'avg' is unknown"),
-    ("merge(sum(kind))", r"sum\(kind\): it does not go with string"),
-    ("merge(sum(m))", "column 11: 'm' is no column of the queue"),
-    ("merge(sum(n), max(n))", "'n' is taken over twice"),
+    ("merge(sum(kind))", r"sum\(kind\): sum is not defined for string columns"),
+    ("merge(sum(m))", "column 11: the queue has no column 'm'"),
+    ("merge(sum(n), max(n))", "'n' is named twice"),
     ("merge(last(key))", "'key' is the key"),
     ("merge(sum('n'))", "column 11: the name of a column is expected"),
     ("drop_duplicates(kind, )", "something is missing at the comma"),
     ("drop_duplicates", "'tags' of type list"),
-    ("annihilate(kind = 'on')", "2 arguments are expected, and not 1"),
+    ("annihilate(kind = 'on')", "2 arguments are expected, not 1"),
     ("annihilate(kind = 'on', knd = 'off')", "column 25"),
-    ("confirm(kind = 'on', order => oldest)", "it has one order of its own"),
+    ("confirm(kind = 'on', order => oldest)", "this policy has a fixed order"),
     ("confirm(read_file('/etc/passwd') = 'x')", "column 9"),
     ("confirm(kind)", "policy, line 1, column 9: a condition is needed"),
     ("latest; latest", "a ';' has no place here"),
@@ -87,21 +89,39 @@ def test_columns_that_cannot_be_a_key_of_de_duplication(names):
 
 
 def test_an_answer_that_is_no_decision():
-    with pytest.raises(BadOption, match="'ignor' is no decision"):
-        _coded(pa.array(["ignore", "ignor"]), 2)
+    with pytest.raises(BadOption, match="'ignor' is not a decision"):
+        evaluated(vectorised(lambda new, queued: pa.array(["ignore", "ignor"])))
     with pytest.raises(BadOption, match="2 for 2 pairs"):
-        _coded(pa.array(["ignore"]), 2)
-    check = per_message(lambda new, queued: "delete").check
-    row = pa.table({"n": [1]})
-    with pytest.raises(BadOption, match="'delete' is no decision"):
-        check(row, row)
+        evaluated(vectorised(lambda new, queued: pa.array(["ignore"])))
+    with pytest.raises(BadOption, match="2 for 2 pairs"):
+        evaluated(vectorised(lambda new, queued: ["ignore", "ignore"]))
+    with pytest.raises(BadOption, match="'delete' is not a decision"):
+        evaluated(per_message(lambda new, queued: "delete"))
+
+
+def evaluated(policy):
+    """The result for two pairs of messages, each with its key."""
+    rows = pa.Table.from_pylist([{"key": "a", "n": 1}, {"key": "b", "n": 2}], SCHEMA)
+    numbers = np.arange(2)
+    return policy.bind(SCHEMA, "key").evaluate(
+        PolicyInput(
+            new=rows,
+            queued=rows,
+            new_keys=numbers,
+            queued_keys=numbers,
+            retrieved=np.zeros(2, np.bool_),
+            new_shards=np.zeros(2, np.int64),
+            queued_shards=np.zeros(2, np.int64),
+            waiting_after=np.array([1, 0]),
+        )
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.decimal128(3, 0)])
 def test_a_sum_that_does_not_fit(kind):
     most = {pa.int32(): 2**31 - 1, pa.int64(): 2**63 - 1}.get(kind, 999)
     column = pa.chunked_array([pa.array([most, most], pa.decimal128(38, 0)).cast(kind)])
-    with pytest.raises(SchemaMismatch, match="'n': what sum gives"):
+    with pytest.raises(SchemaMismatch, match="'n': the result of sum"):
         Take("sum", "n").fold(column, pa.array([0, 0]).to_numpy(), 1)
 
 
