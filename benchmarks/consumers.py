@@ -1,4 +1,4 @@
-"""What it costs to register, notify and remove consumers, by how many there are; and who gets what.
+"""The cost of registering, notifying and removing consumers, by their number, and their shares.
 
     python benchmarks/consumers.py [--rounds 2000]
 
@@ -47,22 +47,22 @@ def main() -> int:
 
 
 def costs(size: int, rounds: int) -> list[float]:
-    """Microseconds of each operation on a manager with so many consumers."""
+    """Return the microseconds of each operation on a manager with *size* consumers."""
     manager = QueueConsumerManager("q")
     messages: deque[int] = deque()
-    told: deque[QueueConsumer] = deque()
-    consumers = [consumer(str(n), messages, told) for n in range(size)]
+    notified: deque[QueueConsumer] = deque()
+    consumers = [consumer(str(n), messages, notified) for n in range(size)]
     registered = timed(consumers, lambda each: each.join(manager))
-    told.clear()
-    # Whoever was told when it came finds nothing.
+    notified.clear()
+    # Consumers that were notified when they came find nothing.
     for each in consumers:
         manager.deliver_single_message(each)
 
     def arrive(number: int) -> None:
         messages.append(number)
         manager.notify_arrival()
-        while told:
-            each = told.popleft()
+        while notified:
+            each = notified.popleft()
             while manager.deliver_single_message(each):
                 pass
 
@@ -70,50 +70,50 @@ def costs(size: int, rounds: int) -> list[float]:
         consumers[number % size].suspend(SuspendReason.CREDIT)
         consumers[number % size].resume(SuspendReason.CREDIT)
 
-    notified = timed(range(rounds), arrive)
+    notifying = timed(range(rounds), arrive)
     turned = timed(range(rounds), turn)
-    return [registered, notified, turned, timed(consumers, lambda each: each.leave())]
+    return [registered, notifying, turned, timed(consumers, lambda each: each.leave())]
 
 
 def shared(count: int) -> tuple[Counter[str], int]:
-    """Who gets how many of a steady stream, when each pulls ten in its turn; and all wake-ups."""
+    """Return the shares of a steady stream, when each pulls ten in turn; and all wake-ups."""
     manager = QueueConsumerManager("q")
     messages: deque[int] = deque()
-    told: deque[QueueConsumer] = deque()
+    notified: deque[QueueConsumer] = deque()
     for n in range(count):
-        consumer(str(n), messages, told).join(manager)
+        consumer(str(n), messages, notified).join(manager)
     got: Counter[str] = Counter()
     for start in range(0, SHARED, 50):
         messages.extend(range(start, start + 50))
         manager.notify_arrival()
         for _ in range(6):
-            pull(told, got)
-    while told:
-        pull(told, got)
+            pull(notified, got)
+    while notified:
+        pull(notified, got)
     return got, manager.wakeups
 
 
-def pull(told: deque[QueueConsumer], got: Counter[str]) -> None:
-    """Whoever was told first pulls once, and again later if it was given something."""
-    if told:
-        each = told.popleft()
+def pull(notified: deque[QueueConsumer], got: Counter[str]) -> None:
+    """Let the consumer that was notified first pull once, and again later if it was given some."""
+    if notified:
+        each = notified.popleft()
         work = each.pull(10)
         if work:
             got[each.name] += len(work)
-            told.append(each)
+            notified.append(each)
 
 
-def consumer(name: str, messages: deque[int], told: deque[QueueConsumer]) -> QueueConsumer:
-    """A consumer of messages in memory, which says to *told* that it was told."""
+def consumer(name: str, messages: deque[int], notified: deque[QueueConsumer]) -> QueueConsumer:
+    """Return a consumer of messages in memory, appended to *notified* when it is notified."""
 
     def take(limit: int) -> list[int] | None:
         return [messages.popleft() for _ in range(min(limit, len(messages)))] or None
 
-    return QueueConsumer(name, take, told.append)
+    return QueueConsumer(name, take, notified.append)
 
 
 def timed(over: Any, work: Callable[[Any], object]) -> float:
-    """Microseconds of one call, on average."""
+    """Return the average microseconds of one call."""
     began = time.perf_counter()
     for each in over:
         work(each)

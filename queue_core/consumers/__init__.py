@@ -1,4 +1,4 @@
-"""Consumers of a queue in one process: who is notified, who waits and who goes first.
+"""Consumers of a queue in one process: which are notified, which wait and which go first.
 
 Pure Python: this package knows neither the catalog nor messages, and imports nothing of the rest.
 Modules, lowest first: `trace`, `entries`, `lists`, `manager`, `consumer`.

@@ -12,7 +12,7 @@ from queue_core.consumers.lists import Node
 from queue_core.consumers.manager import QueueConsumerManager
 from queue_core.consumers.trace import Step, record
 
-#: The type of the work: one message or several, whose number `len` tells.
+#: The type of the work: one message or several; `len` returns how many.
 Work = TypeVar("Work", bound=Sized)
 
 

@@ -1,10 +1,10 @@
 """The ready set of a worker: its consumers that want to work, and the signal that wakes it.
 
-Qpid passes a notification from the consumer to its target, on to the session and the connection,
-and visits them in the reverse order. In a worker each of these has exactly one child: the worker is
-the connection, what the pool runs in it the session, the handler's consumers the target. So one set
-takes the steps of all three. A consumer is added in the thread that notifies it, and visited in the
-worker's.
+Qpid passes a notification from a consumer to its target, to the session and to the connection, and
+visits them in reverse. In a worker each of these has exactly one child: the connection is the
+worker, the session is the part of the pool that runs in it, and the target is the handler. So one
+set takes the steps of all three. Consumers are added in the thread that notifies them, and visited
+in the thread of the worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of consumer pools share: a handler that keeps what it is given, and patience."""
+"""Shared by the tests of consumer pools: a handler that keeps its messages, and waiting."""
 
 import threading
 import time
@@ -7,8 +7,8 @@ from collections import Counter
 PATIENCE = 30.0
 
 
-class Box:
-    """A handler that keeps what it was given, and can be made to wait."""
+class Recorder:
+    """A handler that keeps its messages, and waits while *open* is clear."""
 
     def __init__(self, verdict=lambda message: True):
         self.messages = []
@@ -30,12 +30,13 @@ class Box:
         return sorted(message["number"] for message in self.messages)
 
     def wait(self):
-        """Until a call has begun."""
+        """Wait until one more call has begun."""
         assert self.entered.acquire(timeout=PATIENCE)
 
 
-def eventually(what):
+def eventually(condition):
+    """Wait until a condition holds."""
     end = time.monotonic() + PATIENCE
-    while not what():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`ConsumerPool`: what becomes of messages, who works, and how it ends."""
+"""`ConsumerPool`: the outcomes of messages, the workers, and the arguments it refuses."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from queue_core import ConsumerPool, Pressure, batch_handler
 from queue_core.consumers import trace
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
-from tests.contract.pools import PATIENCE, Box, eventually
+from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -30,19 +30,19 @@ def failures(queue):
 
 def test_true_deletes_and_each_message_is_handled_once(store, queue):
     queue.load(orders(500))
-    box = Box()
-    with ConsumerPool(store, "orders", box, concurrency=3) as pool:
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, concurrency=3) as pool:
         assert pool.drain(PATIENCE)
         assert pool.counts == {"deleted": 500}
 
-    assert box.numbers == list(range(500))
+    assert recorder.numbers == list(range(500))
     assert queue.browse().num_rows == 0
-    assert set(box.messages[0]) == {
+    assert set(recorder.messages[0]) == {
         "number", "customer", "amount", "_message_id", "_queue", "_attempt"
     }  # fmt: skip
 
 
-def test_what_fails_is_sidelined_with_its_reason_and_what_is_ignorable_deleted(store, queue):
+def test_failures_are_sidelined_with_their_reason_and_ignorable_ones_deleted(store, queue):
     queue.load(orders(6))
 
     def handler(message):
@@ -90,7 +90,7 @@ class Paid:
     amount: int
 
 
-def test_payloads_are_objects_and_what_cannot_be_read_reaches_no_handler(store):
+def test_payloads_are_objects_and_unreadable_ones_reach_no_handler(store):
     queue = make_queue(store, "paid", pa.schema([("value", pa.string())]))
     queue.load([{"value": '{"amount": 3}'}, {"value": "no json"}])
     seen = []
@@ -109,7 +109,7 @@ def test_payloads_are_objects_and_what_cannot_be_read_reaches_no_handler(store):
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_call_that_takes_too_long_is_given_up_and_the_rest_is_handled(store, queue, busy):
+def test_a_call_that_takes_too_long_is_timed_out_and_the_rest_is_handled(store, queue, busy):
     queue.load(orders(5))
     hung, over = threading.Event(), threading.Event()
     interrupted = threading.Event()
@@ -130,7 +130,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_rest_is_handled(store, q
         assert hung.wait(PATIENCE)
         eventually(lambda: sum(pool.counts.values()) == 5)
         assert pool.counts == {"deleted": 4, "sidelined": 1}
-        # What only computes is interrupted; what waits for others is left alone.
+        # A call that computes is interrupted; one that blocks is not.
         assert interrupted.wait(PATIENCE if busy else 0.0) is busy
         over.set()
 
@@ -140,47 +140,52 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_rest_is_handled(store, q
 def test_several_queues_have_one_handler(store, queue):
     make_queue(store, "refunds").load(orders(30, 1000))
     queue.load(orders(30))
-    box = Box()
-    with ConsumerPool(store, ["orders", "refunds"], box, concurrency=2, batch=7) as pool:
+    recorder = Recorder()
+    with ConsumerPool(store, ["orders", "refunds"], recorder, concurrency=2, batch=7) as pool:
         assert pool.drain(PATIENCE)
 
-    assert Counter(message["_queue"] for message in box.messages) == {"orders": 30, "refunds": 30}
+    assert Counter(message["_queue"] for message in recorder.messages) == {
+        "orders": 30,
+        "refunds": 30,
+    }
 
 
 def test_a_pool_chooses_by_selector_and_order(store, queue):
     queue.load(orders(10))
-    box = Box()
+    recorder = Recorder()
     how = {"selector": "number >= 5", "order_by": "number DESC"}
-    with ConsumerPool(store, "orders", box, concurrency=1, **how) as pool:
+    with ConsumerPool(store, "orders", recorder, concurrency=1, **how) as pool:
         assert pool.drain(PATIENCE)
 
-    assert [message["number"] for message in box.messages] == [9, 8, 7, 6, 5]
+    assert [message["number"] for message in recorder.messages] == [9, 8, 7, 6, 5]
     assert sorted(numbers_of(queue.peek(10))) == [0, 1, 2, 3, 4]
 
 
 def test_the_sideline_can_be_handled_too(store, queue):
     queue.load(orders(2))
     queue.sideline(queue.fire())
-    box = Box()
-    with ConsumerPool(store, "orders", box, magazine="sideline", columns=["number"]) as pool:
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, magazine="sideline", columns=["number"]) as pool:
         assert pool.drain(PATIENCE)
 
-    assert sorted(tuple(message) for message in box.messages) == [("number", "_message_id")] * 2
+    assert (
+        sorted(tuple(message) for message in recorder.messages) == [("number", "_message_id")] * 2
+    )
 
 
-# Who works.
+# The workers.
 
 
 @pytest.mark.parametrize("how", ["load", "reload", "shovel", "sweep", "sideline"])
-def test_an_idle_pool_is_woken_by_whatever_comes(store, queue, how):
+def test_an_idle_pool_is_woken_by_any_new_message(store, queue, how):
     aside = how in ("sweep", "sideline")
     queue.load(orders(1))
     firing = queue.fire()
     if how == "shovel":
         queue.sideline(firing)
-    box = Box()
+    recorder = Recorder()
     magazine = "sideline" if aside else "main"
-    with ConsumerPool(store, "orders", box, concurrency=2, magazine=magazine) as pool:
+    with ConsumerPool(store, "orders", recorder, concurrency=2, magazine=magazine) as pool:
         assert pool.drain(PATIENCE)
         if how == "load":
             queue.load(orders(1))
@@ -190,13 +195,13 @@ def test_an_idle_pool_is_woken_by_whatever_comes(store, queue, how):
             queue.shovel()
         else:
             queue.sweep(0.0)
-        box.wait()
+        recorder.wait()
         assert pool.drain(PATIENCE)
     queue.delete(firing)
 
 
 def test_increase_and_decrease(store, queue):
-    with ConsumerPool(store, "orders", Box(), concurrency=2) as pool:
+    with ConsumerPool(store, "orders", Recorder(), concurrency=2) as pool:
         assert (pool.concurrency, pool.increase(3), pool.decrease()) == (2, 5, 4)
         assert (pool.increase(1000), pool.decrease(98), pool.decrease(98)) == (100, 2, 0)
         queue.load(orders(3))
@@ -206,23 +211,23 @@ def test_increase_and_decrease(store, queue):
         assert pool.counts == {"deleted": 3}
 
 
-def test_as_many_workers_as_the_queue_says(store):
+def test_the_queue_sets_the_number_of_workers(store):
     make_queue(store, "few", concurrency=3)
-    with ConsumerPool(store, "few", Box()) as pool:
+    with ConsumerPool(store, "few", Recorder()) as pool:
         assert pool.concurrency == 3
 
 
 def test_all_workers_work_when_there_is_enough_to_do(store, queue):
     queue.load(orders(40))
-    box = Box()
-    box.open.clear()
-    with ConsumerPool(store, "orders", box, concurrency=4, batch=2) as pool:
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, "orders", recorder, concurrency=4, batch=2) as pool:
         for _ in range(4):
-            box.wait()
-        box.open.set()
+            recorder.wait()
+        recorder.open.set()
         assert pool.drain(PATIENCE)
 
-    assert len(box.threads) == 4
+    assert len(recorder.threads) == 4
 
 
 def test_nobody_gets_less_than_half_of_a_fair_share(store, queue):
@@ -232,73 +237,75 @@ def test_nobody_gets_less_than_half_of_a_fair_share(store, queue):
         time.sleep(1e-4)
         return True
 
-    box = Box(rest)
-    with ConsumerPool(store, "orders", box, concurrency=10) as pool:
+    recorder = Recorder(rest)
+    with ConsumerPool(store, "orders", recorder, concurrency=10) as pool:
         assert pool.drain(PATIENCE)
 
-    assert sum(box.threads.values()) == 20_000
-    assert len(box.threads) == 10
-    assert min(box.threads.values()) >= 1_000
+    assert sum(recorder.threads.values()) == 20_000
+    assert len(recorder.threads) == 10
+    assert min(recorder.threads.values()) >= 1_000
 
 
 def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
     queue.load(orders(10))
-    box = Box()
-    box.open.clear()
-    with ConsumerPool(store, "orders", box, concurrency=1, batch=2) as pool:
-        box.wait()
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, "orders", recorder, concurrency=1, batch=2) as pool:
+        recorder.wait()
         pool.pause()
-        box.open.set()
+        recorder.open.set()
         eventually(lambda: pool.counts == {"deleted": 2})
         assert pool._workers._workers[0].batch is None
         pool.resume()
         assert pool.drain(PATIENCE)
 
-    assert len(box.messages) == 10
+    assert len(recorder.messages) == 10
 
 
-def test_back_pressure_holds_all_pools_of_the_process(store, queue):
+def test_back_pressure_suspends_all_pools_of_the_process(store, queue):
     pressure = Pressure()
     pressure.apply()
-    box = Box()
-    with ConsumerPool(store, "orders", box, concurrency=2, pressure=pressure) as pool:
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, concurrency=2, pressure=pressure) as pool:
         queue.load(orders(5))
         assert not pool.drain(0.3)
-        assert box.messages == []
+        assert recorder.messages == []
         pressure.relieve()
         assert pool.drain(PATIENCE)
-    assert box.numbers == [0, 1, 2, 3, 4]
+    assert recorder.numbers == [0, 1, 2, 3, 4]
 
 
 def test_no_more_is_in_flight_than_the_credit(store, queue):
     queue.load(orders(30))
-    box = Box()
-    box.open.clear()
-    with ConsumerPool(store, "orders", box, concurrency=4, batch=3, max_in_flight=5) as pool:
-        box.wait()
-        box.wait()
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, "orders", recorder, concurrency=4, batch=3, max_in_flight=5) as pool:
+        recorder.wait()
+        recorder.wait()
         eventually(lambda: pool._credit.missing_for() > 0)
         (row,) = store.view("queues").to_pylist()
         assert row["in_flight"] == 5
-        box.open.set()
+        recorder.open.set()
         assert pool.drain(PATIENCE)
 
-    assert box.numbers == list(range(30))
+    assert recorder.numbers == list(range(30))
 
 
-def test_what_was_fired_ahead_goes_back_when_nobody_will_handle_it(store, queue):
+def test_prefetched_messages_go_back_when_the_pool_is_paused(store, queue):
     queue.load(orders(3000))
-    box = Box()
-    with ConsumerPool(store, "orders", box, concurrency=2, batch=10, handler_timeout=0.2) as pool:
+    recorder = Recorder()
+    with ConsumerPool(
+        store, "orders", recorder, concurrency=2, batch=10, handler_timeout=0.2
+    ) as pool:
         # The handler is quick, so that more and more is fired at once.
-        eventually(lambda: len(box.messages) > 500)
+        eventually(lambda: len(recorder.messages) > 500)
         pool.pause()
         eventually(lambda: queue.metadata()["in_flight"].to_pylist() == [0] * 4)
         assert 0 < queue.browse().num_rows < 3000
         pool.resume()
         assert pool.drain(PATIENCE)
 
-    assert box.numbers == list(range(3000))
+    assert recorder.numbers == list(range(3000))
 
 
 # Browsers.
@@ -306,15 +313,15 @@ def test_what_was_fired_ahead_goes_back_when_nobody_will_handle_it(store, queue)
 
 def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     queue.load(orders(120))
-    box = Box()
-    with ConsumerPool(store, "orders", box, browse=True, name="looker", batch=50) as pool:
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, browse=True, name="looker", batch=50) as pool:
         assert pool.drain(PATIENCE)
         queue.load(orders(30, 120))
-        eventually(lambda: len(box.messages) == 150)
-    with ConsumerPool(store, "orders", box, browse=True, name="looker") as pool:
+        eventually(lambda: len(recorder.messages) == 150)
+    with ConsumerPool(store, "orders", recorder, browse=True, name="looker") as pool:
         assert pool.drain(PATIENCE)
 
-    assert box.numbers == list(range(150))
+    assert recorder.numbers == list(range(150))
     assert queue.browse().num_rows == 150
     assert len(queue.fire()) == 150
 
@@ -322,17 +329,17 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
 # The twelve steps.
 
 
-def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
-    box = Box()
-    with ConsumerPool(store, "orders", box, concurrency=1) as pool:
+def test_the_twelve_steps_from_the_arrival_of_a_message_to_its_delivery(store, queue):
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, concurrency=1) as pool:
         assert pool.drain(PATIENCE)
         with trace.tracing() as traced:
             queue.load(orders(1))
-            box.wait()
+            recorder.wait()
             eventually(lambda: Step.DELIVERED in traced.steps)
         assert pool.drain(PATIENCE)
 
-    # Others may have been told meanwhile of whatever else the catalog had to say.
+    # Other changes of the catalog may have notified consumers meanwhile.
     way, steps = [], traced.steps[: traced.steps.index(Step.DELIVERED) + 1]
     for step in reversed(Step):
         assert step in steps, f"{step!r} is missing in\n{traced}"
@@ -344,11 +351,11 @@ def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
     assert "12. worker 1 of orders: delivered" in str(traced)
 
 
-# What cannot be.
+# Invalid arguments.
 
 
 @pytest.mark.parametrize(
-    ("how", "error", "told"),
+    ("how", "error", "message"),
     [
         ({"batch": 0}, BadOption, "batch=0: use a whole number, 1 or more"),
         ({"concurrency": 101}, BadOption, "concurrency=101: use a whole number, from 0 to 100"),
@@ -367,7 +374,9 @@ def test_the_way_of_a_message_from_its_arrival_to_its_delivery(store, queue):
         ({"handler": 5}, BadOption, "handler=5"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_started(store, queue, how, error, told):
-    with pytest.raises(error, match=told):
-        ConsumerPool(store, "orders", **{"handler": Box(), **how})
+def test_invalid_arguments_are_refused_before_anything_is_started(
+    store, queue, how, error, message
+):
+    with pytest.raises(error, match=message):
+        ConsumerPool(store, "orders", **{"handler": Recorder(), **how})
     assert store.view("consumers").num_rows == 0

@@ -1,4 +1,4 @@
-"""Pools side by side: who goes first, who goes alone, who takes over, and how each of them ends.
+"""Pools side by side: which goes first or alone, which takes over, and how each of them ends.
 
 Other processes are other stores here; `tests/processes/test_hand_over.py` kills real ones.
 """
@@ -10,7 +10,7 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.catalog import interests
 from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
-from tests.contract.pools import PATIENCE, Box, eventually
+from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
 
@@ -29,7 +29,7 @@ def other(store, address):
 
 
 def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
-    high, low = Box(), Box()
+    high, low = Recorder(), Recorder()
     with ConsumerPool(other, "orders", low, priority=1, concurrency=2) as lower:
         with ConsumerPool(store, "orders", high, priority=5, concurrency=2) as higher:
             queue.load(orders(20))
@@ -43,7 +43,7 @@ def test_a_lower_priority_works_when_the_higher_one_stops(store, other, queue):
 
 
 def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, other, queue):
-    high, low = Box(), Box()
+    high, low = Recorder(), Recorder()
     high.open.clear()
     with (
         ConsumerPool(other, "orders", low, priority=1, concurrency=1),
@@ -57,18 +57,18 @@ def test_a_lower_priority_works_when_the_higher_one_is_out_of_credit(store, othe
 
 
 def test_an_exclusive_pool_keeps_others_out(store, other, queue):
-    late = ConsumerPool(other, "orders", Box())
+    late = ConsumerPool(other, "orders", Recorder())
     with (
-        ConsumerPool(store, "orders", Box(), exclusive=True),
+        ConsumerPool(store, "orders", Recorder(), exclusive=True),
         pytest.raises(QueueTaken, match="has it to itself"),
     ):
         late.start()
-    with ConsumerPool(other, "orders", Box()):
+    with ConsumerPool(other, "orders", Recorder()):
         pass
 
 
 def test_a_spare_takes_over_from_the_single_active_one(store, other, queue):
-    first, second = Box(), Box()
+    first, second = Recorder(), Recorder()
     with ConsumerPool(other, "orders", second, single_active=True) as spare:
         with ConsumerPool(store, "orders", first, single_active=True, priority=1):
             pass
@@ -78,7 +78,7 @@ def test_a_spare_takes_over_from_the_single_active_one(store, other, queue):
 
 
 def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
-    first, second = Box(), Box()
+    first, second = Recorder(), Recorder()
     with (
         ConsumerPool(store, "orders", first, single_active=True) as active,
         ConsumerPool(other, "orders", second, single_active=True),
@@ -89,40 +89,40 @@ def test_a_spare_does_nothing_while_the_active_one_lives(store, other, queue):
     assert second.messages == []
 
 
-# The end.
+# How a pool ends.
 
 
-def test_stop_finishes_what_is_in_hand(store, queue):
+def test_stop_finishes_the_batches_in_hand(store, queue):
     queue.load(orders(10))
-    box = Box()
-    box.open.clear()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=4).start()
-    box.wait()
+    recorder = Recorder()
+    recorder.open.clear()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=4).start()
+    recorder.wait()
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
     eventually(lambda: pool.concurrency == 0)
-    box.open.set()
+    recorder.open.set()
     stopping.join(PATIENCE)
 
-    assert box.numbers == [0, 1, 2, 3] or len(box.numbers) == 4
+    assert recorder.numbers == [0, 1, 2, 3] or len(recorder.numbers) == 4
     assert pool.counts == {"deleted": 4}
     assert queue.browse().num_rows == 6
     assert len(queue.fire()) == 6
 
 
-def test_stop_gives_back_what_is_not_handled_in_time(store, queue):
+def test_stop_reloads_the_messages_that_are_not_handled_in_time(store, queue):
     queue.load(orders(10))
-    box = Box()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
+    recorder = Recorder()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=10, name="till").start()
     pool.stop()
     queue.load(orders(10, 10))
-    box = Box(lambda message: (box.open.clear(), True)[1])
-    box.messages.clear()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=10, name="till").start()
-    box.wait()
-    box.wait()
+    recorder = Recorder(lambda message: (recorder.open.clear(), True)[1])
+    recorder.messages.clear()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=10, name="till").start()
+    recorder.wait()
+    recorder.wait()
     pool.stop(timeout=0.1)
-    box.open.set()
+    recorder.open.set()
 
     assert pool.counts["deleted"] == 1
     assert pool.counts["reloaded"] == 9
@@ -131,8 +131,8 @@ def test_stop_gives_back_what_is_not_handled_in_time(store, queue):
     assert set(again.messages["_attempt"].to_pylist()) == {0}
 
 
-def test_whoever_takes_the_name_ends_the_pool(store, other, queue):
-    pool = ConsumerPool(store, "orders", Box(), name="till", handler_timeout=0.2).start()
+def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue):
+    pool = ConsumerPool(store, "orders", Recorder(), name="till", handler_timeout=0.2).start()
     other.consumer("till")
     eventually(lambda: pool.error is not None)
 
@@ -140,39 +140,39 @@ def test_whoever_takes_the_name_ends_the_pool(store, other, queue):
         pool.stop()
 
 
-def test_a_pool_that_stops_leaves_no_trace_in_who_is_interested(store, queue):
-    with ConsumerPool(store, "orders", Box(), name="till", priority=3):
-        (told,) = store.view("consumers").to_pylist()
-        assert (told["priority"], told["interested"], told["claim"]) == (3, "orders", "shared")
-    (told,) = store.view("consumers").to_pylist()
-    assert told["interested"] is None
+def test_a_stopped_pool_has_no_interests_left(store, queue):
+    with ConsumerPool(store, "orders", Recorder(), name="till", priority=3):
+        (row,) = store.view("consumers").to_pylist()
+        assert (row["priority"], row["interested"], row["claim"]) == (3, "orders", "shared")
+    (row,) = store.view("consumers").to_pylist()
+    assert row["interested"] is None
     with store.catalog.read() as connection:
         assert connection.execute(interests.interests.select()).all() == []
 
 
-def test_a_worker_that_was_let_go_finishes_before_the_pool_ends(store, queue):
+def test_a_removed_worker_finishes_before_the_pool_ends(store, queue):
     queue.load(orders(4))
-    box = Box()
-    box.open.clear()
-    pool = ConsumerPool(store, "orders", box, concurrency=1, batch=4).start()
-    box.wait()
+    recorder = Recorder()
+    recorder.open.clear()
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=4).start()
+    recorder.wait()
     assert pool.decrease() == 0
     stopping = threading.Thread(target=pool.stop)
     stopping.start()
-    box.open.set()
+    recorder.open.set()
     stopping.join(PATIENCE)
 
     assert pool.counts == {"deleted": 4}
 
 
 def test_a_pool_can_be_started_again(store, queue):
-    box = Box()
-    pool = ConsumerPool(store, "orders", box)
+    recorder = Recorder()
+    pool = ConsumerPool(store, "orders", recorder)
     for first in (0, 5):
         queue.load(orders(5, first))
         with pool:
             assert pool.drain(PATIENCE)
 
-    assert box.numbers == list(range(10))
+    assert recorder.numbers == list(range(10))
     with pytest.raises(BadOption, match="was not started"):
-        ConsumerPool(store, "orders", box).drain()
+        ConsumerPool(store, "orders", recorder).drain()

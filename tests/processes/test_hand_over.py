@@ -1,6 +1,6 @@
-"""Priorities between processes: who waits, and how soon it works when the other one cannot.
+"""Priorities between processes: the lower one waits, and how soon it takes over.
 
-The one with the higher priority is a process of its own, which stops, is killed, or runs out of
+The consumer of the higher priority is a separate process, which stops, is killed, or runs out of
 credit while there is work.
 """
 
@@ -21,13 +21,13 @@ from tests.factories import make_queue, orders
 
 pytestmark = pytest.mark.crash
 
-#: How soon the lower priority has work, and what a busy machine is given on top.
+#: Seconds until the lower priority has work, and what a busy machine may take in addition.
 PROMISED_SECONDS = 2.0
 ALLOWANCE_SECONDS = 3.0
 
 
 def consume(address: Address, journal: Path, how: dict[str, object], stop: Path) -> None:
-    """What the child does: handle orders, one every 20 ms, until it is told to stop."""
+    """Handle orders in the child, one every 20 ms, until the file *stop* exists."""
     log = Journal(journal)
 
     def handler(message: dict[str, object]) -> bool:
@@ -43,10 +43,10 @@ def consume(address: Address, journal: Path, how: dict[str, object], stop: Path)
     os._exit(0)
 
 
-def wait_for(what):
+def wait_for(condition):
     end = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < end, "it did not come to that"
+    while not condition():
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.005)
 
 
@@ -73,7 +73,7 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, how):
             queue.load(orders(2000))
             if how != "out of credit":
                 wait_for(lambda: len(journal.read("handled")) > 20)
-                assert got == [], "a higher one is interested"
+                assert got == [], "a higher priority is interested"
             since = time.monotonic()
             if how == "stopped":
                 stop.touch()
@@ -90,5 +90,5 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, how):
 
 
 def test_the_promise_can_be_kept():
-    """Until a silent one is thought to be gone, and looked for again."""
+    """A silent consumer is thought to be gone, and the queue looked at again, soon enough."""
     assert interests.BEAT_SECONDS * 2 < interests.GONE_SECONDS < PROMISED_SECONDS

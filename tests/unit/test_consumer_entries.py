@@ -1,4 +1,4 @@
-"""The list of consumers: append, delete, pass, by one thread and by many."""
+"""The list of consumers: append, delete and pass over it, by one thread and by several."""
 
 import threading
 
@@ -44,7 +44,7 @@ def test_a_deleted_entry_is_only_marked_and_left_out_by_the_next_pass():
     assert chained(entries) == 3
 
 
-def test_what_is_appended_behind_a_deleted_tail_is_found():
+def test_an_item_appended_to_a_deleted_tail_is_found():
     entries = EntryList()
     entries.append("a")
     entries.append("b").delete()
@@ -71,7 +71,7 @@ def test_a_pass_that_stands_on_a_deleted_entry_goes_on():
     assert list(passing) == [3, 5]
 
 
-def test_nobody_who_looks_at_an_item_keeps_others_out():
+def test_a_pass_that_looks_at_an_item_does_not_block_others():
     entries = EntryList()
     entries.append("a")
     for _ in entries:
@@ -81,7 +81,7 @@ def test_nobody_who_looks_at_an_item_keeps_others_out():
         assert not other.is_alive()
 
 
-def test_a_list_that_nobody_passes_over_does_not_grow_with_what_is_deleted():
+def test_deleted_entries_do_not_pile_up_in_a_list_without_passes():
     entries = EntryList()
     for number in range(10_000):
         entries.append(number).delete()
@@ -140,7 +140,7 @@ TestMachine.settings = settings(max_examples=60, stateful_step_count=40)
 
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.booleans(), max_size=60), min_size=2, max_size=4), st.integers(0, 9))
-def test_threads_lose_and_invent_nothing(scripts, seed):
+def test_threads_lose_and_add_no_items(scripts, seed):
     """Each thread appends, deletes what it or its neighbour has appended, and passes over all."""
     entries = EntryList()
     shared = [[] for _ in scripts]

@@ -1,4 +1,4 @@
-"""Where consumers stand: each transition that there is, and none that there is not."""
+"""The states of consumers: each move that there is, and no other."""
 
 import threading
 
@@ -20,7 +20,7 @@ def added(lists, name="c", *, wants=True, **how):
     return consumer
 
 
-def stands(consumer):
+def state_of(consumer):
     return consumer.node.state
 
 
@@ -38,7 +38,7 @@ def test_a_new_consumer_is_in_the_list_of_all_and_in_one_other(wants, acquires, 
     consumer = added(lists, wants=wants, acquires=acquires)
 
     assert list(lists.all) == [consumer]
-    assert stands(consumer) is state
+    assert state_of(consumer) is state
     assert lists.sizes() == {name: int(name in ("all", state.value)) for name in lists.sizes()}
 
 
@@ -88,12 +88,12 @@ def test_notified_goes_to_the_back_of_interested():
     assert list(lists.interested(first.rank)) == [second, first]
 
 
-def test_browsers_move_between_non_acquiring_and_uninterested_alone():
+def test_browsers_move_between_non_acquiring_and_not_interested_only():
     lists = ConsumerLists()
     browser = added(lists, acquires=False)
 
     assert not lists.set_notified(browser, True)
-    assert stands(browser) is ConsumerState.NON_ACQUIRING
+    assert state_of(browser) is ConsumerState.NON_ACQUIRING
     assert lists.set_interest(browser, False) is ConsumerState.NON_ACQUIRING
     assert list(lists.not_interested) == [browser]
     assert lists.set_interest(browser, True) is ConsumerState.NOT_INTERESTED
@@ -101,7 +101,7 @@ def test_browsers_move_between_non_acquiring_and_uninterested_alone():
 
 
 @pytest.mark.parametrize("state", [s for s in ConsumerState if s is not ConsumerState.REMOVED])
-def test_removed_from_wherever_it_stands(state):
+def test_removed_from_any_state(state):
     lists = ConsumerLists()
     consumer = added(
         lists,
@@ -172,5 +172,5 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
         *lists.interested(1),
     ]
     assert sorted(c.name for c in everywhere) == ["0", "1", "2", "3"]
-    wanting = [c for c in consumers if stands(c) is not ConsumerState.NOT_INTERESTED]
+    wanting = [c for c in consumers if state_of(c) is not ConsumerState.NOT_INTERESTED]
     assert lists.highest_wanting() == max((c.rank for c in wanting), default=None)

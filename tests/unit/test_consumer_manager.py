@@ -1,4 +1,4 @@
-"""Who is notified, of what, and who gets it; the queue is a list of numbers."""
+"""Which consumer is notified, why, and what it pulls; the queue is a list of numbers."""
 
 import random
 import threading
@@ -12,14 +12,14 @@ from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 
 
 class Shop:
-    """A queue, its manager, and consumers that work when the test says so."""
+    """A queue, its manager, and consumers that pull when the test makes them."""
 
     def __init__(self):
         self.manager = QueueConsumerManager("orders")
         self.messages = deque()
-        self.told = deque()
+        self.notified = deque()
         self.got = Counter()
-        # So that who comes is not told at once.
+        # So that a new consumer is not notified at once.
         self.manager._exhausted = self.manager._arrival
 
     def consumer(self, name="c", *, wanted=lambda _: True, **how):
@@ -30,7 +30,7 @@ class Shop:
                     self.messages.remove(message)
             return found or None
 
-        consumer = QueueConsumer(name, take, self.told.append, **how)
+        consumer = QueueConsumer(name, take, self.notified.append, **how)
         consumer.join(self.manager)
         return consumer
 
@@ -42,17 +42,17 @@ class Shop:
         self.manager.notify_arrival(reason)
 
     def work(self, limit=1, turns=10**9):
-        """Let who is told pull, one pull in turn, until nobody is told."""
-        while self.told and turns:
+        """Let the notified consumers pull, one pull in turn, until none is notified."""
+        while self.notified and turns:
             turns -= 1
-            consumer = self.told.popleft()
+            consumer = self.notified.popleft()
             if limit == 1:
                 work = self.manager.deliver_single_message(consumer)
             else:
                 work = consumer.pull(limit)
             if work:
                 self.got[consumer.name] += len(work)
-                self.told.append(consumer)
+                self.notified.append(consumer)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_of_a_hundred_interested_one_is_woken_by_one_message(shop):
     consumers = shop.consumers(100)
     shop.load(1)
 
-    assert names(shop.told) == ["c0"]
+    assert names(shop.notified) == ["c0"]
     shop.work()
     assert [c.wakeups for c in consumers] == [1] + [0] * 99
     assert shop.got == {"c0": 1}
@@ -87,7 +87,7 @@ def test_a_notified_consumer_stays_so_until_it_is_given_nothing(shop):
     assert consumer.wakeups == 1
 
 
-def test_who_found_nothing_is_told_last(shop):
+def test_a_consumer_that_found_nothing_is_notified_last(shop):
     shop.consumers(3)
     for message in range(4):
         shop.load(message)
@@ -96,12 +96,12 @@ def test_who_found_nothing_is_told_last(shop):
     assert shop.got == {"c0": 2, "c1": 1, "c2": 1}
 
 
-def test_a_consumer_that_was_given_all_it_can_take_has_another_one_told(shop):
+def test_a_consumer_that_was_given_all_it_can_take_has_another_one_notified(shop):
     shop.consumers(3)
     shop.load(*range(5))
     shop.work(limit=2, turns=1)
 
-    assert names(shop.told) == ["c1", "c0"]
+    assert names(shop.notified) == ["c1", "c0"]
     assert shop.manager.reasons[NotifyReason.MORE] == 1
 
 
@@ -132,7 +132,7 @@ def test_nobody_gets_less_than_half_of_its_share(shop):
     assert min(shop.got.values()) >= 5_000
 
 
-def test_browsers_are_always_told_and_take_nothing(shop):
+def test_browsers_are_always_notified_and_take_nothing(shop):
     browsers = [shop.consumer(f"b{n}", acquires=False) for n in range(3)]
     taker = shop.consumer("taker")
     woken = [b.wakeups for b in browsers]
@@ -152,34 +152,34 @@ def test_browsers_are_always_told_and_take_nothing(shop):
 def test_it_became_interested(shop, acquires):
     consumer = shop.consumer(acquires=acquires)
     consumer.suspend(SuspendReason.FLOW_CONTROL)
-    shop.told.clear()
+    shop.notified.clear()
     shop.load(1)
-    assert not shop.told
+    assert not shop.notified
 
     consumer.resume(SuspendReason.FLOW_CONTROL)
 
-    assert names(shop.told) == ["c"]
+    assert names(shop.notified) == ["c"]
 
 
-def test_a_new_consumer_is_told_of_what_waits_and_not_of_nothing(shop):
+def test_a_new_consumer_is_notified_of_waiting_messages_only(shop):
     shop.consumer("early")
-    assert not shop.told
+    assert not shop.notified
     shop.messages.append(1)
     shop.manager.notify_arrival()
-    shop.told.clear()
+    shop.notified.clear()
 
     shop.consumer("late")
 
-    assert names(shop.told) == ["late"]
+    assert names(shop.notified) == ["late"]
 
 
-def test_what_was_unavailable_became_available(shop):
+def test_a_message_became_available(shop):
     (consumer,) = shop.consumers(1)
     shop.load(1)
     shop.work()
     shop.load(1, reason=NotifyReason.AVAILABLE)
 
-    assert names(shop.told) == [consumer.name]
+    assert names(shop.notified) == [consumer.name]
     assert shop.manager.reasons[NotifyReason.AVAILABLE] == 1
 
 
@@ -187,8 +187,8 @@ def test_what_was_unavailable_became_available(shop):
 def test_a_notified_one_did_not_do_the_work(shop, how):
     first, _ = shop.consumers(2)
     shop.load(1)
-    assert names(shop.told) == ["c0"]
-    shop.told.clear()
+    assert names(shop.notified) == ["c0"]
+    shop.notified.clear()
 
     if how == "uninterested":
         first.suspend(SuspendReason.CREDIT)
@@ -202,7 +202,7 @@ def test_a_notified_one_did_not_do_the_work(shop, how):
         first.take, first.selective = lambda limit: None, True
         first.pull(1)
 
-    assert names(shop.told) == ["c1"]
+    assert names(shop.notified) == ["c1"]
     shop.work()
     assert shop.got == {"c1": 1}
     assert shop.manager.reasons[NotifyReason.NOT_DONE] >= 1
@@ -211,23 +211,23 @@ def test_a_notified_one_did_not_do_the_work(shop, how):
 def test_a_higher_priority_became_uninterested(shop):
     high, low = shop.consumer("high", priority=9), shop.consumer("low", priority=1)
     shop.load(1, 2)
-    assert names(shop.told) == ["high"]
+    assert names(shop.notified) == ["high"]
     shop.work(turns=1)
-    shop.told.clear()
+    shop.notified.clear()
 
     high.suspend(SuspendReason.CREDIT)
 
-    assert names(shop.told) == ["low"]
+    assert names(shop.notified) == ["low"]
     shop.work()
     assert shop.got == {"high": 1, "low": 1}
     assert low.wakeups == 1
 
 
-def test_what_arrives_while_the_only_consumer_looks_is_told(shop):
+def test_a_message_that_arrives_while_the_only_consumer_pulls_is_notified(shop):
     (consumer,) = shop.consumers(1)
     shop.load(1)
     shop.work(turns=1)
-    shop.told.clear()
+    shop.notified.clear()
 
     def take(limit):
         shop.load(2)
@@ -236,7 +236,7 @@ def test_what_arrives_while_the_only_consumer_looks_is_told(shop):
     assert consumer.pull(1) is None
     consumer.take = taken
 
-    assert names(shop.told) == ["c0"]
+    assert names(shop.notified) == ["c0"]
     shop.work()
     assert shop.got["c0"] == 2
 
@@ -245,18 +245,18 @@ def test_what_arrives_while_the_only_consumer_looks_is_told(shop):
 
 
 @pytest.mark.parametrize("why", list(SuspendReason))
-def test_nobody_is_woken_who_is_held(shop, why):
-    held, free = shop.consumers(2)
-    held.suspend(why)
+def test_a_suspended_consumer_is_not_woken(shop, why):
+    suspended, free = shop.consumers(2)
+    suspended.suspend(why)
     shop.load(1)
 
-    assert names(shop.told) == ["c1"]
-    assert shop.manager.deliver_single_message(held) is None
-    assert why.value in repr(held)
+    assert names(shop.notified) == ["c1"]
+    assert shop.manager.deliver_single_message(suspended) is None
+    assert why.value in repr(suspended)
     assert free.node.state is ConsumerState.NOTIFIED
 
 
-def test_it_wants_work_when_nothing_holds_it_any_more(shop):
+def test_it_wants_work_when_nothing_suspends_it_any_more(shop):
     (consumer,) = shop.consumers(1)
     consumer.suspend(SuspendReason.CREDIT)
     consumer.suspend(SuspendReason.BACK_PRESSURE)
@@ -276,7 +276,7 @@ def test_a_lower_priority_gets_nothing_while_a_higher_one_is_interested(shop, hi
     shop.consumer("low", priority=low)
     shop.consumer("high", priority=high)
     shop.load(1, 2, 3)
-    assert names(shop.told) == ["high"]
+    assert names(shop.notified) == ["high"]
     lower = next(iter(shop.manager.lists.interested(low)))
 
     assert lower.pull(1) is None
@@ -284,7 +284,7 @@ def test_a_lower_priority_gets_nothing_while_a_higher_one_is_interested(shop, hi
     assert shop.got == {"high": 3}
 
 
-def test_a_lower_one_that_is_at_work_stops_when_a_higher_one_comes(shop):
+def test_a_lower_priority_that_is_at_work_stops_when_a_higher_one_comes(shop):
     shop.consumer("low", priority=1)
     shop.load(*range(5))
     shop.work(turns=2)
@@ -304,7 +304,7 @@ def test_equal_priorities_take_turns(shop):
     assert set(shop.got.values()) == {2}
 
 
-def test_a_selective_one_that_wants_nothing_of_it_leaves_it_to_its_equals(shop):
+def test_a_selective_consumer_leaves_other_messages_to_its_equals(shop):
     for number in range(3):
         shop.consumer(f"odd{number}", wanted=lambda m: m % 2, selective=True)
     shop.consumer("all")
