@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_core.segments.shard_hash import can_be_key, shards_of
+from queue_core.errors import SchemaMismatch
+from queue_core.segments.shard_hash import can_be_key, check_key, shards_of
 
 MASK = 0xFFFFFFFFFFFFFFFF
 SEED = 0x9E3779B97F4A7C15
@@ -164,3 +165,26 @@ def test_these_types_can_be_keys(keys):
 )
 def test_other_types_cannot(kind):
     assert not can_be_key(kind)
+
+
+SCHEMA = pa.schema([("customer", pa.string()), ("amount", pa.float64())])
+
+
+@pytest.mark.parametrize("key", [None, "customer"])
+def test_a_column_of_a_fitting_type_or_none_is_a_key(key):
+    check_key(key, SCHEMA, "orders")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("custmer", "queue 'orders' has no column 'custmer'; did you mean 'customer'?"),
+        ("zebra", "queue 'orders' has no column 'zebra'; it has customer, amount"),
+        ("amount", "key='amount': a column of type double cannot pick the shard; use an integer"),
+    ],
+)
+def test_a_key_that_cannot_be_one_is_refused_with_what_to_use(key, message):
+    with pytest.raises(SchemaMismatch) as refusal:
+        check_key(key, SCHEMA, "orders")
+
+    assert message in str(refusal.value)

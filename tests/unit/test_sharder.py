@@ -1,0 +1,91 @@
+"""Rows are sorted by shard and keep the order of arrival within each."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from queue_core.errors import SchemaMismatch
+from queue_core.segments.shard_hash import shards_of
+from queue_core.segments.sharder import Sharder
+
+SCHEMA = pa.schema([("key", pa.int64()), ("number", pa.int64())])
+
+
+def batches(*counts):
+    """Batches of that many rows, numbered in the order of arrival."""
+    rng = np.random.default_rng(7)
+    first = 0
+    for count in counts:
+        keys, numbers = rng.integers(0, 50, count), np.arange(first, first + count)
+        yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(numbers)], schema=SCHEMA)
+        first += count
+
+
+def filled(key, shards, *counts):
+    sharder, added = Sharder("orders", SCHEMA, key, shards), list(batches(*counts))
+    for batch in added:
+        sharder.add(batch)
+    return sharder, pa.Table.from_batches(added)
+
+
+# The second case is sorted in several steps, in between the batches.
+@pytest.mark.parametrize("counts", [(1, 0, 20), (5000, 4000, 9000, 3)])
+@pytest.mark.parametrize("shards", [1, 2, 8])
+def test_each_shard_has_the_rows_of_its_keys_in_the_order_of_arrival(shards, counts):
+    sharder, rows = filled("key", shards, *counts)
+
+    taken = sharder.take()
+
+    expected = shards_of(rows.column("key").combine_chunks(), shards)
+    assert [shard for shard, _ in taken] == sorted(set(expected.tolist()))
+    for shard, table in taken:
+        assert table.equals(rows.filter(pa.array(expected == shard)))
+
+
+@pytest.mark.parametrize("key", ["key", None])
+def test_a_rank_is_the_index_of_a_row_in_what_is_taken(key):
+    sharder, rows = filled(key, 4, 5000, 4000, 9000)
+
+    ranks = sharder.ranks()
+    taken = pa.concat_tables([table for _, table in sharder.take()])
+
+    assert sorted(ranks.tolist()) == list(range(rows.num_rows))
+    assert taken.column("number").to_numpy()[ranks].tolist() == list(range(rows.num_rows))
+
+
+def test_rows_without_a_key_stay_together_without_a_shard():
+    sharder, rows = filled(None, 4, 3, 4)
+
+    ((shard, table),) = sharder.take()
+
+    assert shard is None
+    assert table.equals(rows)
+
+
+def test_rows_count_until_they_are_taken():
+    sharder, rows = filled("key", 4, 10, 5)
+    assert (sharder.rows, sharder.bytes) == (15, rows.nbytes)
+
+    sharder.take()
+    assert (sharder.rows, sharder.bytes) == (0, 0)
+
+    more = next(batches(2))
+    sharder.add(more)
+    assert sum(table.num_rows for _, table in sharder.take()) == 2
+
+
+def test_a_key_that_is_null_is_refused_with_its_queue_and_column():
+    sharder = Sharder("orders", SCHEMA, "key", 4)
+    sharder.add(pa.record_batch({"key": [1, None], "number": [1, 2]}, schema=SCHEMA))
+
+    with pytest.raises(SchemaMismatch, match="'orders': key column 'key' is null in 1 rows"):
+        sharder.take()
+
+
+def test_a_key_of_a_type_that_cannot_pick_a_shard_is_refused():
+    schema = pa.schema([("key", pa.float64())])
+    sharder = Sharder("orders", schema, "key", 4)
+    sharder.add(pa.record_batch({"key": [1.5]}, schema=schema))
+
+    with pytest.raises(SchemaMismatch, match="key column 'key' is double; use an integer"):
+        sharder.take()
