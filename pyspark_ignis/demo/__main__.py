@@ -1,4 +1,4 @@
-"""Run the demo in ./out/demo, made anew: a run, a picture of it, and a run that is killed."""
+"""Run the demo in a new ./out/demo: a run, a picture of it, and a run whose driver is killed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from pyspark_ignis.demo import checks, crash, picture, pipeline, report
 from pyspark_ignis.demo.flights import read_airlines, read_flights
 from pyspark_ignis.demo.progress import bars
 from pyspark_ignis.demo.session import quiet_spark
-from queue_core import IgnisError
-from queue_core.errors import BadOption
+from queue_core import BadOption, IgnisError
 
 OUT = Path("out", "demo")
-#: What the demo leaves in its folder; a folder with anything else in it is not its own.
-LEFT = {"run", "crash", "flights.png", "spark.log", "warehouse"}
+#: The demo's files in its folder. A folder that holds anything else is not the demo's.
+OWN_FILES = {"run", "crash", "flights.png", "spark.log", "warehouse"}
 
 
 def main() -> int:
-    """Run all of it; 0 when every check holds."""
+    """Run the demo; return 0 if every check holds, else 1."""
     console = Console(highlight=False)
     begin = time.monotonic()
     try:
-        out = fresh(OUT.absolute())
+        out = empty_folder(OUT.absolute())
         flights = read_flights()
         held = [first_run(console, flights, out), second_run(console, flights, out)]
     except IgnisError as error:
@@ -39,7 +38,7 @@ def main() -> int:
 
 
 def first_run(console: Console, flights: pa.Table, out: Path) -> bool:
-    """Files, a queue, a handler, a second queue, and what it amounts to; with a picture."""
+    """Stream files through a queue, a handler and a second queue; draw a picture of it."""
     console.print(
         f"\n[bold]1. {flights.num_rows:,} flights through a queue[/]\n"
         "   [dim]files → flights → handler → delays → mean delay per carrier and hour[/]\n"
@@ -56,11 +55,11 @@ def first_run(console: Console, flights: pa.Table, out: Path) -> bool:
     console.print(report.of_run(done))
     picture.save(picture.draw(done.samples, done.delays, read_airlines()), out / "flights.png")
     console.print(f"\n  picture: {out / 'flights.png'}", soft_wrap=True)
-    return told(console, checks.of_run(done, flights))
+    return print_checks(console, checks.of_run(done, flights))
 
 
 def second_run(console: Console, flights: pa.Table, out: Path) -> bool:
-    """From queue to queue to a handler, with a driver that dies half-way."""
+    """Stream from queue to queue to a handler, with a driver that dies half-way."""
     console.print(
         "\n[bold]2. The same flights, and a driver that is killed half-way[/]\n"
         "   [dim]flights → copies → handler; SIGKILL; started again[/]\n"
@@ -73,23 +72,23 @@ def second_run(console: Console, flights: pa.Table, out: Path) -> bool:
         done = crash.crash(flights, out / "crash", show)
     console.print()
     console.print(report.of_crash(done))
-    return told(console, checks.of_crash(done, flights))
+    return print_checks(console, checks.of_crash(done, flights))
 
 
-def told(console: Console, found: Mapping[str, bool]) -> bool:
-    """Print each check; True when all hold."""
+def print_checks(console: Console, found: Mapping[str, bool]) -> bool:
+    """Print each check; return whether all hold."""
     console.print()
     for check, holds in found.items():
-        console.print(f"  [green]✓[/] {check}" if holds else f"  [red]✗ not so: {check}[/]")
+        console.print(f"  [green]✓[/] {check}" if holds else f"  [red]✗ failed: {check}[/]")
     return all(found.values())
 
 
-def fresh(out: Path) -> Path:
-    """The empty folder *out*, of which an earlier demo was removed."""
-    strange = {entry.name for entry in out.iterdir()} - LEFT if out.exists() else set()
-    if strange:
+def empty_folder(out: Path) -> Path:
+    """Make *out* an empty folder; remove the files of an earlier demo."""
+    foreign = {entry.name for entry in out.iterdir()} - OWN_FILES if out.exists() else set()
+    if foreign:
         raise BadOption(
-            f"{out} holds {', '.join(sorted(strange))}, which is not the demo's; move it away"
+            f"{out} holds {', '.join(sorted(foreign))}, which is not the demo's; move it away"
         )
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""The second run: its driver is killed half-way, and started again from the same checkpoints.
+"""The second run: its driver is killed half-way, and restarted from the same checkpoints.
 
     flights ──copy──▶ copies ──handle──▶ noted, or sideline: never departed
 
-A process of its own runs both queries; SIGKILL ends it with all that it has started.
+A separate process runs both queries; SIGKILL ends it and every process that it has started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pyspark_ignis.consuming import consume
+from pyspark_ignis import consume
 from pyspark_ignis.demo.processes import kill_session
 from pyspark_ignis.demo.queries import copy, finish
 from pyspark_ignis.demo.samples import Sample, Sampler
@@ -25,36 +25,36 @@ from pyspark_ignis.demo.session import quiet_spark
 from pyspark_ignis.demo.work import noted, noting_flights
 from queue_core import IgnisError, Store
 
-#: How many micro-batches it takes, unless said.
+#: Micro-batches per query, by default.
 BATCHES = 16
-#: Which share of the flights is settled when the driver is killed.
+#: Share of the flights that are settled when the driver is killed.
 KILL_AT = 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """What the second run has done."""
+    """The result of the second run."""
 
-    #: How the queue stood when its driver was dead, and in the end.
+    #: The queue when its driver had died, and at the end.
     killed: Sample
     ended: Sample
-    #: How many processes were killed.
+    #: Number of killed processes.
     processes: int
-    #: Flights that never came to the handler, and flights that came as more than one message.
+    #: Flights that never reached the handler, and flights that did as several messages.
     lost: int
     doubled: int
-    #: Messages that the handler saw more than once, since a crash cut their batch short.
+    #: Messages that the handler saw more than once, because the crash interrupted their batch.
     seen_again: int
     #: The numbers of the flights in the sideline, in order.
     sidelined: list[int]
-    #: How many failures were recorded.
+    #: Number of recorded failures.
     failures: int
 
 
 def crash(
     flights: pa.Table, store: Path, show: Callable[[Sample], None], *, batches: int = BATCHES
 ) -> Crash:
-    """Run it in the folder *store*, kill it, run it to its end, and look what came of it."""
+    """Run in the folder *store*, kill the driver, run to the end, and return the result."""
     opened = Store.open(store)
     opened.create_queue("flights", flights.schema, key="carrier").load(flights)
     copies = opened.create_queue("copies", flights.schema, key="carrier")
@@ -85,7 +85,7 @@ def crash(
 
 
 def drive(store: Path, limit: int) -> None:
-    """What the process does that is killed: both queries, until there is nothing left."""
+    """Run both queries until nothing is left; the killed process does this."""
     with quiet_spark(store / "spark.log") as spark:
         copying = copy(spark, store, limit)
         handling = consume(
@@ -109,12 +109,12 @@ def _start(store: Path, limit: int) -> subprocess.Popen[bytes]:
 
 
 def _half_way(store: Path, sample: Sample, total: int) -> bool:
-    """Enough is settled, and the handler is in the middle of a batch: it has seen more."""
+    """Return whether enough is settled and the handler is in the middle of a batch."""
     return sample.settled >= KILL_AT * total and len(noted(store)) > sample.settled
 
 
-def _failed(store: Path, how: str) -> IgnisError:
-    return IgnisError(f"the driver {how}; {store / 'driver.log'} tells why")
+def _failed(store: Path, problem: str) -> IgnisError:
+    return IgnisError(f"the driver {problem}; see {store / 'driver.log'}")
 
 
 if __name__ == "__main__":

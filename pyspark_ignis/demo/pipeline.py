@@ -15,30 +15,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from pyspark_ignis.consuming import consume
+from pyspark_ignis import consume
 from pyspark_ignis.demo.flights import write_parquet
 from pyspark_ignis.demo.queries import batches, count, finish, load
 from pyspark_ignis.demo.samples import Sample, Sampler
 from pyspark_ignis.demo.work import delays, publishing_delays
 from queue_core import Queue, Store
 
-#: How many files the flights come in, unless said.
+#: Number of input files, by default.
 FILES = 12
-#: Messages of one micro-batch at most.
+#: At most this many messages per micro-batch.
 BATCH = 25_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What the first run has done."""
+    """The result of the first run."""
 
-    #: At least one; the last is of the end.
+    #: At least one sample; the last one is from the end.
     samples: list[Sample]
-    #: As `flights.delays_of` computes it.
+    #: The columns of `flights.delays_of`.
     delays: pa.Table
-    #: How many flights were sidelined for each reason, the most frequent first.
+    #: Number of sidelined flights by reason, the most frequent first.
     reasons: dict[str, int]
-    #: How many micro-batches with rows each query had.
+    #: Number of micro-batches with rows, by query.
     batches: dict[str, int]
 
 
@@ -53,7 +53,7 @@ def run(
     """Stream the flights through a new store in the folder *store*."""
     write_parquet(flights, store / "files", files)
     queue = Store.open(store).create_queue("flights", flights.schema, key="carrier")
-    with Sampler(queue, show, behind=delays(str(store))) as sampler:
+    with Sampler(queue, show, next_queue=delays(str(store))) as sampler:
         loading = load(spark, store / "files", store)
         handling = consume(
             spark,
@@ -77,7 +77,7 @@ def run(
 
 
 def reasons(queue: Queue) -> dict[str, int]:
-    """How many messages were sidelined for each reason, the most frequent first."""
+    """Count the sidelined messages by reason, the most frequent first."""
     counted = pc.value_counts(queue.failures()["reason"]).to_pylist()
     return {
         each["values"]: each["counts"]

@@ -1,4 +1,4 @@
-"""All processes of a session: a Spark driver's Java and workers are in several process groups."""
+"""Kill a whole session: a Spark driver's Java and workers are in several process groups."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 
 def kill_session(leader: int) -> int:
-    """Kill every process of the session of *leader* by SIGKILL; return how many there were."""
+    """Kill every process of the session of *leader* with SIGKILL; return their number."""
     killed: set[int] = set()
     while alive := _of_session(leader) - killed:
         for process in alive:
             _kill(process)
         killed |= alive
-        # Java may have started a worker meanwhile.
+        # Java may have started another worker meanwhile.
         time.sleep(0.05)
     return len(killed)
 

@@ -1,4 +1,4 @@
-"""What a user sees while a run goes on: bars that fill from samples of the queues."""
+"""Progress bars that fill from samples of the queues while a run continues."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def bars(
     console: Console, shown: Mapping[str, tuple[Callable[[Sample], int], int]]
 ) -> Iterator[Callable[[Sample], None]]:
     """
-    Bars by their names: how to find a count in a sample, and the count at which it is full.
+    Show bars, each given by its name, a function that counts in a sample, and the full count.
 
-    Gives what shows a sample.
+    Yields:
+        A function that shows a sample.
     """
     columns = (
         TextColumn("  {task.description:<10}"),

@@ -1,4 +1,4 @@
-"""The demo's streaming queries. Each is a few lines of Spark, and so are its ends."""
+"""The demo's streaming queries, each a few lines of Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 
 def load(spark: SparkSession, files: Path, store: Path) -> StreamingQuery:
-    """Load Parquet files into the queue ``flights``, one a micro-batch; ends with the last."""
+    """Load Parquet files into the queue ``flights``, one per micro-batch; end after the last."""
     schema = spark.read.parquet(str(files)).schema
     flights = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
     return (
@@ -23,7 +23,7 @@ def load(spark: SparkSession, files: Path, store: Path) -> StreamingQuery:
 
 
 def count(spark: SparkSession, store: Path) -> StreamingQuery:
-    """Keep the table ``mean_delays`` up to date: minutes per carrier and hour."""
+    """Keep the table ``mean_delays`` up to date, in minutes per carrier and hour."""
     delays = spark.readStream.format("ignis").option("queue", "delays").load(str(store))
     means = (
         # A handler that crashed may have published a flight twice.
@@ -41,7 +41,7 @@ def count(spark: SparkSession, store: Path) -> StreamingQuery:
 
 
 def copy(spark: SparkSession, store: Path, limit: int) -> StreamingQuery:
-    """Move everything from the queue ``flights`` to the queue ``copies``; ends with the last."""
+    """Move all messages from the queue ``flights`` to the queue ``copies``; then end."""
     flights = (
         spark.readStream.format("ignis")
         .option("queue", "flights")
@@ -58,11 +58,11 @@ def copy(spark: SparkSession, store: Path, limit: int) -> StreamingQuery:
 
 
 def finish(query: StreamingQuery) -> None:
-    """Let a query that would go on do all that there is, then stop it."""
+    """Let a continuous query process everything that is there, and stop it."""
     query.processAllAvailable()
     query.stop()
 
 
 def batches(query: StreamingQuery) -> int:
-    """How many micro-batches with rows a query has had."""
+    """Count the micro-batches of a query that had rows."""
     return sum(progress.numInputRows > 0 for progress in query.recentProgress)

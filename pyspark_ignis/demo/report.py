@@ -1,4 +1,4 @@
-"""Tables of what the runs have done, for a terminal."""
+"""Tables of the results of the runs, for a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_ignis.demo.pipeline import Run
 
 
 def of_run(run: Run) -> Table:
-    """Messages, what became of them, and how fast."""
+    """Show the messages, their outcomes and the rate."""
     end = run.samples[-1]
     begin = next(sample.seconds for sample in run.samples if sample.loaded)
     last = next(sample.seconds for sample in run.samples if sample.settled == end.settled)
@@ -31,7 +31,7 @@ def of_run(run: Run) -> Table:
 
 
 def of_crash(crash: Crash) -> Table:
-    """How far the queue was when its driver died, and where it is now."""
+    """Show the queue when its driver died, and at the end."""
     killed, end = crash.killed, crash.ended
     return _table(
         {
@@ -41,7 +41,7 @@ def of_crash(crash: Crash) -> Table:
             "flights lost": f"{crash.lost:,}",
             "flights doubled": f"{crash.doubled:,}",
             "outcomes": f"{end.deleted:,} deleted, {end.sidelined:,} sidelined, each once",
-            "seen by the handler again": f"{crash.seen_again:,}, in its hands when it died",
+            "seen by the handler again": f"{crash.seen_again:,}, of the batch that was interrupted",
         }
     )
 

@@ -1,4 +1,4 @@
-"""How the queues stand, again and again while queries run: for the progress and the picture."""
+"""Sample the queues while queries run, for the progress bars and the picture."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ INTERVAL = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The messages of a queue at one moment, and what is done of those of the one behind it."""
+    """The messages of a queue, and the progress of the next queue, at one moment."""
 
-    #: Since the sampler began.
+    #: Seconds since the sampler began.
     seconds: float
     loaded: int
     waiting: int
     in_flight: int
     deleted: int
     sidelined: int
-    #: How many messages the next query is done with.
+    #: Messages that the next queue has finished.
     passed_on: int
 
     @property
     def settled(self) -> int:
-        """How many messages have had their outcome."""
+        """Number of messages with an outcome."""
         return self.deleted + self.sidelined
 
 
 class Sampler:
-    """Takes samples of a queue and of the one behind it, in a thread, until the block ends."""
+    """Samples a queue and the next queue in a thread, until the block ends."""
 
     def __init__(
-        self, queue: Queue, show: Callable[[Sample], None], behind: Queue | None = None
+        self, queue: Queue, show: Callable[[Sample], None], next_queue: Queue | None = None
     ) -> None:
         self.samples: list[Sample] = []
         self._queue = queue
-        self._behind = behind
+        self._next = next_queue
         self._show = show
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="samples", daemon=True)
@@ -68,7 +68,7 @@ class Sampler:
         columns = ("loaded", "waiting", "in_flight", "deleted", "sidelined")
         sample = Sample(
             seconds=time.monotonic() - self._begin,
-            passed_on=_sum(_main(self._behind), "deleted") if self._behind else 0,
+            passed_on=_sum(_main(self._next), "deleted") if self._next else 0,
             **{column: _sum(main, column) for column in columns},
         )
         self.samples.append(sample)

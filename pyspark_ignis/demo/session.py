@@ -1,4 +1,4 @@
-"""A Spark session that keeps its log to itself."""
+"""A Spark session that logs to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def quiet_spark(log: Path) -> Iterator[SparkSession]:
-    """A Spark session of two cores; what Java and the workers say goes to the file *log*."""
+    """Start a Spark session with two cores; Java and the workers write to the file *log*."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with _stderr_to(log):
         spark = (
@@ -22,13 +22,13 @@ def quiet_spark(log: Path) -> Iterator[SparkSession]:
             .config("spark.ui.enabled", False)
             .config("spark.ui.showConsoleProgress", False)
             .config("spark.driver.host", "127.0.0.1")
-            # A run of a minute: what is compiled must be compiled fast rather than well.
+            # The run takes a minute, so compiling quickly matters more than compiling well.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.shuffle.partitions", 2)
-            # On a busy machine a worker needs longer than 15 seconds to begin.
+            # On a busy machine a worker needs more than the default 15 seconds to start.
             .config("spark.python.authenticate.socketTimeout", "120s")
-            # All micro-batches are to be counted in the end.
+            # Keep the progress of all micro-batches, to count them at the end.
             .config("spark.sql.streaming.numRecentProgressUpdates", 10_000)
             .config("spark.sql.warehouse.dir", str(log.parent / "warehouse"))
             .getOrCreate()
@@ -44,7 +44,7 @@ def quiet_spark(log: Path) -> Iterator[SparkSession]:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Java inherits the standard error of the moment in which it is started, and keeps it."""
+    """Redirect standard error while Java starts, because Java inherits it then and keeps it."""
     sys.stderr.flush()
     ours = os.dup(2)
     with log.open("ab") as file:

@@ -1,7 +1,7 @@
-"""What the demo's handlers do with a flight, once for batches and once for single flights.
+"""The demo's handlers, one for batches and one for single flights.
 
-A flight that departed is done when its delay is published, or it is noted; one that never did is a
-failure.
+A flight that departed is done once its delay is published or the flight is noted. A flight that
+never departed is a failure.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core import Queue, Store
-from queue_core.handlers.handler import BatchHandler, RowHandler, batch_handler
+from queue_core import Queue, Store, batch_handler
+from queue_core.handlers.handler import BatchHandler, RowHandler
 
-#: What is published of each flight that departed: minutes of delay, by carrier and planned hour.
+#: Published for each flight that departed: its delay in minutes, carrier and planned hour.
 DELAYS = pa.schema(
     [
         ("number", pa.int64()),
@@ -36,11 +36,11 @@ class NeverDeparted(Exception):
 
 
 class NoAircraft(NeverDeparted):
-    """It had not even been given an aircraft."""
+    """The flight was cancelled before it had an aircraft."""
 
 
 def publishing_delays(path: str) -> BatchHandler:
-    """A handler of batches: publishes the delays to the queue ``delays`` of the store at *path*."""
+    """Return a batch handler that publishes delays to the queue ``delays`` of the store *path*."""
 
     @batch_handler
     def handle(flights: pa.RecordBatch) -> pa.RecordBatch:
@@ -53,7 +53,7 @@ def publishing_delays(path: str) -> BatchHandler:
 
 
 def noting_flights(folder: str) -> RowHandler:
-    """A handler of single flights: notes each one in *folder*, then raises if it never left."""
+    """Return a handler that notes each flight in *folder*, and raises if it never departed."""
 
     def handle(flight: dict[str, Any]) -> bool:
         note(folder, flight["_message_id"], flight["number"])
@@ -67,7 +67,7 @@ def noting_flights(folder: str) -> RowHandler:
 
 
 def why_not(flights: pa.RecordBatch | pa.Table) -> pa.Array:
-    """The reason that `noting_flights` would give for each flight, had it not departed."""
+    """Return the reason that `noting_flights` gives for each flight that never departed."""
     why = pc.if_else(
         pc.is_null(flights["tailnum"]), "NoAircraft: none assigned", "NeverDeparted: cancelled"
     )
@@ -76,17 +76,17 @@ def why_not(flights: pa.RecordBatch | pa.Table) -> pa.Array:
 
 @lru_cache
 def delays(path: str) -> Queue:
-    """The queue ``delays``; each process opens it once."""
+    """Open the queue ``delays``, once in each process."""
     return Store.open(path).create_queue("delays", DELAYS, exist_ok=True)
 
 
 def note(folder: str, message_id: int, number: int) -> None:
-    """Write down that a message was seen: at once, so that a killed process has still noted it."""
+    """Note that a message was seen, without a buffer, so that a killed process has noted it."""
     os.write(_notes(folder, os.getpid()), struct.pack("=qq", message_id, number))
 
 
 def noted(folder: Path) -> npt.NDArray[np.int64]:
-    """All that was noted, a row each time that a message was seen: its id, the flight's number."""
+    """Return the notes, one row each time a message was seen: its id and the flight's number."""
     notes = b"".join(file.read_bytes() for file in sorted(folder.glob("*.notes")))
     return np.frombuffer(notes, np.int64).reshape(-1, 2)
 

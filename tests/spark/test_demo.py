@@ -9,7 +9,7 @@ import pytest
 from pyspark_ignis.demo import __main__ as demo
 from pyspark_ignis.demo import checks, crash, picture, pipeline, report
 from pyspark_ignis.demo.flights import delays_of, read_airlines, read_flights
-from queue_core.errors import BadOption
+from queue_core import BadOption
 
 PNG = b"\x89PNG\r\n"
 
@@ -133,7 +133,7 @@ def test_the_demo_fails_when_a_check_does(tmp_path, monkeypatch, capsys):
     assert demo.main() == 0
 
     monkeypatch.setattr(
-        demo, "second_run", lambda console, *_: demo.told(console, {"all is well": False})
+        demo, "second_run", lambda console, *_: demo.print_checks(console, {"all is well": False})
     )
     assert demo.main() == 1
     assert "not so: all is well" in capsys.readouterr().out
@@ -144,12 +144,12 @@ def test_the_demo_removes_no_folder_that_is_not_its_own(tmp_path):
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
 
     with pytest.raises(BadOption, match=r"thesis\.txt, which is not the demo's"):
-        demo.fresh(tmp_path / "out")
+        demo.empty_folder(tmp_path / "out")
 
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
 
 
 def test_the_demo_begins_anew(tmp_path):
-    (demo.fresh(tmp_path / "out") / "run").mkdir()
+    (demo.empty_folder(tmp_path / "out") / "run").mkdir()
 
-    assert list(demo.fresh(tmp_path / "out").iterdir()) == []
+    assert list(demo.empty_folder(tmp_path / "out").iterdir()) == []
