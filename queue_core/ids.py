@@ -42,7 +42,18 @@ class IdSet:
 
     @staticmethod
     def of(ids: pa.Array | pa.ChunkedArray | Numbers | Iterable[int]) -> IdSet:
-        """The set of some ids, in any order; raises `BadOutcome` where one cannot be an id."""
+        """
+        Make a set of message ids.
+
+        Args:
+            ids: The ids (int64), in any order, as in the column ``_message_id``.
+
+        Returns:
+            The set.
+
+        Raises:
+            BadOutcome: A value is null, negative or not a whole number.
+        """
         numbers = _numbers(ids)
         if not len(numbers):
             return IdSet()
@@ -105,7 +116,12 @@ class IdSet:
         return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
 
     def numbers(self) -> Numbers:
-        """The ids, ascending."""
+        """
+        List the ids.
+
+        Returns:
+            The ids as a numpy array (int64), ascending.
+        """
         parts = [
             np.frombuffer(self._blocks[segment].to_array(), dtype=np.uint32).astype(np.int64)
             + first_id(segment)

@@ -236,18 +236,25 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """Whoever fires: its name, and which of its lives this one is."""
+    """A consumer in one of its lives: from one registration to the next of the same name."""
 
+    #: Number of the name in the catalog.
     id: int
+    #: The consumer's name.
     name: str
+    #: Number of the life, 1 at first. A later life fences the earlier ones off.
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """One firing of one consumer."""
+    """One firing of one consumer; it holds the messages until they are settled."""
 
+    #: The consumer that fired.
     consumer: Consumer
+    #: Number of the firing, counted per consumer from 1.
     number: int
+    #: Time of the firing by the catalog's clock, in microseconds since 1970 (UTC).
     fired_at: int
+    #: Number of messages.
     messages: int

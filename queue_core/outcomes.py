@@ -1,4 +1,4 @@
-"""What becomes of fired messages: a settlement, gathered vectorised and small to send."""
+"""Settlements: the outcomes of fired messages, computed vectorised and small to send."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ OUTCOMES = (DELETE, SIDELINE, RELOAD)
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The outcome of some messages; none has two."""
+    """The outcomes of fired messages. Each message has one outcome; `of` makes it from a table."""
 
+    #: Messages to delete.
     deleted: IdSet = field(default_factory=IdSet)
+    #: Messages to move to the sideline.
     sidelined: IdSet = field(default_factory=IdSet)
+    #: Messages to put back to their old positions.
     reloaded: IdSet = field(default_factory=IdSet)
-    #: `REASONS` of those sidelined messages of which more is known; the others are rejected.
+    #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings). Those
+    #: without a row are ``rejected``, without a reason.
     reasons: pa.Table = field(default_factory=REASONS.empty_table)
 
     def __len__(self) -> int:
@@ -32,24 +36,46 @@ class Settlement:
 
     @staticmethod
     def sideline(ids: IdSet, reason: str | None = None, kind: str = REJECTED) -> Settlement:
-        """All of some messages are sidelined for the same reason; raises `BadOutcome`."""
+        """
+        Sideline messages, all for the same reason.
+
+        Args:
+            ids: The messages.
+            reason: Any text; the first 2000 characters are kept.
+            kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
+
+        Returns:
+            The settlement.
+
+        Raises:
+            BadOutcome: *kind* or *reason* is malformed.
+        """
         check_kind(kind)
         if reason is not None and not isinstance(reason, str):
             raise BadOutcome(f"reason={reason!r}: use text")
         if reason is None and kind == REJECTED:
             return Settlement(sidelined=ids)
         numbers = pa.array(ids.numbers())
-        told = pa.scalar(None if reason is None else readable(reason), pa.string())
-        same = [pa.repeat(value, len(numbers)) for value in (pa.scalar(kind), told)]
+        text = pa.scalar(None if reason is None else readable(reason), pa.string())
+        same = [pa.repeat(value, len(numbers)) for value in (pa.scalar(kind), text)]
         return Settlement(sidelined=ids, reasons=pa.table([numbers, *same], schema=REASONS))
 
     @staticmethod
     def of(rows: pa.RecordBatch | pa.Table) -> Settlement:
         """
-        The settlement that rows describe.
+        Make a settlement from a table, one row per message.
 
-        Columns: ``_message_id`` (int64), ``outcome`` (string: ``delete``, ``sideline`` or
-        ``reload``) and, optionally, ``kind`` and ``reason`` (strings). Raises `BadOutcome`.
+        Args:
+            rows: The columns ``_message_id`` (int64), ``outcome`` (string: ``delete``, ``sideline``
+                or ``reload``) and, optionally, ``kind`` and ``reason`` (strings, used for
+                sidelined messages).
+
+        Returns:
+            The settlement.
+
+        Raises:
+            BadOutcome: A column is missing or of another type, an outcome or kind is unknown, or a
+                message has two outcomes.
         """
         for name in ("_message_id", "outcome"):
             if name not in rows.schema.names:
@@ -70,7 +96,18 @@ class Settlement:
 
     @staticmethod
     def merge(settlements: Iterable[Settlement]) -> Settlement:
-        """The settlement of all of them together; raises `BadOutcome` if they contradict."""
+        """
+        Combine settlements into one.
+
+        Args:
+            settlements: The settlements.
+
+        Returns:
+            The settlement with the outcomes of all of them.
+
+        Raises:
+            BadOutcome: A message has two outcomes.
+        """
         deleted, sidelined, reloaded = IdSet(), IdSet(), IdSet()
         reasons = [REASONS.empty_table()]
         for settlement in settlements:
@@ -83,7 +120,12 @@ class Settlement:
         return merged
 
     def check(self) -> None:
-        """Raise `BadOutcome` when a message has two outcomes."""
+        """
+        Check that no message has two outcomes.
+
+        Raises:
+            BadOutcome: A message has two outcomes.
+        """
         for one, other, names in (
             (self.deleted, self.sidelined, "deleted and sidelined"),
             (self.deleted, self.reloaded, "deleted and reloaded"),

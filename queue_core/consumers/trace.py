@@ -16,17 +16,29 @@ from typing import NamedTuple
 class Step(IntEnum):
     """The steps, in the order in which a message passes through them."""
 
+    #: A message arrives on the queue.
     ARRIVED = 1
+    #: The queue notifies an interested consumer.
     QUEUE_NOTIFIES_CONSUMER = 2
+    #: The consumer notifies its target.
     CONSUMER_NOTIFIES_TARGET = 3
+    #: The target notifies its session.
     TARGET_NOTIFIES_SESSION = 4
+    #: The session notifies its connection.
     SESSION_NOTIFIES_CONNECTION = 5
+    #: The connection schedules itself for work.
     CONNECTION_SCHEDULES_ITSELF = 6
+    #: A thread begins the work of the connection.
     SCHEDULER_BEGINS_WORK = 7
+    #: The connection visits its session.
     CONNECTION_VISITS_SESSION = 8
+    #: The session visits its target.
     SESSION_VISITS_TARGET = 9
+    #: The target visits its consumer.
     TARGET_VISITS_CONSUMER = 10
+    #: The consumer pulls a message from the queue.
     CONSUMER_PULLS = 11
+    #: The message is delivered.
     DELIVERED = 12
 
 
