@@ -223,5 +223,5 @@ def _schema(
     """Return the columns to read: those that the handler is given, and the message's id."""
     available = source_schema(options)
     read = handler_columns(available.names, columns, payload)
-    check_columns(", ".join(options.queues), available.names, read)
+    check_columns(options.queues, available.names, read)
     return StructType([available[column] for column in read])

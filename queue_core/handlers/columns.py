@@ -47,13 +47,13 @@ def handler_columns(
     return list(dict.fromkeys([*given, "_message_id"]))
 
 
-def check_columns(queue: str, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise `SchemaMismatch` for the first of *columns* that is not one of *names*."""
+def check_columns(queues: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise `SchemaMismatch` for the first of *columns* that is not among the queues' *names*."""
     for column in columns:
         if column not in names:
             raise SchemaMismatch(
-                f"queue {queue} has no column {column!r}{nearest(str(column), names)}; it has "
-                f"{', '.join(names)}"
+                f"queue {', '.join(map(repr, queues))} has no column {column!r}"
+                f"{nearest(str(column), names)}; it has {', '.join(names)}"
             )
 
 

@@ -99,7 +99,7 @@ def checked(config: PoolConfig) -> PoolConfig:
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         columns = pa.schema([*queue.schema, *METADATA])
-        check_columns(queue.name, columns.names, read)
+        check_columns([queue.name], columns.names, read)
         if config.payload is not None:
             kind = columns.field(config.payload.column).type
             is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)

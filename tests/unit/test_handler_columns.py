@@ -43,9 +43,12 @@ def test_columns_that_cannot_be_given_are_refused(columns, payload, told):
 
 
 def test_a_column_that_the_queue_does_not_have_is_refused():
-    check_columns("orders", OWN, ["number"])
-    with pytest.raises(SchemaMismatch, match=r"orders.*'txt'; did you mean 'text'.*number, text"):
-        check_columns("orders", OWN, ["number", "txt"])
+    check_columns(["orders"], OWN, ["number"])
+    with pytest.raises(
+        SchemaMismatch,
+        match=r"queue 'orders' has no column 'txt'; did you mean 'text'.*number, text",
+    ):
+        check_columns(["orders"], OWN, ["number", "txt"])
 
 
 def test_a_payload_that_is_not_text_is_refused():

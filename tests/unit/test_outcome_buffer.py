@@ -1,0 +1,84 @@
+"""Outcomes of handled batches: settled together, counted, and retried."""
+
+import threading
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from queue_core.errors import CatalogUnavailable
+from queue_core.handlers.handler import HandlerRunner
+from queue_core.pool import outcome_buffer
+from queue_core.pool.batch import Batch
+from queue_core.pool.outcome_buffer import OutcomeBuffer
+from queue_core.pool.timings import LINGER_SECONDS
+
+
+class Source:
+    """A source that keeps its settlements, after it was unavailable *failures* times."""
+
+    def __init__(self, failures=0):
+        self.failures = failures
+        self.settled = []
+
+    def settle(self, rows):
+        if self.failures:
+            self.failures -= 1
+            raise CatalogUnavailable("gone")
+        self.settled.append(rows.column("_message_id").to_pylist())
+
+
+def handled(source, *numbers, handler=lambda message: True):
+    """Return a batch whose calls are all made."""
+    messages = pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
+    batch = Batch(messages, source, HandlerRunner(handler, ignorable=(KeyError,)))
+    batch.handle()
+    return batch
+
+
+def test_batches_of_a_source_are_settled_together_and_counted():
+    def handler(message):
+        if message["_message_id"] == 2:
+            raise KeyError("ignored")
+        return message["_message_id"] != 3
+
+    counts, one, other = [], Source(), Source()
+    buffer = OutcomeBuffer(counts.append, at_once=False)
+    for batch in (handled(one, 1, 2, handler=handler), handled(other, 5), handled(one, 3, 4)):
+        buffer.add(batch)
+    buffer.add(handled(one, 3, handler=handler))
+
+    buffer.settle(threading.Event())
+
+    assert (one.settled, other.settled) == ([[1, 2, 3, 4, 3]], [[5]])
+    assert sum(counts, Counter()) == {"deleted": 4, "ignored": 1, "sidelined": 1}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_outcomes_are_due_at_once_or_after_the_linger(monkeypatch, at_once):
+    now = [100.0]
+    monkeypatch.setattr(outcome_buffer.time, "monotonic", lambda: now[0])
+    buffer = OutcomeBuffer(lambda _: None, at_once=at_once)
+    assert not buffer.is_due
+
+    buffer.add(handled(Source(), 1))
+    assert buffer.is_due is at_once
+    now[0] += 2 * LINGER_SECONDS
+    assert buffer.is_due
+    buffer.settle(threading.Event())
+    assert not buffer.is_due
+
+
+def test_a_settlement_is_retried_until_the_end(monkeypatch):
+    monkeypatch.setattr(outcome_buffer, "RETRY_SECONDS", 0.0)
+    source, ending = Source(failures=2), threading.Event()
+    buffer = OutcomeBuffer(lambda _: None, at_once=True)
+    buffer.add(handled(source, 1))
+    buffer.settle(ending)
+    assert source.settled == [[1]]
+
+    source.failures = 1
+    buffer.add(handled(source, 2))
+    ending.set()
+    with pytest.raises(CatalogUnavailable, match="gone"):
+        buffer.settle(ending)
