@@ -12,7 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from scripts.docstrings import Docstring, described_fields, markdown, members, read
+from scripts.docstrings import (
+    Docstring,
+    comments,
+    described_fields,
+    markdown,
+    members,
+    parameters,
+    read,
+)
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 PACKAGES = ("queue_core", "pyspark_ignis")
@@ -29,7 +37,7 @@ Generated from the docstrings by `make docs`. These names are the public surface
 def page() -> str:
     """Return the whole page."""
     parts = [_HEAD]
-    shown: set[int] = set()
+    shown: set[str] = set()
     for package in PACKAGES:
         module = importlib.import_module(package)
         parts.append(f"## {package}\n")
@@ -38,16 +46,17 @@ def page() -> str:
             if inspect.isclass(thing) and issubclass(thing, Exception):
                 continue
             parts.append(f"### {name}\n")
-            home = getattr(thing, "__name__", name)
-            if id(thing) in shown:
-                parts.append(f"The same as `{home}` above.\n")
+            own_name = getattr(thing, "__name__", name)
+            if own_name != name or name in shown:
+                parts.append(f"The same as `{own_name}`.\n")
             elif inspect.isclass(thing):
                 parts += _class(name, thing)
             elif callable(thing):
                 parts += _function(name, thing)
             else:
-                parts += _value(thing)
-            shown.add(id(thing))
+                home = importlib.import_module(module._HOMES[name])
+                parts += _value(thing, comments(home)[name])
+            shown.add(name)
         if package == "queue_core":
             parts += _errors(importlib.import_module("queue_core.errors"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
@@ -61,7 +70,9 @@ def _class(name: str, cls: type) -> list[str]:
         names = [each.name for each in dataclasses.fields(cls)]
         parts.append(_list("Fields", {each: fields.get(each, "") for each in names}))
     elif issubclass(cls, Enum):
-        values = {f"{each.name} = {each.value!r}": fields.get(each.name, "") for each in cls}
+        values = {
+            f"{each.name} = {_literal(each.value)}": fields.get(each.name, "") for each in cls
+        }
         parts.append(_list("Values", values))
     else:
         if docstring.entries.get("Args"):
@@ -82,25 +93,30 @@ def _function(name: str, function: Any) -> list[str]:
 
 
 def _code(name: str, function: Any) -> str:
-    signature = inspect.signature(function)
-    kept = [each for each in signature.parameters.values() if each.name not in ("self", "cls")]
-    text = f"{name}{signature.replace(parameters=kept)}".replace("'", "")
+    declared = _parameters(function)
+    returned = inspect.signature(function).return_annotation
+    result = "" if inspect.isclass(function) else f" -> {returned}"
+    text = f"{name}({', '.join(declared)}){result}"
     if len(text) > 100:
-        signs = ",\n    ".join(_parameters(kept))
-        _, arrow, result = text.rpartition(" -> ")
-        text = f"{name}(\n    {signs},\n){arrow}{result if arrow else ''}"
+        lines = "".join(f"    {each},\n" for each in declared)
+        text = f"{name}(\n{lines}){result}"
     return f"```text\n{text}\n```\n"
 
 
-def _parameters(parameters: list[inspect.Parameter]) -> list[str]:
+def _parameters(function: Any) -> list[str]:
+    """Return the parameters as they are declared."""
     texts = []
-    starred = False
-    for each in parameters:
-        if each.kind is each.KEYWORD_ONLY and not starred:
+    for each in parameters(function):
+        if each.kind is each.KEYWORD_ONLY and "*" not in texts:
             texts.append("*")
-            starred = True
-        texts.append(str(each).replace("'", ""))
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        default = "" if each.default is each.empty else f" = {_literal(each.default)}"
+        texts.append(f"{stars}{each.name}: {each.annotation}{default}")
     return texts
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
 def _sections(docstring: Docstring) -> str:
@@ -121,10 +137,10 @@ def _list(title: str, entries: dict[str, str]) -> str:
     return "\n".join([f"**{title}:**\n", *rows, ""])
 
 
-def _value(value: Any) -> list[str]:
-    """Schemas, and dicts of schemas."""
+def _value(value: Any, comment: str) -> list[str]:
+    """Show a schema, or a dict of schemas."""
     schemas = value if isinstance(value, dict) else {"": value}
-    parts = []
+    parts = [f"{markdown(comment)}\n"]
     for name, schema in schemas.items():
         assert isinstance(schema, pa.Schema)
         columns = ", ".join(f"`{each.name}` ({each.type})" for each in schema)

@@ -72,11 +72,11 @@ def read(thing: object) -> Docstring:
     )
 
 
-def comments(cls: type) -> dict[str, str]:
-    """Return the ``#:`` comments above the fields of a class, or above the members of an enum."""
+def comments(thing: Any) -> dict[str, str]:
+    """Return the ``#:`` comments above the fields or members of a class, or in a module."""
     found: dict[str, str] = {}
     comment: list[str] = []
-    for line in inspect.getsource(cls).splitlines():
+    for line in inspect.getsource(thing).splitlines():
         stripped = line.strip()
         if stripped.startswith("#:"):
             comment.append(stripped[2:].strip())
@@ -101,7 +101,7 @@ def described_fields(cls: type) -> dict[str, str]:
 
 def markdown(text: str) -> str:
     """Return a docstring's text as Markdown, in which double backticks are single ones."""
-    return text.replace("``", "`").replace("|", "\\|")
+    return re.sub(r"(?<!`)``(?!`)", "`", text).replace("|", "\\|")
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
