@@ -11,7 +11,8 @@ from ignis_source.options import SourceOptions
 from queue_core.leader import Leader, candidate
 from queue_core.model import QueueInfo
 from queue_core.store import Store
-from queue_core.tasks.runner import RETRY_SECONDS, SideTasks, Timing
+from queue_core.tasks.runner import RETRY_SECONDS, SideTasks
+from queue_core.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
 
 #: Seconds between two looks for what is due.

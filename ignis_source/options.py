@@ -23,7 +23,7 @@ from queue_core.options import (
     whole,
     words,
 )
-from queue_core.tasks.registry import OF_THE_STORE, TASKS, check_task
+from queue_core.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.views import VIEWS
 
 ALL, NONE = "all", "none"
@@ -265,7 +265,7 @@ def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     if values["task"] is not None:
         named = values["queue"] or values["queues"]
         tasks = _tasks(values["task"])
-        return tuple(task for task in tasks if task not in OF_THE_STORE or not named)
+        return tuple(task for task in tasks if not REGISTRY[task].of_store or not named)
     if values["tasks"] is not None:
         return tuple(values["tasks"])
     return () if values["ack"] == "browse" else TASKS
@@ -295,7 +295,7 @@ def _check_task(values: Mapping[str, Any]) -> None:
     for name in _OF_MESSAGES:
         if values[name] not in (None, False):
             raise BadOption(f"ignis source: task={task!r} reads no messages: leave {name} out")
-    if task in OF_THE_STORE and (values["queue"] or values["queues"]):
+    if task in REGISTRY and REGISTRY[task].of_store and (values["queue"] or values["queues"]):
         raise BadOption(f"ignis source: task={task!r} is of the store: leave the queue out")
     if task not in ("shovel", ALL):
         for name in ("selector", "limit", "rate"):

@@ -21,7 +21,7 @@ from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
 from queue_core.store import Store
-from queue_core.tasks.registry import OF_THE_LEADER, OF_THE_STORE, concerns
+from queue_core.tasks.registry import REGISTRY
 from queue_core.tasks.runner import RETRY_SECONDS
 
 #: How often a one-shot task is tried before its query fails.
@@ -91,7 +91,7 @@ class TaskSession:
             return None
         self._poller.looked()
         self._queues.refresh_if_due()
-        if OF_THE_LEADER & {*self._options.tasks}:
+        if any(REGISTRY[task].leader_only for task in self._options.tasks):
             self._leader.start()
         self._tasks.run_due(self._queues.infos)
         return self._last()
@@ -101,11 +101,13 @@ class TaskSession:
         self._queues.refresh()
         left: list[_Job] = []
         for task in self._options.tasks:
-            if task in OF_THE_STORE:
+            if REGISTRY[task].of_store:
                 left.append((task, None))
             else:
-                left.extend((task, queue) for queue in self._queues.infos if concerns(task, queue))
-        leads = any(task in OF_THE_LEADER for task, _ in left)
+                left.extend(
+                    (task, queue) for queue in self._queues.infos if REGISTRY[task].concerns(queue)
+                )
+        leads = any(REGISTRY[task].leader_only for task, _ in left)
         try:
             if leads:
                 self._stand()

@@ -29,10 +29,16 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.storage import Storage
 from queue_core.tasks.compaction_plan import Condition, Unit, units
+from queue_core.tasks.task import TaskContext
 
 #: Slices become one if they were loaded within this part of the time after which messages expire. A
 #: slice is too old when its oldest message is; merged twice, it may be so by twice that part early.
 AGE = 1 / 256
+
+
+def run(context: TaskContext, queue: QueueInfo) -> int:
+    """Return how many messages were rewritten."""
+    return compact(context.catalog, context.storage, queue)
 
 
 def compact(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:

@@ -1,7 +1,7 @@
-"""Forgetting: what was noted about messages and tasks is kept for a week.
+"""Purge: remove records that are no longer needed, as a part of the vacuum.
 
-Of failures, those of messages that are still there are kept for longer; keys of messages, for as
-long as one wants to know them again.
+Reports of tasks, and failures of messages that are gone, are kept for a week; keys of messages, for
+their de-duplication window; the schedule of a queue, as long as the queue.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from queue_core.catalog.database import Catalog
 KEPT_SECONDS = 7 * 24 * 3600.0
 
 
-def forget(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
-    """Remove notes that are older than so many seconds."""
+def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
+    """Remove records that are older than *older_than* seconds."""
 
     def work(connection: Connection) -> None:
         now = dialect.read_clock(connection)

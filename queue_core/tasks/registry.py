@@ -1,26 +1,55 @@
-"""Which side tasks there are. Needs no catalog."""
+"""The registry of side tasks: one row each. Importing it needs no database."""
 
 from queue_core.errors import BadOption
-from queue_core.model import QueueInfo
 from queue_core.names import nearest
+from queue_core.tasks.task import Task, Timing
 
-#: The tasks, in the order in which they are run when several are due.
-TASKS = ("shovel", "sweep", "expire", "compact", "vacuum")
-#: Those of the store as a whole.
-OF_THE_STORE = frozenset({"vacuum"})
-#: Those that only the leader runs.
-OF_THE_LEADER = frozenset({"sweep"})
-#: Those that a queue which was given up needs no more.
-OF_THE_LIVING = frozenset({"shovel", "compact"})
+_ROWS = (
+    Task(
+        name="shovel",
+        run="queue_core.tasks.shovel:run",
+        steps=("shovel",),
+        setting="shovel_interval",
+        living_only=True,
+    ),
+    Task(
+        name="sweep",
+        run="queue_core.tasks.sweep:run",
+        steps=("recover", "sweep", "abandon"),
+        # Source: IgnisMQ.
+        timing=Timing(900.0, first=600.0),
+        leader_only=True,
+    ),
+    Task(
+        name="expire",
+        run="queue_core.tasks.expire:run",
+        steps=("retire", "expire"),
+        timing=Timing(300.0),
+    ),
+    Task(
+        name="compact",
+        run="queue_core.tasks.compaction:run",
+        steps=("compact",),
+        timing=Timing(300.0),
+        living_only=True,
+    ),
+    Task(
+        name="vacuum",
+        run="queue_core.tasks.vacuum:run",
+        steps=("purge", "vacuum"),
+        timing=Timing(3600.0),
+        of_store=True,
+    ),
+)
+
+#: Each task by its name, in the order in which they run when several are due.
+REGISTRY = {task.name: task for task in _ROWS}
+#: The names of the tasks.
+TASKS = tuple(REGISTRY)
 
 
-def check_task(task: str) -> str:
-    """Return *task* if there is one of that name; raises `BadOption`."""
-    if task not in TASKS:
-        raise BadOption(f"task={task!r}{nearest(str(task), TASKS)}; use {', '.join(TASKS)}")
-    return task
-
-
-def concerns(task: str, queue: QueueInfo) -> bool:
-    """Whether a task has anything to do for a queue."""
-    return queue.deactivated_at is None or task not in OF_THE_LIVING
+def check_task(name: str) -> str:
+    """Return *name* if a task has it; raises `BadOption`."""
+    if name not in REGISTRY:
+        raise BadOption(f"task={name!r}{nearest(str(name), TASKS)}; use {', '.join(TASKS)}")
+    return name

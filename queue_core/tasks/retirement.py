@@ -1,8 +1,8 @@
-"""Retirement: queues that have outlived their time are given up, and later dropped.
+"""Retirement: deactivate queues that are too old, and later drop them, as a part of the expiry.
 
-A queue is deactivated when it is as old as its setting `queue_expiry`. Whoever deactivated it, it
-is dropped when twice that time has passed since, or twice the time in which its messages expire
-where it has none; one without either stays for ever, and its name stays taken.
+A queue is deactivated at the age of its setting `queue_expiry`. A deactivated queue is dropped
+after twice that time, or after twice its `message_expiry` where it has no `queue_expiry`. With
+neither it stays for ever, and its name stays taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queue_core.verbs.drop import drop
 
 
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
-    """Deactivate or drop a queue if it is time to."""
+    """Deactivate or drop a queue when it is due."""
     age = select(
         (dialect.now() - queues.c.created_at).label("created"),
         (dialect.now() - queues.c.deactivated_at).label("deactivated"),

@@ -1,11 +1,11 @@
 """Vacuum: remove the files that no slice names, after a grace period.
 
-What: files of settled messages, and files whose writer died before it published them. The danger: a
-writer that is only slow. So a file is first condemned in the catalog, which a publication of it
-conflicts with, and removed only when that is committed; a file whose writer comes back later is
-missing then, and publishing checks that. A crash in between leaves a condemned file to the next
-run.
-Tells the locations that it removed, or would remove, and reports how many.
+Changes: files of settled messages are removed, and files whose writer died before it published
+them. Guard: a writer may only be slow, so a file is first condemned in the catalog, which a
+publication of it conflicts with, and removed only when that is committed. A writer that comes back
+later finds its file missing, since publishing checks that it exists. Crash in between: a condemned
+file, which the next run removes. Returns the locations that it removed, or would remove, and writes
+their number to the task log.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.catalog.task_log import Moves
 from queue_core.segments.storage import Storage
+from queue_core.tasks.purge import purge
+from queue_core.tasks.task import TaskContext
 
 #: Seconds for which a file that nobody names is left alone.
 GRACE_SECONDS = 3600.0
+
+
+def run(context: TaskContext, _: None = None) -> int:
+    """Return how many files were removed."""
+    purge(context.catalog)
+    return len(vacuum(context.catalog, context.storage))
 
 
 def vacuum(

@@ -5,14 +5,16 @@ import pytest
 from queue_core.catalog import leases, schedule
 from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
 from queue_core.leader.lease import LeaseLeader
-from queue_core.tasks import runner
-from queue_core.tasks.runner import Ran, SideTasks, Timing
+from queue_core.tasks import shovel as shovel_task
+from queue_core.tasks.registry import TASKS
+from queue_core.tasks.runner import Ran, SideTasks
+from queue_core.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders
 
 #: Everything is due whenever somebody comes.
-ALWAYS = {task: Timing(0.0) for task in runner.TASKS}
+ALWAYS = {task: Timing(0.0) for task in TASKS}
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_what_is_due_is_run_and_told(store, leader):
     ran = SideTasks(store.catalog, store.storage, leader, timings=ALWAYS).run_due([queue.info])
 
     assert tasks_of(ran)[:2] == [("shovel", "orders", 5), ("sweep", "orders", 2)]
-    assert [done.error for done in ran] == [None] * len(runner.TASKS)
+    assert [done.error for done in ran] == [None] * len(TASKS)
 
 
 def test_of_two_who_come_one_runs_it(store, leader):
@@ -138,13 +140,13 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
     one, other = with_sidelined(store), with_sidelined(store, name="other")
     timings = {"shovel": Timing(600.0, first=0.0)}
     tasks = SideTasks(store.catalog, store.storage, leader, tasks=["shovel"], timings=timings)
-    shovel = runner.shovel
+    shovel = shovel_task.shovel
 
     def fails_once(catalog, queue, *_):
-        monkeypatch.setattr(runner, "shovel", shovel)
+        monkeypatch.setattr(shovel_task, "shovel", shovel)
         raise CatalogUnavailable("not now")
 
-    monkeypatch.setattr(runner, "shovel", fails_once)
+    monkeypatch.setattr(shovel_task, "shovel", fails_once)
     failed, done = tasks.run_due([one.info, other.info])
 
     assert str(failed.error) == "not now"
@@ -158,9 +160,10 @@ def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(
 
 def test_one_task_can_be_run_at_once(store, leader):
     queue = with_sidelined(store)
+    some = SideTasks(store.catalog, store.storage, leader, shovelful=lambda _: Shovelful(limit=2))
     tasks = SideTasks(store.catalog, store.storage, leader)
 
-    assert tasks.run("shovel", queue.info, Shovelful(limit=2)) == 2
+    assert some.run("shovel", queue.info) == 2
     assert tasks.run("shovel", queue.info) == 3
     assert tasks.run("vacuum") == 0
 
@@ -178,7 +181,7 @@ def test_an_unknown_task_is_refused(store, leader, wrong, told):
 
 
 def test_a_task_of_a_queue_needs_one(store, leader):
-    with pytest.raises(BadOption, match="task='shovel' is of a queue"):
+    with pytest.raises(BadOption, match="task='shovel' runs on a queue: pass queue="):
         SideTasks(store.catalog, store.storage, leader).run("shovel")
 
 

@@ -16,7 +16,7 @@ from queue_core.catalog import schedule
 from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogUnavailable
 from queue_core.segments.reader import read_table
-from queue_core.tasks import runner
+from queue_core.tasks import shovel as shovel_task
 from tests.factories import make_queue, orders
 
 PATIENCE = 60.0
@@ -120,7 +120,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
         return 0
 
     monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(runner, "shovel", slow)
+    monkeypatch.setattr(shovel_task, "shovel", slow)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, begun.is_set)
@@ -139,7 +139,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
         raise error
 
     monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(runner, "shovel", fails)
+    monkeypatch.setattr(shovel_task, "shovel", fails)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, lambda: str(error) in caplog.text)

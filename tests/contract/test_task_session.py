@@ -10,7 +10,7 @@ from ignis_source.task_session import TaskSession
 from queue_core.catalog import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
-from queue_core.tasks import runner
+from queue_core.tasks import shovel as shovel_task
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
 
@@ -54,7 +54,7 @@ def told(session, start, end):
 
 def failing(monkeypatch, times, queue="orders"):
     """Let the shovel of a queue fail so many times; return the list that counts down."""
-    left, shovel = [None] * times, runner.shovel
+    left, shovel = [None] * times, shovel_task.shovel
 
     def fails(catalog, info, *rest):
         if info.name == queue and left:
@@ -62,7 +62,7 @@ def failing(monkeypatch, times, queue="orders"):
             raise CatalogUnavailable("not now")
         return shovel(catalog, info, *rest)
 
-    monkeypatch.setattr(runner, "shovel", fails)
+    monkeypatch.setattr(shovel_task, "shovel", fails)
     return left
 
 

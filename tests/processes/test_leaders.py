@@ -19,7 +19,8 @@ from queue_core.errors import BadOption, NotLeading
 from queue_core.leader import Leader, candidate
 from queue_core.leader.lease import LeaseLeader
 from queue_core.leader.zookeeper import ZooKeeperLeader
-from queue_core.tasks.runner import SideTasks, Timing
+from queue_core.tasks.runner import SideTasks
+from queue_core.tasks.task import Timing
 from tests.children import PATIENCE, Child, Journal
 from tests.dump import backdate
 from tests.factories import make_queue, orders

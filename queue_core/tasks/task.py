@@ -1,0 +1,76 @@
+"""A side task: when it is due, which process runs it, and the function that does its work."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from queue_core.model import QueueInfo
+
+if TYPE_CHECKING:
+    # The registry is read by executors, which need no database.
+    from queue_core.catalog.database import Catalog
+    from queue_core.leader import Leader
+    from queue_core.segments.storage import Storage
+    from queue_core.verbs.shovel import Shovelful
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How often a task is due, in seconds, from beginning to beginning."""
+
+    every: float
+    #: The first time, counted from the first look at the schedule; None: *every*.
+    first: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One row of the registry."""
+
+    name: str
+    #: The function that runs it, as ``module:name``, imported when the task runs. It takes a
+    #: `TaskContext` and the queue (None: the store), and returns how many messages it moved or
+    #: removed (vacuum: files).
+    run: str
+    #: The verbs and clean-ups in it, in their order.
+    steps: tuple[str, ...]
+    #: When it is due; a queue's *setting*, where there is one, counts instead.
+    timing: Timing | None = None
+    setting: str | None = None
+    #: Whether it runs for the store as a whole, not for each queue.
+    of_store: bool = False
+    #: Whether only the leader runs it.
+    leader_only: bool = False
+    #: Whether a deactivated queue does not need it.
+    living_only: bool = False
+
+    def due(self, queue: QueueInfo | None) -> Timing | None:
+        """Return when the task is due for a queue (None: for the store); None: never."""
+        if queue is None or self.setting is None:
+            return self.timing
+        every = getattr(queue.settings, self.setting)
+        return None if every is None else Timing(every)
+
+    def concerns(self, queue: QueueInfo) -> bool:
+        """Return whether the task may have work in a queue."""
+        return queue.deactivated_at is None or not self.living_only
+
+    def function(self) -> Callable[[TaskContext, QueueInfo | None], int]:
+        """Import the function that runs the task."""
+        module, _, name = self.run.partition(":")
+        found: Any = getattr(importlib.import_module(module), name)
+        return found  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What a running task works with."""
+
+    catalog: Catalog
+    storage: Storage
+    leader: Leader
+    #: Which messages a shovel moves, for each queue.
+    shovelful: Callable[[QueueInfo], Shovelful]
