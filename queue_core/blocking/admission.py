@@ -1,8 +1,8 @@
 """Admission: attempt a load at once, and again from the waiting line while the queue is full.
 
-Changes: only the line. Each attempt is a transaction of the caller, which checks the capacity. What
-is staged stays in the storage meanwhile, and nobody sees it. Crash while a load waits: files that
-no slice names, left to vacuum; a streaming query stages its batch again and waits again.
+Changes: only the line. Each attempt is a transaction of the caller, which checks the capacity.
+Meanwhile the staged segments are in the storage, and nobody sees them. Crash while a load waits:
+files that no slice names, left to vacuum; a streaming query stages its batch again and waits again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Attempt(AbstractContextManager["Attempt"]):
         self._admission = admission
         #: The number in the waiting line, which a successful load leaves; None outside of the line.
         self.waiter = waiter
+        #: Why the load did not fit, if it did not.
         self.refused: CapacityExceeded | None = None
         self.succeeded = False
 

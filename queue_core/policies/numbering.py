@@ -44,12 +44,12 @@ def comparable(kind: pa.DataType) -> bool:
     return not pa.types.is_nested(kind)
 
 
-def check_comparable(what: str, schema: pa.Schema, names: Sequence[str]) -> None:
+def check_comparable(option: str, schema: pa.Schema, names: Sequence[str]) -> None:
     """Raise `BadOption` for a column that cannot be compared."""
     for name in names:
         if not comparable(schema.field(name).type):
             raise BadOption(
-                f"{what}: column {name!r} of type {schema.field(name).type} cannot be compared; "
+                f"{option}: column {name!r} of type {schema.field(name).type} cannot be compared; "
                 "name other columns"
             )
 
