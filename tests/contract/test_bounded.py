@@ -1,4 +1,4 @@
-"""Bounds: a queue holds so many messages or bytes; whoever finds no room fails or waits in line."""
+"""Bounds: a queue holds a limited number of messages or bytes; other loads fail or wait in line."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, until, waits
 
-# --- what counts ----------------------------------------------------------------------------------
+# --- which messages count -------------------------------------------------------------------------
 
 
 def test_a_queue_holds_as_many_messages_as_it_may(store):
@@ -53,7 +53,7 @@ def test_a_queue_holds_as_many_bytes_as_it_may(store):
         queue.load(orders(100, 400))
 
 
-def test_what_is_in_flight_has_its_room_until_it_is_done_with(store):
+def test_messages_in_flight_count_until_they_are_settled(store):
     queue = make_queue(store, max_size=4, overflow="fail")
     queue.load(orders(4))
     firing = queue.fire()
@@ -71,7 +71,7 @@ def test_what_is_in_flight_has_its_room_until_it_is_done_with(store):
         queue.load(orders(1))
 
 
-def test_the_last_room_is_the_last(store):
+def test_a_load_fits_exactly_up_to_the_bounds(store):
     queue = make_queue(store, shards=4, max_size=10, max_bytes=1 << 20, overflow="fail")
     queue.load(orders(9))
     with pytest.raises(QueueFull, match=r"9 messages and [0-9]+ bytes"):
@@ -79,7 +79,7 @@ def test_the_last_room_is_the_last(store):
     queue.load(orders(1))
 
 
-def test_what_can_never_fit_fails_at_once_and_says_so(store):
+def test_a_load_that_can_never_fit_fails_at_once_with_its_own_message(store):
     queue = make_queue(store, max_size=5)
 
     with pytest.raises(QueueFull, match="never has room for a load of 6 messages, with max_size=5"):
@@ -97,7 +97,7 @@ def test_an_empty_load_needs_no_room(store):
     assert len(queue.load(orders(0))) == 0
 
 
-def test_what_is_too_old_has_no_room(store):
+def test_expired_messages_make_room(store):
     queue = make_queue(store, max_size=2, overflow="fail")
     queue.load(orders(2))
     queue.change_settings(message_expiry=0.000001)
@@ -107,7 +107,7 @@ def test_what_is_too_old_has_no_room(store):
     assert numbers_of(queue.browse()) == [2, 3]
 
 
-def test_a_shovel_brings_back_what_there_is_room_for(store):
+def test_a_shovel_moves_only_messages_that_fit(store):
     queue = make_queue(store, max_size=5)
     queue.load(orders(5))
     queue.sideline(queue.fire(4))
@@ -121,7 +121,7 @@ def test_a_shovel_brings_back_what_there_is_room_for(store):
     assert numbers_of(queue.browse(magazine="sideline")) == [3]
 
 
-def test_a_shovel_keeps_to_a_bound_of_bytes(store):
+def test_a_shovel_keeps_the_bound_of_bytes(store):
     queue = make_queue(store, max_bytes=1 << 20)
     queue.load(orders(10))
     queue.load(orders(100, 10))
@@ -136,7 +136,7 @@ def test_a_shovel_keeps_to_a_bound_of_bytes(store):
     assert queue.shovel() == 0, "one message alone is too large"
 
 
-def test_bounds_can_be_changed_and_taken_away(store):
+def test_bounds_can_be_changed_and_removed(store):
     queue, other = make_queue(store, max_size=2, overflow="fail"), store.queue("orders")
     queue.load(orders(2))
     queue.change_settings(max_size=3)
@@ -149,7 +149,7 @@ def test_bounds_can_be_changed_and_taken_away(store):
     assert len(queue.fire()) == 13
 
 
-def test_a_rendezvous_keeps_nothing_and_so_only_blocks(store):
+def test_a_rendezvous_can_only_block(store):
     with pytest.raises(BadOption, match="use block, since max_size=0 keeps no message"):
         make_queue(store, max_size=0, overflow="ring")
 
@@ -174,7 +174,7 @@ def test_a_load_waits_until_there_is_room(store):
 
 
 @pytest.mark.parametrize("how", ["expire", "sweep", "raise"])
-def test_a_load_is_woken_by_whatever_makes_room(store, how):
+def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
     firing = queue.fire() if how == "sweep" else None
@@ -182,7 +182,7 @@ def test_a_load_is_woken_by_whatever_makes_room(store, how):
     waits(store, 1)
 
     if how == "expire":
-        # The one that waits must not be too old as soon as it is loaded.
+        # The waiting load must not expire as soon as it is loaded.
         with store.catalog.engine.begin() as connection:
             connection.execute(update(slices).values(loaded_at=0))
         queue.expire()
@@ -196,7 +196,7 @@ def test_a_load_is_woken_by_whatever_makes_room(store, how):
     assert 1 in numbers_of(queue.browse())
 
 
-def test_a_load_that_waits_sees_to_it_that_what_is_overdue_makes_room(store, monkeypatch):
+def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
     monkeypatch.setattr(admission, "EXPIRE_SECONDS", 0.1)
     schema = pa.schema([("number", pa.int64()), ("_expires_at", pa.timestamp("us", tz="UTC"))])
     queue = make_queue(store, schema=schema, max_size=1)
@@ -208,7 +208,7 @@ def test_a_load_that_waits_sees_to_it_that_what_is_overdue_makes_room(store, mon
     assert numbers_of(queue.fire().messages) == [1]
 
 
-def test_time_out_is_told_and_leaves_the_line(store):
+def test_a_timeout_is_an_error_and_leaves_the_line(store):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
 
@@ -222,7 +222,7 @@ def test_time_out_is_told_and_leaves_the_line(store):
     audit(store)
 
 
-def test_full_and_empty_are_no_errors_of_the_store(store):
+def test_full_and_empty_are_not_errors_of_the_store(store):
     queue = make_queue(store, max_size=1)
 
     assert not queue.fire(timeout=0.01)
@@ -232,7 +232,7 @@ def test_full_and_empty_are_no_errors_of_the_store(store):
     assert type(error.value) is QueueFull
 
 
-def test_loads_are_admitted_in_the_order_in_which_they_came(store):
+def test_loads_are_admitted_in_order_of_arrival(store):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
     callers = []
@@ -252,7 +252,7 @@ def test_loads_are_admitted_in_the_order_in_which_they_came(store):
         caller.done()
 
 
-def test_nobody_passes_those_who_wait_even_if_there_were_room(store):
+def test_no_load_overtakes_waiting_ones_even_if_it_would_fit(store):
     queue = make_queue(store, max_size=3)
     queue.load(orders(2))
     large = Caller(lambda: queue.load(orders(3, 2)))
@@ -266,7 +266,7 @@ def test_nobody_passes_those_who_wait_even_if_there_were_room(store):
     assert numbers_of(queue.browse()) == [2, 3, 4]
 
 
-def test_who_died_in_line_is_passed_over(store):
+def test_a_dead_waiter_is_passed_over(store):
     queue = make_queue(store, max_size=1)
     stands_for_ever(store, queue, "load", alive=-1)
     queue.load(orders(1))
@@ -277,7 +277,7 @@ def test_who_died_in_line_is_passed_over(store):
     caller.done()
 
 
-def test_who_was_taken_for_dead_waits_anew(store, monkeypatch):
+def test_a_waiter_that_counted_as_dead_joins_again(store, monkeypatch):
     monkeypatch.setattr(waiting, "ALIVE_SECONDS", 0.2)
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
@@ -291,7 +291,7 @@ def test_who_was_taken_for_dead_waits_anew(store, monkeypatch):
     caller.done()
 
 
-def test_a_queue_that_is_given_up_keeps_nobody_waiting(store):
+def test_deactivation_ends_the_waiting(store):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
     callers = [Caller(lambda: queue.load(orders(1))) for _ in range(2)]
@@ -304,10 +304,10 @@ def test_a_queue_that_is_given_up_keeps_nobody_waiting(store):
             caller.done()
 
 
-# --- what it costs --------------------------------------------------------------------------------
+# --- costs ----------------------------------------------------------------------------------------
 
 
-def test_a_load_without_bounds_asks_nothing_about_room(store):
+def test_a_load_without_bounds_reads_no_usage(store):
     free, bound = make_queue(store, "free"), make_queue(store, "bound", max_size=100)
 
     with statements(store) as plain:
@@ -319,7 +319,7 @@ def test_a_load_without_bounds_asks_nothing_about_room(store):
     assert len(plain) < len(bounded) <= len(plain) + 3
 
 
-def test_who_waits_among_busy_others_asks_little_of_the_catalog(store):
+def test_a_waiter_in_a_busy_store_reads_the_catalog_rarely(store):
     queue, other = make_queue(store, max_size=1), make_queue(store, "other")
     queue.load(orders(1))
     mine = []
@@ -344,7 +344,7 @@ def test_who_waits_among_busy_others_asks_little_of_the_catalog(store):
 
 
 class statements:
-    """The statements that are run meanwhile."""
+    """The SQL statements that run within the block."""
 
     def __init__(self, store):
         self._engine = store.catalog.engine

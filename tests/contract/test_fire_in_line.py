@@ -1,4 +1,4 @@
-"""Firings that find nothing wait in line, and are served in the order in which they came."""
+"""Firings that find nothing wait in line, and are served in order of arrival."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
 
 
-def test_firings_are_served_in_the_order_in_which_they_came(store):
+def test_firings_are_served_in_order_of_arrival(store):
     queue = make_queue(store)
     callers = []
     for number in range(4):
@@ -20,7 +20,7 @@ def test_firings_are_served_in_the_order_in_which_they_came(store):
     assert standing(store, "fire") == []
 
 
-def test_one_load_serves_all_who_wait(store):
+def test_one_load_serves_all_waiters(store):
     queue = make_queue(store)
     callers = [Caller(lambda: queue.fire(1, timeout=PATIENCE)) for _ in range(3)]
     waits(store, 3, "fire")
@@ -30,7 +30,7 @@ def test_one_load_serves_all_who_wait(store):
     assert Counter(len(caller.done()) for caller in callers) == {1: 3}
 
 
-def test_a_firing_does_not_pass_those_who_wait(store):
+def test_a_firing_does_not_overtake_waiters(store):
     queue = make_queue(store)
     stands_for_ever(store, queue, "fire", alive=3600)
     queue.load(orders(2))
@@ -40,7 +40,7 @@ def test_a_firing_does_not_pass_those_who_wait(store):
     assert not queue.fire(timeout=0.05)
 
 
-def test_who_asks_for_certain_messages_keeps_nobody_waiting(store):
+def test_a_firing_with_a_selector_keeps_no_other_waiting(store):
     queue = make_queue(store)
     picky = Caller(lambda: queue.fire(1, timeout=PATIENCE, selector="number = 7"))
     plain = Caller(lambda: queue.fire(1, timeout=PATIENCE))

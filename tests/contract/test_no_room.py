@@ -1,4 +1,4 @@
-"""Where nothing can be written, or the catalog cannot be reached, nothing is changed."""
+"""Full disks, read-only folders and unreachable catalogs: an error, and nothing is changed."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 @pytest.fixture
 def public():
-    """A folder that every user may enter, and only its owner may write."""
+    """A folder that every user may enter and only its owner may write."""
     folder = Path(tempfile.mkdtemp(prefix="ignis-public-"))
     folder.chmod(0o755)
     yield folder
@@ -32,14 +32,14 @@ def public():
 
 @pytest.fixture
 def filled(public):
-    """An embedded store in which all may read and none but its owner may write, closed."""
+    """A closed embedded store that all may read and only its owner may write."""
     with Store.open(public / "store") as store:
         make_queue(store).load(orders(10_000))
     return public / "store"
 
 
 def forbid(path):
-    """Take the right to write from everybody, also from its owner, who may run the tests."""
+    """Make a path read-only for everybody, including its owner, who may run the tests."""
     path.chmod(0o555 if path.is_dir() else 0o444)
 
 
@@ -149,7 +149,7 @@ def small_disk(tmp_path):
 
 
 def load_until_full(queue, size, loaded=0):
-    """How many orders were loaded before there was an error, and what it says."""
+    """Return how many orders were loaded before an error, and the error's message."""
     while True:
         try:
             loaded += len(queue.load(orders(size, loaded)))
@@ -158,7 +158,7 @@ def load_until_full(queue, size, loaded=0):
 
 
 @pytest.mark.parametrize("size", [300, 20_000])
-def test_a_full_disk_is_told_of_and_loses_nothing(small_disk, size):
+def test_a_full_disk_is_an_error_and_loses_nothing(small_disk, size):
     with Store.open(small_disk / "store") as store:
         queue = make_queue(store)
 
@@ -187,7 +187,7 @@ def test_a_full_disk_can_be_used_again_once_there_is_room(small_disk, size):
 # --- PostgreSQL away ------------------------------------------------------------------------------
 
 
-def test_a_server_that_cannot_be_reached_is_told_of_without_its_password(tmp_path):
+def test_the_error_for_an_unreachable_server_hides_its_password(tmp_path):
     url = "postgresql+psycopg://me:secret@127.0.0.1:1/ignis"
     start = time.monotonic()
 
@@ -200,7 +200,7 @@ def test_a_server_that_cannot_be_reached_is_told_of_without_its_password(tmp_pat
 
 
 @pytest.mark.postgres
-def test_a_database_that_does_not_exist_is_told_of(postgres, tmp_path):
+def test_a_database_that_does_not_exist_is_an_error(postgres, tmp_path):
     with postgres.database() as url:
         pass
 
@@ -215,7 +215,7 @@ def on_postgres(postgres, tmp_path):
 
 
 def cut_off(store, url):
-    """End every connection of a store, as a server does that is started again."""
+    """End every connection of a store, as a restarted server does."""
     with Store.open(catalog=url, storage=store.storage.uri) as other:
         other.catalog.write(
             lambda connection: connection.execute(
@@ -228,7 +228,7 @@ def cut_off(store, url):
 
 
 @pytest.mark.postgres
-def test_a_server_that_was_started_again_is_found_again(on_postgres):
+def test_a_restarted_server_is_found_again(on_postgres):
     queue = make_queue(on_postgres)
     queue.load(orders(5))
     cut_off(on_postgres, on_postgres.address.catalog)
@@ -237,7 +237,7 @@ def test_a_server_that_was_started_again_is_found_again(on_postgres):
 
 
 @pytest.mark.postgres
-def test_a_connection_that_is_lost_in_a_transaction_changes_nothing(on_postgres):
+def test_a_connection_lost_in_a_transaction_changes_nothing(on_postgres):
     queue = make_queue(on_postgres)
     before = dump(on_postgres)
 
@@ -253,7 +253,7 @@ def test_a_connection_that_is_lost_in_a_transaction_changes_nothing(on_postgres)
 
 
 @pytest.mark.postgres
-def test_a_waiting_consumer_whose_connection_is_lost_hears_of_it(on_postgres):
+def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
     queue = make_queue(on_postgres)
     raised = []
 

@@ -47,8 +47,8 @@ def test_the_same_batch_again_is_left_out(queue):
     assert numbers_of(queue.fire().messages) == list(range(20))
 
 
-def test_the_very_same_files_again_are_no_trouble(queue):
-    """A driver that heard nothing of its commit sends what it has staged once more."""
+def test_the_very_same_files_can_be_sent_again(queue):
+    """A driver that does not learn of its commit sends its staged segments again."""
     segments = staged(queue)
 
     assert once(queue, segments, 0)
@@ -64,7 +64,7 @@ def test_an_older_batch_is_left_out(queue):
     assert len(queue.fire()) == 30
 
 
-def test_files_of_a_batch_that_was_there_already_become_garbage(store, queue):
+def test_files_of_a_batch_that_was_loaded_before_become_garbage(store, queue):
     once(queue, staged(queue), 0)
     again = staged(queue)
     once(queue, again, 0)
@@ -80,7 +80,7 @@ def test_a_batch_without_rows_counts_too(queue):
     assert len(queue.fire()) == 10
 
 
-def test_queries_and_queues_are_told_apart(store, queue):
+def test_batches_count_per_query_and_queue(store, queue):
     other = make_queue(store, "other")
 
     assert once(queue, staged(queue), 0, "query-1")
@@ -90,7 +90,7 @@ def test_queries_and_queues_are_told_apart(store, queue):
     assert len(other.fire()) == 10
 
 
-def test_of_two_drivers_with_one_checkpoint_one_publishes(queue):
+def test_one_of_several_drivers_with_one_checkpoint_publishes(queue):
     outcomes, barrier = [], threading.Barrier(4)
     segments = [staged(queue) for _ in range(4)]
 

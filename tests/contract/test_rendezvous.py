@@ -1,4 +1,4 @@
-"""Rendezvous: a load of a queue that keeps no message waits until its messages are fired."""
+"""Rendezvous: a load into a queue that keeps no message waits until its messages are fired."""
 
 import time
 
@@ -15,7 +15,7 @@ def queue(store):
     return make_queue(store, max_size=0)
 
 
-def test_a_load_returns_when_somebody_has_fired_it(store, queue):
+def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
     load = Caller(lambda: queue.load(orders(3)))
     until(lambda: queue.peek().num_rows == 3)
     assert load.is_alive()
@@ -30,7 +30,7 @@ def test_a_load_returns_when_somebody_has_fired_it(store, queue):
     assert standing(store) == []
 
 
-def test_a_firing_that_waits_is_handed_the_messages(store, queue):
+def test_a_waiting_firing_gets_the_messages(store, queue):
     fire = Caller(lambda: queue.fire(timeout=PATIENCE))
     waits(store, 1, "fire")
 
@@ -40,7 +40,7 @@ def test_a_firing_that_waits_is_handed_the_messages(store, queue):
 
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
-def test_what_nobody_meets_is_withdrawn(store, queue, timeout):
+def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
     with pytest.raises(QueueFull, match=r"keeps no message \(max_size=0\), and nobody fires now"):
         queue.load(orders(3), timeout=timeout)
 
@@ -48,7 +48,7 @@ def test_what_nobody_meets_is_withdrawn(store, queue, timeout):
     assert audit(store).messages == {}
 
 
-def test_what_was_met_by_then_stays_met(store, queue):
+def test_messages_fired_before_the_timeout_stay_fired(store, queue):
     load = Caller(lambda: queue.load(orders(5), timeout=2.0))
     until(lambda: queue.peek().num_rows == 5)
     firing = queue.fire(2)
@@ -60,7 +60,7 @@ def test_what_was_met_by_then_stays_met(store, queue):
     assert queue.delete(firing) == 2
 
 
-def test_one_load_is_met_at_a_time_in_the_order_of_coming(store, queue):
+def test_loads_are_met_one_at_a_time_in_order_of_arrival(store, queue):
     loads = []
     for number in range(3):
         loads.append(Caller(lambda number=number: queue.load(orders(2, 10 * number))))
@@ -74,7 +74,7 @@ def test_one_load_is_met_at_a_time_in_the_order_of_coming(store, queue):
         load.done()
 
 
-def test_who_died_while_offering_is_passed_over(store, queue):
+def test_a_dead_waiter_is_passed_over(store, queue):
     stands_for_ever(store, queue, "load", alive=-1)
 
     load = Caller(lambda: queue.load(orders(1)))
@@ -83,7 +83,7 @@ def test_who_died_while_offering_is_passed_over(store, queue):
     load.done()
 
 
-def test_compaction_does_not_hide_what_waits(store, queue):
+def test_compaction_does_not_hide_offered_messages(store, queue):
     load = Caller(lambda: queue.load(orders(30), timeout=3.0))
     until(lambda: queue.peek(30).num_rows == 30)
     fired = queue.fire(10)
@@ -96,7 +96,7 @@ def test_compaction_does_not_hide_what_waits(store, queue):
     assert queue.delete(fired) + queue.delete(rest) == 30
 
 
-def test_a_queue_that_is_given_up_keeps_nobody_waiting(store, queue):
+def test_deactivation_ends_the_waiting(store, queue):
     first = Caller(lambda: queue.load(orders(1), timeout=1.0))
     until(lambda: queue.peek().num_rows == 1)
     second = Caller(lambda: queue.load(orders(1)))

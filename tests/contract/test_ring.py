@@ -1,4 +1,4 @@
-"""Ring: a full queue drops the oldest that wait for newer ones, and never what is in flight."""
+"""Ring: a full queue drops its oldest waiting messages, and never messages in flight."""
 
 import threading
 
@@ -36,7 +36,7 @@ def test_the_oldest_are_dropped_whatever_shard_they_are_in(store):
     assert numbers(queue) == list(range(1, 11))
 
 
-def test_a_slice_is_cut_where_there_is_room_enough(store):
+def test_a_slice_is_cut_when_enough_is_dropped(store):
     queue = make_queue(store, max_size=100, overflow="ring")
     queue.load(orders(100))
     queue.load(orders(30, 100))
@@ -45,7 +45,7 @@ def test_a_slice_is_cut_where_there_is_room_enough(store):
     assert numbers_of(queue.fire(10).messages) == list(range(30, 40))
 
 
-def test_of_a_load_that_is_larger_the_newest_stay(store):
+def test_the_newest_messages_of_a_load_larger_than_the_ring_stay(store):
     queue = make_queue(store, max_size=5, overflow="ring")
     queue.load(orders(3))
 
@@ -57,7 +57,7 @@ def test_of_a_load_that_is_larger_the_newest_stay(store):
     assert dropped(queue) == 18
 
 
-def test_of_a_large_load_with_a_key_each_shard_keeps_its_newest(store):
+def test_each_shard_keeps_its_newest_messages_of_a_large_load_with_a_key(store):
     queue = make_queue(store, shards=4, key="customer", max_size=40, overflow="ring")
     queue.load(orders(400))
 
@@ -68,7 +68,7 @@ def test_of_a_large_load_with_a_key_each_shard_keeps_its_newest(store):
     assert all(min(those) > 250 for those in shards.values())
 
 
-def test_what_is_in_flight_is_never_dropped(store):
+def test_messages_in_flight_are_never_dropped(store):
     queue = make_queue(store, max_size=5, overflow="ring")
     queue.load(orders(5))
     firing = queue.fire(3)
@@ -87,7 +87,7 @@ def test_what_is_in_flight_is_never_dropped(store):
     assert numbers(queue) == [5, 6, 10, 11, 12]
 
 
-def test_what_came_back_stands_where_it_stood(store):
+def test_reloaded_messages_are_dropped_by_their_old_places(store):
     queue = make_queue(store, max_size=4, overflow="ring")
     load_singly(queue, 4)
     queue.reload(queue.fire(2))
@@ -97,8 +97,8 @@ def test_what_came_back_stands_where_it_stood(store):
     assert numbers(queue) == [1, 2, 3, 4]
 
 
-def test_what_took_values_over_is_dropped_in_its_turn(store):
-    """It is in another segment than the messages before and behind it."""
+def test_a_merged_message_is_dropped_in_its_turn(store):
+    """It is in another segment than its neighbours."""
     queue = make_queue(store, key="number", max_size=5, overflow="ring")
     queue.load(orders(5))
     ids = queue.fire().ids.to_pylist()
@@ -111,7 +111,7 @@ def test_what_took_values_over_is_dropped_in_its_turn(store):
     assert numbers(queue) == [2, 3, 4, 5, 6]
 
 
-def test_bytes_are_a_bound_of_a_ring_too(store):
+def test_a_ring_can_be_bounded_in_bytes(store):
     queue = make_queue(store, max_bytes=1 << 20, overflow="ring")
     queue.load(orders(1000))
     (size,) = store.view("slices").column("bytes").to_pylist()
@@ -126,7 +126,7 @@ def test_bytes_are_a_bound_of_a_ring_too(store):
     assert len(kept) > 1900
 
 
-def test_many_that_load_and_fire_never_see_more_than_fits(store):
+def test_concurrent_loads_and_firings_never_exceed_the_bound(store):
     make_queue(store, shards=2, max_size=20, overflow="ring")
     seen = []
 
@@ -136,7 +136,7 @@ def test_many_that_load_and_fire_never_see_more_than_fits(store):
             try:
                 mine.load(orders(3, 3 * number))
             except QueueFull:
-                # All of it was in flight just then.
+                # All messages were in flight just then.
                 continue
             seen.append(mine.browse().num_rows)
 

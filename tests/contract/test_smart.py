@@ -1,4 +1,4 @@
-"""The seed's examples of a smart-message queue."""
+"""Herzner's examples of a smart-message queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shown(messages: pa.Table, *columns: str) -> list[Any]:
 
 
 def _age(store: Store, seconds: int) -> None:
-    """Let everything have been loaded earlier."""
+    """Make all messages older."""
     earlier = slices.c.loaded_at - seconds * 10**6
     store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=earlier)))
 
@@ -51,7 +51,7 @@ def test_on_and_off_leave_nothing(store: Store) -> None:
     assert shown(lights.peek(), "kind") == ["hall"]
 
 
-def test_an_off_is_told_when_the_on_was_retrieved(store: Store) -> None:
+def test_an_off_is_queued_when_the_on_was_retrieved(store: Store) -> None:
     lights = make_queue(
         store, schema=DISPLAY, key="kind", policy="annihilate(text = 'on', text = 'off')"
     )
@@ -67,18 +67,18 @@ def test_a_faulty_line_is_sent_again_from_the_oldest_on(store: Store) -> None:
     assert shown(line.get_and_keep(3).messages, "text") == ["packet 0", "packet 1", "packet 2"]
     confirmed = line.load([{"kind": "A", "text": "ack"}])
     assert confirmed.to_pylist() == [None]
-    # The transmission failed: what is not confirmed comes again, and then what was not sent yet.
+    # The transmission failed: unconfirmed packets come again, then those that were not sent yet.
     assert line.reset() == 2
     assert shown(line.get_and_keep().messages, "text") == ["packet 1", "packet 2", "packet 3"]
     line.load([{"kind": "A", "text": "ack"}] * 3)
     assert line.reset() == 0
     assert line.browse().num_rows == 0
-    # With nothing left to confirm, it is a message like any other.
+    # With nothing left to confirm, an ack is a message like any other.
     line.load([{"kind": "A", "text": "ack"}])
     assert shown(line.fire().messages, "text") == ["ack"]
 
 
-def test_what_is_kept_is_not_swept(store: Store) -> None:
+def test_kept_messages_are_not_swept(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": "packet"}])
     line.get_and_keep()
@@ -86,7 +86,7 @@ def test_what_is_kept_is_not_swept(store: Store) -> None:
     assert line.reset() == 1
 
 
-def test_what_a_dead_process_kept_is_reset_by_another(store: Store) -> None:
+def test_messages_that_a_dead_process_kept_are_reset_by_another(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": "packet"}])
     line.get_and_keep()
@@ -108,7 +108,7 @@ def test_an_expired_message_meets_nobody(store: Store) -> None:
     assert shown(display.fire().messages, "text") == ["10%"]
 
 
-def test_what_was_kept_and_is_too_old_does_not_come_again(store: Store) -> None:
+def test_kept_messages_that_expire_do_not_come_again(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind", message_expiry=3600)
     line.load([{"kind": "A", "text": "packet"}])
     line.get_and_keep()

@@ -1,4 +1,4 @@
-"""Smart loads in a store, step by step beside the seed's loop."""
+"""Smart loads in a store, compared step by step with Herzner's loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARDS = 3
 
 
 class Beside:
-    """A queue, and what should be in it."""
+    """A queue, and the entries it should have."""
 
     def __init__(self, queue: Queue, policy: Any, ask: Ask, order: str, seed: int) -> None:
         self.queue = queue
@@ -92,14 +92,12 @@ def go(beside: Beside, steps: int = 60) -> None:
 
 
 @pytest.mark.parametrize(("text", "ask", "order"), BUILT_IN, ids=[text for text, *_ in BUILT_IN])
-def test_a_queue_is_what_the_loop_makes_of_it(
-    store: Store, text: str, ask: Ask, order: str
-) -> None:
+def test_a_queue_has_the_entries_of_the_loop(store: Store, text: str, ask: Ask, order: str) -> None:
     queue = make_queue(store, schema=SCHEMA, key="key", shards=SHARDS, policy=text)
     go(Beside(queue, None, ask, order, seed=7))
 
 
-def test_a_check_of_ones_own(store: Store) -> None:
+def test_a_check_of_your_own(store: Store) -> None:
     queue = make_queue(store, schema=SCHEMA, key="key", shards=SHARDS)
 
     def check(new: Any, queued: Any) -> Any:
@@ -110,7 +108,7 @@ def test_a_check_of_ones_own(store: Store) -> None:
 
 @pytest.mark.parametrize("policy", ["latest", "merge(sum(n), max(x), last(kind))"])
 def test_many_messages_of_many_keys(store: Store, policy: str) -> None:
-    """Message by message, by a loop that goes from key to key."""
+    """The loop runs for each key on its own, to be fast enough."""
     queue = make_queue(store, schema=SCHEMA, key="key", shards=SHARDS, policy=policy)
     asks = {text: ask for text, ask, _ in BUILT_IN}
     source = np.random.default_rng(1)
@@ -145,8 +143,8 @@ def test_a_policy_as_a_value_is_as_good_as_its_text(store: Store) -> None:
     assert queue.load(rows).null_count == 0
 
 
-def test_what_came_back_one_by_one_is_met_by_its_own_key(store: Store) -> None:
-    """Then messages lie between each other's places, and are written anew behind each other."""
+def test_messages_reloaded_one_by_one_merge_by_their_keys(store: Store) -> None:
+    """Their slices interleave, and they are rewritten one after the other."""
     queue = make_queue(store, schema=SCHEMA, key="key", policy="merge(sum(n))")
     queue.load([{"key": key, "n": 10**key} for key in range(6)])
     ids = queue.fire().ids.to_pylist()

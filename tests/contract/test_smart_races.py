@@ -1,4 +1,4 @@
-"""Smart loads, and what others do between the decision and the transaction."""
+"""Smart loads, and other changes between the decision and the transaction."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def there(queue: Queue) -> list[tuple[str, str, int]]:
     return [(row["key"], row["kind"], row["n"]) for row in rows]
 
 
-def test_what_is_loaded_meanwhile_is_met(store, monkeypatch):
+def test_a_message_loaded_meanwhile_is_met(store, monkeypatch):
     queue = queue_of(store, "latest")
     put(queue, "a", n=1)
     decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=2))
@@ -58,7 +58,7 @@ def test_what_is_loaded_meanwhile_is_met(store, monkeypatch):
     assert decisions == [2]
 
 
-def test_what_is_fired_meanwhile_takes_nothing_over(store, monkeypatch):
+def test_a_message_fired_meanwhile_takes_no_values_over(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a", n=1)
     meanwhile(monkeypatch, queue.fire)
@@ -79,7 +79,7 @@ def test_a_neighbour_can_be_fired_meanwhile(store, monkeypatch):
     assert queue.fire().ids.to_pylist() == [ids[0], ids[2]]
 
 
-def test_what_is_compacted_meanwhile_is_looked_for_again(store, monkeypatch):
+def test_messages_compacted_meanwhile_are_found_again(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     ids = [put(queue, f"key-{number}")[0] for number in range(70)]
     decisions = meanwhile(monkeypatch, queue.compact)
@@ -89,7 +89,7 @@ def test_what_is_compacted_meanwhile_is_looked_for_again(store, monkeypatch):
     assert queue.browse().column("n").to_pylist() == [1, 1, 1, 6, *([1] * 66)]
 
 
-def test_what_comes_back_meanwhile_counts_as_having_come_later(store, monkeypatch):
+def test_a_message_reloaded_meanwhile_counts_as_a_later_one(store, monkeypatch):
     queue = queue_of(store, "latest")
     put(queue, "a", n=1)
     firing = queue.fire()
@@ -98,7 +98,7 @@ def test_what_comes_back_meanwhile_counts_as_having_come_later(store, monkeypatc
     assert there(queue) == [("a", "on", 1), ("a", "on", 2)]
 
 
-def test_what_is_settled_meanwhile_is_not_confirmed(store, monkeypatch):
+def test_a_message_settled_meanwhile_is_not_confirmed(store, monkeypatch):
     queue = queue_of(store, "confirm(kind = 'ack')")
     put(queue, "a")
     firing = queue.get_and_keep()
@@ -108,7 +108,7 @@ def test_what_is_settled_meanwhile_is_not_confirmed(store, monkeypatch):
     assert there(queue) == [("a", "ack", 1)]
 
 
-def test_a_load_that_is_always_late_keeps_others_out_at_last(store, monkeypatch):
+def test_a_load_with_many_stale_snapshots_locks_the_shards_at_last(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a", n=1)
     decisions = meanwhile(monkeypatch, lambda: put(queue, "a", n=10), times=TRIES + 1)
@@ -125,7 +125,7 @@ def test_a_key_that_is_added_meanwhile_is_known(store, monkeypatch):
     assert there(queue) == [("a", "on", 1)]
 
 
-def test_a_queue_that_was_given_up_takes_nothing_over(store):
+def test_a_deactivated_queue_merges_nothing(store):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a")
     store.deactivate(queue.name)
@@ -134,7 +134,7 @@ def test_a_queue_that_was_given_up_takes_nothing_over(store):
     assert there(queue) == [("a", "on", 1)]
 
 
-def test_a_full_queue_has_room_for_what_takes_a_place_that_is_freed(store):
+def test_a_full_queue_has_room_for_a_message_that_replaces_another(store):
     queue = queue_of(store, "latest", max_size=2, overflow="fail")
     put(queue, "a")
     put(queue, "b")

@@ -1,4 +1,4 @@
-"""Smart loads of what the tasks of a sink have staged before it was known what is left of it."""
+"""Smart loads of segments that the tasks of a sink have staged before the policy decides."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def stage_and_load(queue: Queue, *rows: tuple[str, str, int]) -> None:
     stager = make_stager(queue)
     for batch in table.to_batches():
         stager.add(batch)
-    rule = LoadPolicy.of(queue.info)
-    assert rule is not None, "the queue has a policy"
+    load_policy = LoadPolicy.of(queue.info)
+    assert load_policy is not None, "the queue has a policy"
     catalog, storage = queue.store.catalog, queue.store.storage
-    assert load_staged(catalog, storage, queue.info, rule, stager.finish(), OnFull())
+    assert load_staged(catalog, storage, queue.info, load_policy, stager.finish(), OnFull())
 
 
-def test_what_is_left_of_categories_stands_in_order_of_loading(store: Store) -> None:
-    """The first message of the first category is not."""
+def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> None:
+    """Even if the first message of the first category is left out."""
     queue = make_queue(store, schema=SCHEMA, key="key", policy="latest", categories=["kind"])
     stage_and_load(queue, ("a", "x", 0))
     stage_and_load(queue, ("b", "x", 1), ("c", "y", 2), ("b", "x", 3), ("d", "y", 4))

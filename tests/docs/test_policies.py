@@ -1,4 +1,4 @@
-"""The page on policies: what it shows works, and it tells of all that there is."""
+"""The page on policies: its examples work, and it covers every policy, answer and function."""
 
 import re
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_each_policy_has_a_section_and_an_example():
     assert {re.match(r"\w+", text)[0] for text in TEXTS} == set(MAKERS)
 
 
-def test_each_answer_and_each_function_is_told_of():
+def test_each_answer_and_each_function_is_described():
     rows = re.findall(r"^\| ([\w' ]+) \|", PAGE, re.M)
     assert [row for row in rows if row in [*Decision]] == [*Decision]
     table = PAGE.partition("| function |")[2].partition("\n\n")[0]

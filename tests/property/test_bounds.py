@@ -1,4 +1,4 @@
-"""A bounded queue against a plain list: whatever is loaded, fired and settled, in any order."""
+"""A bounded queue compared with a plain list, for any order of loads, firings and settlements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queue_core.errors import QueueFull
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 
-#: Where files need not wait for a disk: what is tested here is not that they survive.
+#: A folder in memory: durability is not tested here, and files need not wait for a disk.
 MEMORY = Path("/dev/shm")
 STEPS = st.lists(
     st.tuples(
@@ -43,7 +43,7 @@ def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) 
                 else:
                     refused(queue, count, new[0])
             elif verb == "merge":
-                # They stay where they are, between each other's places and in several segments.
+                # Merged messages keep their places, interleaved and in several segments.
                 ids = queue.fire().ids.to_pylist()
                 for some in (ids[::2], ids[1::2]):
                     queue.reload(some)
@@ -66,7 +66,7 @@ def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) 
 
 
 def fits(size: int, overflow: str, waiting: int, flying: int, count: int) -> bool:
-    """Whether so many more find room; in a ring, beside what is in flight."""
+    """Return whether *count* messages fit; in a ring, next to those in flight."""
     if overflow == "ring":
         return flying + min(count, size) <= size
     return waiting + flying + count <= size

@@ -1,4 +1,4 @@
-"""Messages that come and go one by one, and take over values meanwhile, beside a plain list."""
+"""Messages that come, go and merge one by one, compared with a plain list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS = st.sampled_from("abcdefgh")
 
 @dataclass
 class Message:
-    """One that is in main, at its place."""
+    """A message in main, at its place."""
 
     id: int
     key: str
@@ -28,7 +28,7 @@ class Message:
 
 
 class Merging(RuleBasedStateMachine):
-    """A queue of one shard, and what is in it."""
+    """A queue of one shard, and the messages it should have."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The seed's loop, message by message, as slowly and as plainly as it can be written."""
+"""Herzner's loop, message by message, as plainly as it can be written."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Entry:
     row: Row
     shard: int = 0
     retrieved: bool = False
-    #: Its name in a test: which message it is.
+    #: The name of the message in a test.
     name: Any = None
 
 
-#: Asked about a new message and an entry, with their distance.
+#: Decides about a new message and an entry, given their distance.
 Ask = Callable[[Row, Entry, int], Decision]
 
 
 def put(queue: list[Entry], new: Entry, key: str, ask: Ask, order: str = "newest") -> None:
-    """Put a new message into the queue, as Herzner says."""
+    """Put a new message into the queue by Herzner's rule."""
     same = [entry for entry in queue if entry.row[key] == new.row[key]]
     if order == "newest":
         same.reverse()

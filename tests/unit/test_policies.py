@@ -1,4 +1,4 @@
-"""Every policy against the seed's loop, on small queues of few keys."""
+"""Every policy compared with Herzner's loop, on small queues of few keys."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_it_does_what_the_loop_does(
 
 
 def _by_numbers(new: Any, queued: Any, retrieved: bool, distance: int) -> Decision:
-    """Something of everything."""
+    """Decide by all of the input, so that every decision occurs."""
     total = (new["n"] or 0) + (queued["n"] or 0) + retrieved + distance
     return list(Decision)[total % 5]
 
@@ -121,7 +121,7 @@ def test_a_vectorised_check(order: str, distance: bool, queued: list[Any], new: 
 
 
 def check(policy: Policy, ask: Ask, order: str, queued: list[Any], new: list[Any]) -> None:
-    """The queue is the same afterwards, message by message, and rests on the right messages."""
+    """Both queues are equal in the end, and the result depends on all messages that it changes."""
     expected = [
         Entry(row, row["key"] % 2, retrieved, ("queued", at))
         for at, (row, retrieved) in enumerate(queued)

@@ -1,4 +1,4 @@
-"""Policies that cannot be: each is refused, with the place of the fault."""
+"""Invalid policies: each is refused, with the position of the fault."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), FAULTS)
-def test_a_text_that_is_no_policy(text, told):
-    with pytest.raises(BadOption, match=told):
+@pytest.mark.parametrize(("text", "message"), FAULTS)
+def test_an_invalid_text_is_refused(text, message):
+    with pytest.raises(BadOption, match=message):
         parse(text, SCHEMA, "key")
 
 
@@ -70,12 +70,12 @@ def test_a_text_that_is_no_policy(text, told):
         17,
     ],
 )
-def test_a_value_that_is_no_policy(policy):
+def test_an_invalid_value_is_refused(policy):
     with pytest.raises(BadOption):
         bind(policy, SCHEMA, "key", QueueSettings())
 
 
-def test_a_queue_that_cannot_have_one():
+def test_a_queue_without_a_key_or_messages_has_no_policy():
     with pytest.raises(BadOption, match="give the queue a key"):
         bind("latest", SCHEMA, None, QueueSettings())
     with pytest.raises(BadOption, match="max_size=0"):
@@ -83,12 +83,12 @@ def test_a_queue_that_cannot_have_one():
 
 
 @pytest.mark.parametrize("names", [("tags",), ("nobody",), ("n", "n")])
-def test_columns_that_cannot_be_a_key_of_de_duplication(names):
+def test_columns_that_cannot_be_a_de_duplication_key(names):
     with pytest.raises(BadOption, match="dedup"):
         dedup_schema(names, SCHEMA)
 
 
-def test_an_answer_that_is_no_decision():
+def test_an_answer_that_is_not_a_decision():
     with pytest.raises(BadOption, match="'ignor' is not a decision"):
         evaluated(vectorised(lambda new, queued: pa.array(["ignore", "ignor"])))
     with pytest.raises(BadOption, match="2 for 2 pairs"):
@@ -131,7 +131,7 @@ def test_a_large_sum_that_fits():
     assert Take("sum", "n").fold(column, groups, 2).to_pylist() == [2**63 - 1, -(2**63)]
 
 
-def test_values_that_agree():
+def test_equal_values_have_equal_numbers():
     rows = [{"x": 0.0, "y": None}, {"x": -0.0, "y": None}, None, {"x": float("nan"), "y": 1.0}]
     new = pa.table({"at": pa.array(rows, SCHEMA.field("at").type)})
     ours, theirs = matched(new, new.slice(1), ["at"])
