@@ -1,4 +1,4 @@
-"""Where a store is: a catalog's URL and a storage's URI, plain values that can be sent around."""
+"""The address of a store: a catalog's URL and a storage's URI, as picklable values."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from urllib.parse import unquote, urlsplit
 
 from queue_core.errors import BadOption
 
-#: The catalog of an embedded store, in its folder.
+#: Name of an embedded store's catalog file, in its folder.
 CATALOG_FILE = "catalog.db"
 
-#: A user, a password, and the @ after them. To the last @, as a password may not have been quoted.
+#: A user, a password, and the @ after them: the last @, since a password may contain one unquoted.
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#@]*:.*@")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A store's catalog and storage."""
+    """The catalog and the storage of a store."""
 
     catalog: str
     storage: str
@@ -31,16 +31,16 @@ class Address:
         path: str | Path | None = None, *, catalog: str | None = None, storage: str | None = None
     ) -> Address:
         """
-        An embedded store's folder, or a catalog and a storage.
+        Return the address of an embedded store's folder, or of a catalog and a storage.
 
-        Raises `BadOption` unless there is exactly one of both.
+        Raises `BadOption` unless exactly one of these two is given.
         """
         if path is not None and (catalog or storage):
-            raise BadOption("give either path=, or catalog= and storage=, not both")
+            raise BadOption("pass either path=, or catalog= and storage=, not both")
         if path is None or not str(path):
             if not catalog or not storage:
                 raise BadOption(
-                    "where is the store? give path=some/folder, or both "
+                    "the store has no address: pass path=some/folder, or both "
                     "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix"
                 )
             return Address(catalog, storage)
@@ -54,7 +54,7 @@ def _folder(path: str) -> Path:
         if parts.scheme != "file":
             uri = masked(path)
             raise BadOption(
-                f"path={uri!r} is no local folder; give catalog=postgresql+psycopg://… and "
+                f"path={uri!r} is not a local folder; pass catalog=postgresql+psycopg://… and "
                 f"storage={uri}"
             )
         path = unquote(parts.path)
@@ -62,5 +62,5 @@ def _folder(path: str) -> Path:
 
 
 def masked(url: str) -> str:
-    """Return a URL without its credentials, as it may be shown: ``s3://***@bucket/prefix``."""
+    """Return a URL with its credentials hidden: ``s3://***@bucket/prefix``."""
     return _CREDENTIALS.sub("***@", url)

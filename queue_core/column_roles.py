@@ -1,4 +1,4 @@
-"""Which columns of a queue mean something to it, by its settings and their names."""
+"""Find and check the columns that have a role for a queue, by its settings or by their names."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from queue_core.settings import QueueSettings
 
 
 def expiring(settings: QueueSettings, schema: pa.Schema) -> str | None:
-    """The column that says until when a message is wanted, if there is one."""
+    """Return the column of expiry times, if the queue has one."""
     return settings.expires_at or (EXPIRES_AT if EXPIRES_AT in schema.names else None)
 
 
 def holding(settings: QueueSettings, schema: pa.Schema) -> str | None:
-    """The column that says from when on a message may be fired, if there is one."""
+    """Return the column of times before which a message is held, if the queue has one."""
     return settings.hold_until or (HOLD_UNTIL if HOLD_UNTIL in schema.names else None)
 
 
 def described(settings: QueueSettings, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns of which statistics are kept: those that firings ask about."""
-    asked = (expiring(settings, schema), holding(settings, schema), settings.priority)
-    named = (*settings.attributes, *settings.categories, settings.group, *asked)
+    """Return the columns whose statistics each slice keeps: those that firings evaluate."""
+    roles = (expiring(settings, schema), holding(settings, schema), settings.priority)
+    named = (*settings.attributes, *settings.categories, settings.group, *roles)
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
 def stamped(rows: pa.Table, column: str, at: int) -> pa.Table:
-    """Rows with a time, in microseconds, where a column of times says nothing."""
-    where, field = rows.schema.get_field_index(column), rows.schema.field(column)
+    """Return rows with a time, in microseconds, in place of the nulls of a timestamp column."""
+    index, field = rows.schema.get_field_index(column), rows.schema.field(column)
     filled = pc.fill_null(rows.column(column), pa.scalar(at, field.type))
-    return rows.set_column(where, field, filled)
+    return rows.set_column(index, field, filled)
 
 
 def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
-    """Raise `BadOption` unless the columns that settings name can be what they are to be."""
+    """Raise `BadOption` unless the columns that settings name exist and suit their roles."""
     for setting in ("attributes", "categories"):
         for name in getattr(settings, setting):
             _field(setting, name, schema)
@@ -52,12 +52,12 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
     if settings.group is not None and settings.group != key:
         _field("group", settings.group, schema)
         raise BadOption(
-            f"group={settings.group!r}: the messages of a group must be in one shard, and the key "
-            f"of the queue, which picks it, is {key!r}; use that, or create the queue with "
-            f"key={settings.group!r}"
+            f"group={settings.group!r}: the messages of a group must be in one shard, but the key "
+            f"of the queue, which picks the shard, is {key!r}; use that column, or create the "
+            f"queue with key={settings.group!r}"
         )
     if settings.priority_aging is not None and settings.priority is None:
-        raise BadOption("priority_aging: nothing grows with age unless there is a priority; set it")
+        raise BadOption("priority_aging: it needs a priority; set priority too")
 
 
 def _field(setting: str, name: str, schema: pa.Schema) -> pa.Field:

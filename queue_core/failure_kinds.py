@@ -1,4 +1,4 @@
-"""Why messages were sidelined: a kind, which is one word, and a reason, which is any text."""
+"""Why messages were sidelined: a kind of one word, and a reason of any text."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import pyarrow as pa
 from queue_core.errors import BadOutcome
 from queue_core.schema import TIMESTAMP
 
-#: It was said of the message that it failed; what is sidelined and has no other kind.
+#: A consumer sidelined the message; the kind by default.
 REJECTED = "rejected"
-#: Of a handler: it did not say what becomes of the message.
+#: A handler returned no outcome for the message.
 UNDECIDED = "undecided"
-#: Of a handler: it raised an exception, which the reason tells.
+#: A handler raised an exception; the reason has its text.
 EXCEPTION = "exception"
-#: Of a handler: it took too long.
+#: A handler took too long.
 TIMEOUT = "timeout"
-#: The message could not be read, so that no handler has seen it.
+#: The payload of the message could not be read, so no handler got it.
 UNREADABLE = "unreadable"
-#: It was fired too long ago and never finished.
+#: The message was fired too long ago and never finished.
 SWEPT = "swept"
-#: It was fired too often and never finished.
+#: The message was fired too often and never finished.
 DELIVERIES = "deliveries"
 
-#: What whoever settles messages says of those that are sidelined.
+#: Kinds and reasons of sidelined messages, as a settlement has them.
 REASONS = pa.schema(
     [
         pa.field("message_id", pa.int64()),
         pa.field("kind", pa.string()),
-        #: Null where the kind says it all.
+        #: Null if the kind says it all.
         pa.field("reason", pa.string()),
     ]
 )
-#: What is kept of each of them once it is sidelined.
+#: The same, as the catalog stores them.
 FAILURES = pa.schema(
     [
         *REASONS,
@@ -41,11 +41,11 @@ FAILURES = pa.schema(
         pa.field("attempt", pa.int32()),
     ]
 )
-#: What is told of each failure.
+#: The same, as the store reports them.
 FAILURE_LOG = pa.schema(
     [
         *FAILURES,
-        #: The consumer that gave the message up.
+        #: The consumer that held the message.
         pa.field("consumer", pa.string()),
         pa.field("failed_at", TIMESTAMP),
     ]
@@ -57,7 +57,7 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def check_kind(kind: str) -> str:
-    """Return *kind* if a failure may be of it; raises `BadOutcome`."""
+    """Return *kind* if it is a valid kind of failure; raises `BadOutcome`."""
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
         raise BadOutcome(
             f"kind={kind!r}: use one word of lower-case letters, digits and '_', at most 32 in all"
@@ -66,13 +66,13 @@ def check_kind(kind: str) -> str:
 
 
 def readable(reason: str) -> str:
-    """A reason as it is kept: cut, and with nothing in it that is no character."""
-    # What was said of a file may hold bytes that are no characters.
+    """Return a reason as it is stored: cut to length, with invalid characters escaped."""
+    # A reason can quote a file name, whose bytes need not be valid characters.
     return reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
 
 
 def reason_of(error: Exception) -> str:
-    """The reason that an exception gives: ``ValueError: no such customer``."""
+    """Return the reason for an exception, such as ``ValueError: no such customer``."""
     kind = type(error).__name__
     try:
         message = str(error)

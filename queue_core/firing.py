@@ -1,4 +1,4 @@
-"""`Firing`: what one firing took, and what of it can be settled."""
+"""`Firing`: the messages that one firing took, to be settled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow as pa
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Ticket
 
-#: What can be settled: a firing, or message ids as a pyarrow or numpy array or a list.
+#: Messages to settle: a firing, or message ids as a pyarrow or numpy array or a list.
 Messages = Any
 
 
 class Firing:
-    """What one firing took: ``firing.messages``, and the ticket that holds them."""
+    """The messages of one firing, ``firing.messages``, and the ticket that holds them."""
 
     def __init__(self, ticket: Ticket | None, messages: pa.Table) -> None:
         #: None when there was nothing to fire.
@@ -40,12 +40,12 @@ class Firing:
 
 
 def ids_of(messages: Messages) -> IdSet:
-    """Which messages they are; raises `BadOutcome`."""
+    """Return the ids of messages; raises `BadOutcome`."""
     return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
 
 
 def consumer_of(messages: Messages) -> Consumer | None:
-    """Who has fired them, where that is known."""
+    """Return the consumer that fired messages, or None if it is unknown."""
     if isinstance(messages, Firing) and messages.ticket is not None:
         return messages.ticket.consumer
     return None

@@ -22,12 +22,12 @@ from queue_core.rows import Numbers, Rows
 
 
 def first_id(segment_id: int) -> int:
-    """The id of the first message that was loaded with a segment."""
+    """Return the id of the first message that was loaded with a segment."""
     return segment_id << ROW_BITS
 
 
 def ids_from(first_ids: Sequence[int], staged: Sequence[Staged]) -> Numbers:
-    """The ids of all messages of some segments, given that of the first one of each."""
+    """Return the ids of all messages of some segments, from the first id of each."""
     pairs = zip(first_ids, staged, strict=True)
     return np.concatenate([first + np.arange(segment.rows) for first, segment in pairs])
 
@@ -58,7 +58,9 @@ class IdSet:
         if not len(numbers):
             return IdSet()
         if int(numbers.min()) < 0:
-            raise BadOutcome(f"{int(numbers.min())} is no message id; take them from _message_id")
+            raise BadOutcome(
+                f"{int(numbers.min())} is not a message id; take ids from the column _message_id"
+            )
         segments = numbers >> ROW_BITS
         if (segments[1:] < segments[:-1]).any():
             order = np.argsort(segments, kind="stable")
@@ -108,11 +110,11 @@ class IdSet:
 
     @property
     def segments(self) -> tuple[int, ...]:
-        """The segments with which the messages were loaded."""
+        """Numbers of the segments with which the messages were loaded."""
         return tuple(self._blocks)
 
     def rows(self, segment_id: int) -> Rows:
-        """Which rows of a segment are in the set."""
+        """Return the rows of a segment that are in the set."""
         return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
 
     def numbers(self) -> Numbers:
@@ -151,7 +153,7 @@ def _numbers(ids: Any) -> Numbers:
         if isinstance(ids, pa.ChunkedArray):
             ids = ids.combine_chunks()
         if not isinstance(ids, pa.Array):
-            # Of the type that the values have: asked for integers, Arrow would cut fractions off.
+            # Without a type: with an integer type, Arrow would cut fractions off.
             ids = pa.array(ids)
         if ids.null_count:
             raise BadOutcome(f"{ids.null_count} message ids are null")

@@ -1,4 +1,4 @@
-"""Names: checked before they reach SQL, a path or a DataFrame; and made for a process."""
+"""Check names before they reach SQL, a path or a DataFrame, and make names for processes."""
 
 import difflib
 import os
@@ -15,7 +15,7 @@ _LONGEST_COLUMN = 255
 
 
 def check_queue(name: str) -> str:
-    """Return *name* if a queue may have it; raises `BadName`."""
+    """Return *name* if it is a valid queue name; raises `BadName`."""
     if not isinstance(name, str) or not _QUEUE.fullmatch(name):
         raise BadName(
             f"queue name {name!r}: use a letter, then letters, digits, '_', '-' or '.', "
@@ -25,7 +25,7 @@ def check_queue(name: str) -> str:
 
 
 def check_consumer(name: str) -> str:
-    """Return *name* if a consumer may have it; raises `BadName`."""
+    """Return *name* if it is a valid consumer name; raises `BadName`."""
     if not isinstance(name, str) or not _CONSUMER.fullmatch(name):
         raise BadName(
             f"consumer name {name!r}: use a letter or digit, then letters, digits or any of "
@@ -35,7 +35,7 @@ def check_consumer(name: str) -> str:
 
 
 def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
-    """Refuse names that are empty, reserved, or there twice if case is ignored; `BadName`."""
+    """Raise `BadName` for a column name that is empty, reserved, or repeated in any case."""
     taken = set(reserved)
     seen: dict[str, str] = {}
     for name in names:
@@ -45,19 +45,19 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
             raise BadName(f"column name {name!r} is reserved for ignis; rename the column")
         twin = seen.get(name.lower())
         if twin == name:
-            raise BadName(f"column {name!r} is there twice; rename one of them")
+            raise BadName(f"column {name!r} appears twice; rename one of them")
         if twin is not None:
-            raise BadName(f"columns {twin!r} and {name!r} differ in case only; rename one of them")
+            raise BadName(f"columns {twin!r} and {name!r} differ only in case; rename one of them")
         seen[name.lower()] = name
 
 
 def of_process() -> str:
-    """Return a name that no other process has, nor this one another time: who it is, and where."""
+    """Return a unique name for this process: host, process id and a random suffix."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint such as ``; did you mean 'path'?``, or nothing when none is near."""
+    """Return a hint such as ``; did you mean 'path'?``, or an empty text without a near name."""
     lower = {candidate.lower(): candidate for candidate in known}
     match = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return f"; did you mean {lower[match[0]]!r}?" if match else ""

@@ -1,4 +1,4 @@
-"""A set of rows of one segment: a range when contiguous, a roaring bitmap when not.
+"""Sets of rows of one segment: a range if contiguous, else a roaring bitmap.
 
 Pure values. Row numbers are ``uint32``, ranges are half-open.
 """
@@ -32,12 +32,12 @@ class Rows:
 
     @staticmethod
     def span(start: int, stop: int) -> Rows:
-        """All rows of a half-open range."""
+        """Return all rows of a half-open range."""
         return Rows(start, stop)
 
     @staticmethod
     def of_bitmap(bitmap: BitMap) -> Rows:
-        """The rows of a bitmap, as a range when it has no gaps."""
+        """Return the rows of a bitmap, as a range if it has no gaps."""
         if not bitmap:
             return EMPTY
         low, high = bitmap.min(), bitmap.max()
@@ -47,18 +47,18 @@ class Rows:
 
     @staticmethod
     def of_numbers(numbers: npt.NDArray[np.integer]) -> Rows:
-        """The rows with these numbers, in any order."""
+        """Return the rows with these numbers, which can have any order."""
         packed = array("I")
         packed.frombytes(np.ascontiguousarray(numbers, dtype=np.uint32).tobytes())
         return Rows.of_bitmap(BitMap(packed))
 
     @staticmethod
     def from_bytes(start: int, stop: int, data: bytes | None) -> Rows:
-        """Read what `to_bytes` wrote."""
+        """Return the rows that `to_bytes` wrote."""
         return Rows(start, stop, None if data is None else BitMap.deserialize(data))
 
     def to_bytes(self) -> bytes | None:
-        """The bitmap in the portable roaring format, or None for a range."""
+        """Return the bitmap in the portable roaring format, or None for a range."""
         if self.bitmap is None:
             return None
         compact = self.bitmap.copy()
@@ -69,13 +69,13 @@ class Rows:
         return self.stop - self.start if self.bitmap is None else len(self.bitmap)
 
     def numbers(self) -> RowNumbers:
-        """The row numbers, ascending."""
+        """Return the row numbers, ascending."""
         if self.bitmap is None:
             return np.arange(self.start, self.stop, dtype=np.uint32)
         return np.frombuffer(self.bitmap.to_array(), dtype=np.uint32)
 
     def as_bitmap(self) -> BitMap:
-        """The rows as a bitmap of the caller's own."""
+        """Return the rows as a new bitmap, which the caller can change."""
         return BitMap(range(self.start, self.stop)) if self.bitmap is None else self.bitmap.copy()
 
     def __and__(self, other: Rows) -> Rows:
@@ -94,7 +94,7 @@ class Rows:
         return Rows.of_bitmap(self.as_bitmap() - other.as_bitmap())
 
     def between(self, start: int, stop: int) -> Rows:
-        """Those of the rows that lie in a half-open range."""
+        """Return the rows that lie in a half-open range."""
         low, high = max(self.start, start), min(self.stop, stop)
         if low >= high:
             return EMPTY
@@ -103,7 +103,7 @@ class Rows:
         return Rows.of_bitmap(self.bitmap & BitMap(range(low, high)))
 
     def split(self, count: int) -> tuple[Rows, Rows]:
-        """The first *count* rows, and the others."""
+        """Return the first *count* rows, and the others."""
         if count <= 0:
             return EMPTY, self
         if count >= len(self):

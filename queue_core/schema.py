@@ -196,7 +196,7 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
                 f"it has {', '.join(schema.names)}"
             )
         if name in seen:
-            raise SchemaMismatch(f"queue {queue!r}: column {name!r} is there twice")
+            raise SchemaMismatch(f"queue {queue!r}: column {name!r} appears twice")
         seen.add(name)
 
 

@@ -1,11 +1,11 @@
-"""Buffers: rows are written straight into the memory that a load then writes to the storage.
+"""Buffers: rows are written straight into the memory from which a load writes to the storage.
 
-`request` gives a buffer of so many rows: a numpy view per column, over Arrow's own memory. Loaded,
-it becomes a segment without being copied: the writer gathers the columns from where they are. (Rows
-that a key spreads over shards are put in order first; those of a small or compressed segment are
-encoded.) Only so many buffers of a pool are out at a time: a producer that is faster than the
-storage waits for one. A buffer is out until its load is durable, or until it is released; one that
-is forgotten goes back when Python removes it. Source: Herzner, FIFO queue, request/release.
+`Queue.request` returns a buffer: a numpy view per column over Arrow's own memory. A load turns it
+into a segment without a copy: the writer gathers the columns from where they are. (Rows with a key
+are sorted by shard first, and small or compressed segments are encoded.) The number of outstanding
+buffers of a pool is bounded, so a producer that is faster than the storage waits for one. A buffer
+is outstanding until its load is durable or it is released; a forgotten buffer returns when Python
+removes it. Source: Herzner, FIFO queue, request/release.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from queue_core.errors import BadOption, QueueFull, SchemaMismatch
 from queue_core.names import nearest
 from queue_core.settings import is_whole
 
-#: Buffers of a pool that does not say.
+#: Buffers of a pool by default.
 DEFAULT_BUFFERS = 4
-#: What an Arrow list or binary column can count to.
+#: The most elements of an Arrow list or binary column: its offsets have 32 bits.
 _MOST_ELEMENTS = (1 << 31) - 1
 
 _t = pa.types
 
 
 class BufferPool:
-    """Buffers for the rows of one queue, of which *size* are out at most; safe for threads."""
+    """At most *size* outstanding buffers for the rows of one queue; safe for threads."""
 
     def __init__(self, queue: str, schema: pa.Schema, size: int) -> None:
         self._queue = queue
@@ -44,10 +44,11 @@ class BufferPool:
 
     def request(self, rows: int, widths: Mapping[str, int], timeout: float | None) -> Buffer:
         """
-        A buffer for so many rows; waits for a free one.
+        Return a buffer for *rows* rows; wait for a free one.
 
-        Raises `SchemaMismatch` where a column has no fixed width, and `QueueFull` when no buffer is
-        free within *timeout* seconds.
+        *widths* has the elements per row of each list or binary column. Raises `SchemaMismatch`
+        for a column without a fixed width, `BadOption` for impossible *widths*, and `QueueFull`
+        when no buffer is free within *timeout* seconds.
         """
         for name in widths:
             if name not in self._schema.names:
@@ -56,7 +57,7 @@ class BufferPool:
         makers = {field.name: _maker(field, widths.get(field.name)) for field in self._schema}
         if not self._free.acquire(timeout=timeout):
             raise QueueFull(
-                f"queue {self._queue!r}: all {self._size} buffers are out; load or release one, "
+                f"queue {self._queue!r}: all {self._size} buffers are in use; load or release one, "
                 "wait longer with timeout, or open the queue with more buffers"
             )
         try:
@@ -68,7 +69,7 @@ class BufferPool:
 
 
 class Buffer:
-    """Room for the rows of one load: ``buffer["pixels"][:] = …``, then ``queue.load(buffer)``."""
+    """Memory for the rows of one load: ``buffer["pixels"][:] = …``, then ``queue.load(buffer)``."""
 
     def __init__(
         self,
@@ -94,9 +95,16 @@ class Buffer:
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """
-        The column, to be written: one element per row, or one row of elements.
+        Return a column to write into: one element per row, or one row of elements.
 
-        Raises `BadOption` for a buffer that was loaded or released.
+        Args:
+            column: The name of a column of the queue.
+
+        Returns:
+            A writable numpy array over the memory of the column.
+
+        Raises:
+            BadOption: The buffer was loaded or released, or the queue has no such column.
         """
         self._check_requested()
         if column not in self._columns:
@@ -106,7 +114,7 @@ class Buffer:
         return self._columns[column].view
 
     def release(self) -> None:
-        """Give the buffer back without loading it; a second time changes nothing."""
+        """Return the buffer to its pool without loading it; a second call changes nothing."""
         with self._changing:
             if self._state == _REQUESTED:
                 self._end(_RELEASED)
@@ -116,16 +124,16 @@ class Buffer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        # Filled, it is still to be loaded.
+        # After a block without an error, the buffer is still to be loaded.
         if kind is not None:
             self.release()
 
     @contextmanager
     def loading(self, queue: str) -> Iterator[pa.Table]:
         """
-        The rows, while they are loaded; nobody can write them any more.
+        Lend the rows to a load, read-only from now on.
 
-        Where that fails, the buffer is the caller's again.
+        If the load fails, the caller can write the buffer again.
         """
         if queue != self._queue:
             raise BadOption(f"a buffer of queue {self._queue!r} cannot be loaded into {queue!r}")
@@ -164,14 +172,14 @@ _REQUESTED, _LOADING, _LOADED, _RELEASED = "requested", "being loaded", "loaded"
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column of a buffer: as Arrow reads it, and as numpy writes it."""
+    """A column of a buffer, which Arrow reads and numpy writes."""
 
     array: pa.Array
     view: npt.NDArray[Any]
 
 
 def _maker(field: pa.Field, width: int | None) -> Callable[[int], _Column]:
-    """What makes a column for so many rows; raises `SchemaMismatch` and `BadOption`."""
+    """Return a function that makes a column for a number of rows; raises `SchemaMismatch`."""
     kind = field.type
     varies = _t.is_list(kind) or _t.is_binary(kind)
     element = (pa.uint8() if _t.is_binary(kind) else kind.value_type) if varies else kind
@@ -183,12 +191,12 @@ def _maker(field: pa.Field, width: int | None) -> Callable[[int], _Column]:
         )
     if not varies:
         if width is not None:
-            raise BadOption(f"widths: column {field.name!r} is {kind}, which has a width")
+            raise BadOption(f"widths: column {field.name!r} is {kind}, which has a fixed width")
         return lambda rows: _plain(kind, dtype, rows)
     if width is None:
         raise SchemaMismatch(
-            f"column {field.name!r} of type {kind} varies in width; say how many elements each "
-            f"message has: widths={{{field.name!r}: …}}"
+            f"column {field.name!r} of type {kind} varies in width; pass the number of elements "
+            f"of each message: widths={{{field.name!r}: …}}"
         )
     if not is_whole(width) or width < 1:
         raise BadOption(f"widths: {field.name!r}: {width!r}: use a whole number, 1 or more")
@@ -203,7 +211,7 @@ def _plain(kind: pa.DataType, dtype: np.dtype[Any], rows: int) -> _Column:
 def _wide(
     field: pa.Field, element: pa.DataType, dtype: np.dtype[Any], rows: int, width: int
 ) -> _Column:
-    """Lists or bytes, all of one length."""
+    """Make a column of lists or bytes of one length."""
     if rows * width > _MOST_ELEMENTS:
         raise BadOption(
             f"column {field.name!r}: {rows} rows of {width} elements are too many for one buffer"
@@ -222,13 +230,13 @@ def _wide(
 def _allocate(dtype: np.dtype[Any], count: int) -> tuple[pa.Buffer, npt.NDArray[Any]]:
     buffer = pa.allocate_buffer(count * dtype.itemsize)
     view = np.frombuffer(buffer, dtype)
-    # What nobody writes is 0, and not what somebody has left in memory.
+    # Elements that are never written are 0, and not left-over memory.
     view[:] = np.zeros((), dtype)
     return buffer, view
 
 
 def _dtype(kind: pa.DataType) -> np.dtype[Any] | None:
-    """How numpy calls the values of a type; None where it has no such values."""
+    """Return numpy's type for the values of an Arrow type, or None if it has none."""
     if _t.is_integer(kind) or _t.is_floating(kind):
         numbers: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return numbers
@@ -236,7 +244,7 @@ def _dtype(kind: pa.DataType) -> np.dtype[Any] | None:
         return np.dtype(f"datetime64[{kind.unit}]")
     if _t.is_duration(kind):
         return np.dtype(f"timedelta64[{kind.unit}]")
-    # Days, or parts of a day, as numbers: numpy's own dates are of another width.
+    # As numbers: numpy's own dates have another width.
     if _t.is_date32(kind) or _t.is_time64(kind):
         return np.dtype(f"int{kind.bit_width}")
     return None

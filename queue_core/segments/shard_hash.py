@@ -1,6 +1,6 @@
-"""Which shard a key belongs to: the same everywhere and for ever, vectorised.
+"""Hash keys to shards, vectorised, with the same result everywhere and for ever.
 
-The hash is a contract with what is stored: rows of one key stay in one shard, in order, across
+The hash is a contract with stored data: rows of one key stay in one shard, in order, across
 processes, machines and versions. Strings and bytes are hashed eight bytes at a time, all rows at
 once; fixed-width values by their bits. The mixing step is the finaliser of MurmurHash3.
 """
@@ -18,7 +18,7 @@ _SEED = np.uint64(0x9E3779B97F4A7C15)
 
 def shards_of(keys: pa.Array, shards: int) -> npt.NDArray[np.uint16]:
     """
-    The shard of each key.
+    Return the shard of each key.
 
     *keys* is an array of integers, booleans, dates, timestamps, decimals, strings or binary without
     nulls; the result has a number in ``[0, shards)`` for each.

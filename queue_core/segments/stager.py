@@ -1,7 +1,7 @@
-"""Rows become segments: sorted by shard, cut into chunks, written or inlined. Needs no catalog.
+"""Stage rows as segments: sorted by shard, cut into chunks, written or inlined. No catalog.
 
-Runs on executors as well as in plain processes. Memory is bounded: rows are collected up to
-`RUN_BYTES`, sorted by shard, and written; a segment of many rows has several such runs.
+Runs on executors as well as in plain processes. Memory is bounded: the stager collects rows up to
+`RUN_BYTES`, sorts them by shard, and writes them as a run; a large segment has several runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INLINE_BYTES = 64 << 10
 #: Bytes and rows of one chunk at most: the memory that a reading task needs.
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 1 << 16
-#: So many times more batches than chunks are needed are put together first.
+#: Rows in this many times more batches than chunks are joined before they are cut.
 MANY_BATCHES = 16
 
 
@@ -47,14 +47,14 @@ class Stager:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
+        """Add a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
         for start in range(0, batch.num_rows, CHUNK_ROWS):
             self._waiting.add(batch.slice(start, CHUNK_ROWS))
             if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
                 self._write_run()
 
     def finish(self) -> tuple[Staged, ...]:
-        """Write what is waiting; return every segment, durable."""
+        """Write the waiting rows; return all segments, which are durable."""
         if self._open is None and self._waiting.rows > 0 and self._waiting.bytes < INLINE_BYTES:
             self._staged.append(self._inlined())
         else:
@@ -63,7 +63,7 @@ class Stager:
         return tuple(self._staged)
 
     def write(self, rows: pa.Table) -> tuple[Staged, ...]:
-        """Take a whole table and `finish`; when that fails, nothing is left of it."""
+        """Add a whole table and `finish`; on failure, remove everything that was written."""
         try:
             for batch in rows.to_batches():
                 self.add(batch)
@@ -73,7 +73,7 @@ class Stager:
             raise
 
     def discard(self) -> None:
-        """Remove what was staged, as far as that is possible."""
+        """Remove the staged segments, as far as that is possible."""
         if self._open is not None:
             self._open.abandon()
             self._open = None
@@ -82,7 +82,7 @@ class Stager:
 
     def _inlined(self) -> Staged:
         sorted_run = self._sort_waiting()
-        # So little needs no cutting.
+        # It is too small to be cut.
         data, chunks = inline(
             chunk for _, rows in sorted_run for chunk in rows.combine_chunks().to_batches()
         )
@@ -116,7 +116,7 @@ class Stager:
             self._open = None
 
     def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
-        """The waiting rows of each shard, in order of shards; nothing waits any more."""
+        """Take the waiting rows of each shard, in order of shards."""
         if self._keep_order:
             self.order.append(self._waiting.ranks() + self._rows)
         self._rows += self._waiting.rows
@@ -132,7 +132,7 @@ class Stager:
         return tuple(runs)
 
     def _runs_of(self, shard: int | None, rows: pa.Table, first_row: int) -> Iterator[Run]:
-        """One run, or one for each category, whose rows lie between those of the others."""
+        """Yield one run, or one for each combination of categories, whose rows interleave."""
         parts = (
             kinds(rows, self._spec.categories)
             if self._spec.categories and rows.num_rows > 1
@@ -156,7 +156,7 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 
 
 class _OpenSegment:
-    """A segment file that is being written."""
+    """A segment file that is still written."""
 
     def __init__(self, storage: Storage, spec: StagingSpec) -> None:
         self.location = storage.new_location(spec.queue)
@@ -206,7 +206,7 @@ class _Abandoned(Exception):
 
 
 def _cut(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Cut rows into chunks within their bounds, copying only what comes in small batches."""
+    """Cut rows into chunks within their bounds; copies only rows in many small batches."""
     per_row = max(rows.nbytes // max(rows.num_rows, 1), 1)
     most = max(min(CHUNK_ROWS, CHUNK_BYTES // per_row), 1)
     batches = rows.to_batches(max_chunksize=most)

@@ -1,8 +1,8 @@
-"""Segment bytes in a folder or a bucket; the only place that makes paths.
+"""Read, write and remove segment files in a folder or a bucket. No other module makes paths.
 
-A location is relative to the storage (``segments/orders/0f….arrow``) and never used twice. A file
-that is `durable` survives a power failure: itself and its folder are synced. An object of a bucket
-is durable, and to be seen, once it is closed, and not before.
+A location is relative to the storage (``segments/orders/0f….arrow``) and is never used twice. A
+durable file survives a power failure, because the file and its folder are synced. An object in a
+bucket is durable and visible as soon as it is closed.
 """
 
 import os
@@ -25,11 +25,11 @@ from queue_core.segments.filesystems import connect
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
-#: How many files a server is asked for at once: each answer is a way there and back.
+#: Concurrent requests to a server: each takes a round trip.
 _AT_ONCE = 16
-#: What to do when a bucket refuses, or does not answer.
+#: Advice when a bucket refuses or does not answer.
 _REMEDY = (
-    "; see that its server and the bucket can be reached from here, and that the credentials "
+    "; check that the server and the bucket can be reached from here, and that the credentials "
     "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) are right, then try again"
 )
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.arrow")
@@ -39,9 +39,9 @@ class Storage:
     """The segment files of one store: ``Storage.open("some/folder")`` or ``"s3://bucket/prefix"``."""
 
     def __init__(self, uri: str, filesystem: pafs.FileSystem, root: str) -> None:
-        #: Where it is, with the credentials that the URI may have: for machines.
+        #: Its URI, possibly with credentials: for machines.
         self.uri = uri
-        #: The same without them: for people.
+        #: Its URI without credentials: for people.
         self.name = masked(uri)
         self._fs = filesystem
         self._root = root.rstrip("/")
@@ -52,19 +52,19 @@ class Storage:
     @staticmethod
     @lru_cache(maxsize=64)
     def open(uri: str) -> "Storage":
-        """Open a folder or any URI of `pyarrow.fs`; raises `BadOption` or `StorageUnavailable`."""
+        """Open a folder or a URI of `pyarrow.fs`; raises `BadOption` or `StorageUnavailable`."""
         return Storage(uri, *connect(uri))
 
     def __repr__(self) -> str:
         return f"<Storage {self.name}>"
 
     def new_location(self, queue: str) -> str:
-        """A location that nothing has used before."""
+        """Return a location that was never used before."""
         return f"{_SEGMENTS}/{queue}/{uuid.uuid4().hex}.arrow"
 
     @contextmanager
     def create(self, location: str) -> Iterator[Any]:
-        """A sink for a new file, durable once the block ends; a failed file is removed."""
+        """Open a sink for a new file, durable when the block ends; remove the file on failure."""
         path = self._path(location)
         folder = path.rsplit("/", 1)[0]
         with self._mapped(location):
@@ -84,14 +84,14 @@ class Storage:
                 "published: load the messages again, and let vacuum's grace outlast every writer"
             ) from error
         except Exception:
-            # Where that fails as well, it is left to vacuum.
+            # If this fails as well, vacuum removes the file.
             with suppress(StorageUnavailable):
                 self.remove(location)
             raise
         faults.point("load.segment_synced")
 
     def opened(self, location: str) -> Any:
-        """A random-access handle on a file; raises `DamagedSegment` when it is not there."""
+        """Return a random-access handle on a file; raises `DamagedSegment` if it is missing."""
         try:
             with self._mapped(location):
                 return self._fs.open_input_file(self._path(location))
@@ -103,29 +103,27 @@ class Storage:
             ) from error
 
     def exists(self, location: str) -> bool:
-        """Whether a file is there."""
+        """Return whether a file exists."""
         with self._mapped(location):
             return bool(self._fs.get_file_info(self._path(location)).is_file)
 
     def missing(self, locations: Iterable[str]) -> set[str]:
-        """Those of some files that are not there."""
-        asked = sorted(locations)
-        if self._local or len(asked) < 2:
-            return {location for location in asked if not self.exists(location)}
-        with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as pool:
-            there = pool.map(self.exists, asked)
-            return {
-                location for location, is_there in zip(asked, there, strict=True) if not is_there
-            }
+        """Return those of some files that do not exist."""
+        ordered = sorted(locations)
+        if self._local or len(ordered) < 2:
+            return {location for location in ordered if not self.exists(location)}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(ordered))) as pool:
+            found = pool.map(self.exists, ordered)
+            return {location for location, exists in zip(ordered, found, strict=True) if not exists}
 
     def read(self, handle: Any, offset: int, length: int, location: str) -> pa.Buffer:
-        """At most *length* bytes at *offset*; fewer when the file ends before."""
+        """Return *length* bytes at *offset*, or fewer if the file ends before."""
         with self._mapped(location):
             handle.seek(offset)
             return handle.read_buffer(length)
 
     def list(self) -> dict[str, int]:
-        """Every segment file: its location and when it was written, in microseconds; no others."""
+        """Return the location of every segment file, and its time of writing in microseconds."""
         with self._mapped(_SEGMENTS):
             selector = pafs.FileSelector(
                 self._path(_SEGMENTS), recursive=True, allow_not_found=True
@@ -141,7 +139,7 @@ class Storage:
         }
 
     def remove(self, location: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file, if it still exists."""
         try:
             with self._mapped(location):
                 self._fs.delete_file(self._path(location))
@@ -149,7 +147,7 @@ class Storage:
             return
 
     def report_damage(self, location: str, message: str) -> None:
-        """Leave word, from a machine without a catalog, that a segment cannot be read."""
+        """Report, from a machine without a catalog, that a segment cannot be read."""
         path = self._path(f"{_DAMAGED}/{location.replace('/', '!')}")
         with self._mapped(location):
             self._make_folder(self._path(_DAMAGED))
@@ -158,34 +156,34 @@ class Storage:
         faults.point("quarantine.reported")
 
     def damage_reports(self) -> dict[str, str]:
-        """The segments that were reported, and what was said of them."""
+        """Return the message of each reported segment, by location."""
         with self._mapped(_DAMAGED):
             selector = pafs.FileSelector(self._path(_DAMAGED), allow_not_found=True)
             found = [info for info in self._fs.get_file_info(selector) if info.is_file]
             reports = {}
             for info in found:
                 with self._fs.open_input_stream(info.path) as source:
-                    told = source.read().decode(errors="replace")
-                reports[info.base_name.replace("!", "/")] = told
+                    message = source.read().decode(errors="replace")
+                reports[info.base_name.replace("!", "/")] = message
         return reports
 
     def forget_damage(self, location: str) -> None:
-        """Take a report back once the catalog knows."""
+        """Remove a report, once the catalog has it."""
         self.remove(f"{_DAMAGED}/{location.replace('/', '!')}")
 
     def _path(self, location: str) -> str:
         return f"{self._root}/{location}"
 
     def _check_bucket(self, location: str) -> None:
-        """A bucket that is not there is another matter than one in which something is missing."""
+        """Raise `StorageUnavailable` if the bucket itself is missing, and not only a file in it."""
         if self._bucket is None:
             return
         with self._mapped(location):
             there = self._fs.get_file_info(self._bucket).type
         if there == pafs.FileType.NotFound:
             raise StorageUnavailable(
-                f"storage {self.name}: there is no bucket {self._bucket!r}; make it, or give "
-                "another `storage`"
+                f"storage {self.name}: bucket {self._bucket!r} does not exist; create it, or "
+                "pass another `storage`"
             )
 
     def _make_folder(self, folder: str) -> None:
@@ -202,7 +200,7 @@ class Storage:
 
     @contextmanager
     def _mapped(self, location: str) -> Iterator[None]:
-        """Map foreign errors to ours; a missing file stays a FileNotFoundError."""
+        """Raise file system errors as `StorageUnavailable`; `FileNotFoundError` stays itself."""
         try:
             yield
         except FileNotFoundError:

@@ -118,7 +118,7 @@ def test_only_so_many_buffers_are_out(tiles):
     first, second = (tiles.request(1, widths=WIDTHS) for _ in range(2))
 
     for timeout in (0, 0.05):
-        with pytest.raises(QueueFull, match="all 2 buffers are out; load or release one"):
+        with pytest.raises(QueueFull, match="all 2 buffers are in use; load or release one"):
             tiles.request(1, timeout=timeout, widths=WIDTHS)
     tiles.load(first)
     third = tiles.request(1, timeout=0, widths=WIDTHS)
@@ -180,7 +180,7 @@ def test_a_column_without_a_width_is_named(store, kind):
 def test_a_width_has_to_be_said(tiles):
     with pytest.raises(SchemaMismatch, match=r"'pixels' of type .*: widths=\{'pixels': …\}"):
         tiles.request(3, widths={"digest": 4})
-    with pytest.raises(BadOption, match="'tile' is int32, which has a width"):
+    with pytest.raises(BadOption, match="'tile' is int32, which has a fixed width"):
         tiles.request(3, widths=WIDTHS | {"tile": 2})
     with pytest.raises(BadOption, match="no column 'pixel'; did you mean 'pixels'"):
         tiles.request(3, widths=WIDTHS | {"pixel": 2})

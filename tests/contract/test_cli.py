@@ -392,7 +392,7 @@ def test_where_the_store_is_can_be_said_behind_the_command_and_in_the_environmen
     there = run_alone("queues", "--json", "--path", tmp_path / "there")
     assert [row["queue"] for row in answer(there)] == ["there"]
     monkeypatch.delenv("IGNIS_PATH")
-    assert "where is the store" in refusal(run_alone("queues"))
+    assert "the store has no address" in refusal(run_alone("queues"))
 
 
 def test_version_and_help_need_no_store():

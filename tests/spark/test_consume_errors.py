@@ -39,7 +39,7 @@ def closing_over_a_lock():
         ({"queue": []}, BadOption, "queues=''"),
         ({"queue": ["cases", "other"]}, BadOption, "different columns"),
         ({"path": "nowhere"}, NoSuchStore, "nowhere"),
-        ({"path": None}, BadOption, "where is the store"),
+        ({"path": None}, BadOption, "the store has no address"),
         ({"storage": "here"}, BadOption, "either path="),
         ({"magazine": "sidelined"}, BadOption, "did you mean 'sideline'"),
         ({"max_messages": 0}, BadOption, "maxMessagesPerTrigger='0'"),

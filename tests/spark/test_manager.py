@@ -334,7 +334,7 @@ def test_starting_twice_is_starting_once(rig, manage):
         ({"handlers": {"orders": {"columns": []}}}, BadOption, "'handler'"),
         ({"handlers": {"orders": {"handler": approve, "path": "x"}}}, BadOption, "'path'"),
         ({"path": "nowhere"}, NoSuchStore, "nowhere"),
-        ({"path": None}, BadOption, "where is the store"),
+        ({"path": None}, BadOption, "the store has no address"),
         ({"checkpoints": ""}, BadOption, "checkpoints"),
         ({"refresh_interval": -1}, BadOption, "refresh_interval=-1"),
         ({"tasks": ["shove"]}, BadOption, "did you mean 'shovel'"),

@@ -126,7 +126,7 @@ def test_messages_of_several_queues_are_settled_together(rig):
         ([("null", "delete")], "1 message ids are null"),
         ([("first", "delete"), ("first", "reload")], "deleted and reloaded at once"),
         ([("unborn", "delete")], r"message \d+ is not of queue 'orders'"),
-        ([("negative", "delete")], "-1 is no message id"),
+        ([("negative", "delete")], "-1 is not a message id"),
     ],
 )
 def test_a_settlement_that_makes_no_sense_is_refused_and_nothing_is_settled(rig, rows, message):

@@ -99,10 +99,10 @@ def test_the_uri_goes_before_the_environment(told, monkeypatch):
 @pytest.mark.parametrize(
     ("uri", "said"),
     {
-        "s3:///folder": "it names no bucket; use s3://bucket/prefix",
-        "s3://key:secret@": "it names no bucket",
-        "s3://key:secret@/folder": "it names no bucket",
-        "s3://key:secret@buck et/a": "it names no bucket",
+        "s3:///folder": "the URI names no bucket; use s3://bucket/prefix",
+        "s3://key:secret@": "the URI names no bucket",
+        "s3://key:secret@/folder": "the URI names no bucket",
+        "s3://key:secret@buck et/a": "the URI names no bucket",
         "s3://key:secret@bucket/a?regoin=x": "'regoin'; did you mean 'region'?",
         "s3://key:secret@bucket/a?endpoint_override=%00&scheme=gopher": "scheme",
         "nothing://key:secret@host/a": "nothing://***@host/a",

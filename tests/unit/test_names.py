@@ -83,9 +83,9 @@ def test_columns_may_have_any_printable_name(names):
         (["tab\t"], r"tab\\t"),
         (["_queue"], "'_queue' is reserved"),
         (["_Queue"], "'_Queue' is reserved"),
-        (["amount", "Amount"], "'amount' and 'Amount' differ in case only"),
-        (["amount", "b", "amount"], "column 'amount' is there twice"),
-        (["a", "a"], "column 'a' is there twice"),
+        (["amount", "Amount"], "'amount' and 'Amount' differ only in case"),
+        (["amount", "b", "amount"], "column 'amount' appears twice"),
+        (["a", "a"], "column 'a' appears twice"),
     ],
 )
 def test_columns_that_would_be_confused_are_refused_by_name(names, culprit):

@@ -142,7 +142,7 @@ def test_one_reason_may_stand_for_all():
         (described((1, "delete", None), (2, "x", None)), "outcome 'x' is unknown; use delete, "),
         (described((1, None, None)), "outcome None is unknown"),
         (described((None, "delete", None)), "1 message ids are null"),
-        (described((-5, "delete", None)), "-5 is no message id"),
+        (described((-5, "delete", None)), "-5 is not a message id"),
         (described((1, "delete", None), (1, "reload", None)), "deleted and reloaded at once, 1 "),
         (described((1, "delete", None), (1, "sideline", "x")), "deleted and sidelined at once"),
         (described((1, "reload", None), (1, "sideline", "x")), "sidelined and reloaded at once"),

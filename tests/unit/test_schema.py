@@ -106,7 +106,7 @@ def test_nullability_is_kept_and_other_metadata_is_not():
         (schema_of(pa.int64(), "_QUEUE"), BadName, "'_QUEUE' is reserved"),
         (schema_of(pa.int64(), ""), BadName, "''"),
         (pa.schema([("ab", pa.int64()), ("aB", pa.int64())]), BadName, "'ab' and 'aB'"),
-        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), BadName, "'a' is there twice"),
+        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), BadName, "'a' appears twice"),
     ],
 )
 def test_a_schema_that_cannot_be_one_is_refused(schema, error, culprit):
@@ -344,7 +344,7 @@ def test_what_is_no_rows_is_refused(rows):
 def test_a_table_with_two_columns_of_one_name_is_refused():
     table = pa.table([pa.array([1]), pa.array([2])], names=["number", "number"])
 
-    with pytest.raises(SchemaMismatch, match="'number' is there twice"):
+    with pytest.raises(SchemaMismatch, match="'number' appears twice"):
         conform(table, ROWS, "orders")
 
 
@@ -406,7 +406,7 @@ def test_evolving_to_the_same_or_fewer_columns_changes_nothing():
         (schema_of(pa.string()), "'a' is int64 and cannot become string"),
         (pa.schema([pa.field("a", pa.int64(), False)]), "cannot become int64 not null"),
         (pa.schema([pa.field("c", pa.int64(), False)]), "'c' must be nullable"),
-        (schema_of(pa.int64(), "A"), "'a' and 'A' differ in case only"),
+        (schema_of(pa.int64(), "A"), "'a' and 'A' differ only in case"),
         (schema_of(pa.uint64(), "c"), "'c': Spark cannot hold"),
         (schema_of(pa.int64(), "_shard"), "'_shard' is reserved"),
     ],

@@ -54,7 +54,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         ({"path": "/shop"}, "which queue"),
         ({"path": "/shop", "queue": "a", "queues": "b"}, "which queue"),
         ({"path": "/shop", "queues": "a,b"}, "mode=load writes one queue"),
-        ({"queue": "a"}, "where is the store"),
+        ({"queue": "a"}, "the store has no address"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given, message):

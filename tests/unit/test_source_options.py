@@ -129,10 +129,10 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         ({"path": "/shop"}, "which queue"),
         ({"path": "/shop", "queue": "a", "queues": "a,b"}, "either queue or queues"),
         ({"path": "/shop", "queues": ","}, "queues=',': use one or more names"),
-        ({"queue": "a"}, "where is the store"),
-        ({"queue": "a", "catalog": "sqlite:///x.db"}, "where is the store"),
+        ({"queue": "a"}, "the store has no address"),
+        ({"queue": "a", "catalog": "sqlite:///x.db"}, "the store has no address"),
         ({"path": "/x", "catalog": "sqlite:///x.db", "queue": "a"}, "not both"),
-        ({"path": "s3://bucket/shop", "queue": "a"}, "is no local folder; give catalog="),
+        ({"path": "s3://bucket/shop", "queue": "a"}, "is not a local folder; pass catalog="),
         ({"path": "/x", "queue": "a", "limit": "5"}, "limit is of a task: give"),
         ({"path": "/x", "queue": "a", "interval": "5"}, "interval is of a task: give"),
         (
