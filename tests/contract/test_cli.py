@@ -1,4 +1,4 @@
-"""The command line: it shows what is there, does what the verbs do, and refuses in one line."""
+"""The command line: it shows a store, calls the verbs, and reports errors in one line."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ Ignis = Callable[..., Result]
 
 @pytest.fixture
 def ignis(address) -> Ignis:
-    """Runs `ignis` on the test's store."""
+    """Run `ignis` on the test's store."""
     where = ["--catalog", address.catalog, "--storage", address.storage]
 
     def run(*args: object, input: str | None = None) -> Result:
@@ -41,13 +41,13 @@ def ignis(address) -> Ignis:
 
 
 def answer(result: Result) -> list[dict]:
-    """What was said in JSON; the command has done its work."""
+    """Return the JSON output of a command that succeeded."""
     assert result.exit_code == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def refusal(result: Result) -> str:
-    """The line of an error; nothing was said besides."""
+    """Return the line of an error; there is no other output."""
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("ignis: ")
@@ -92,12 +92,12 @@ def test_create_takes_the_columns_of_a_file(ignis, address, tmp_path):
         (("orders", "--like", "none.parquet"), "none.parquet cannot be read: No such file"),
     ],
 )
-def test_create_refuses_what_makes_no_queue(ignis, store, args, why):
+def test_create_refuses_malformed_arguments(ignis, store, args, why):
     assert why in refusal(ignis("create", *args))
     assert store.queues() == []
 
 
-def test_queues_tells_how_many_messages_are_where(ignis, store):
+def test_queues_counts_the_messages_by_state(ignis, store):
     queue = make_queue(store, shards=2)
     queue.load(orders(10))
     queue.sideline(queue.fire(max_messages=3))
@@ -119,16 +119,16 @@ def test_queues_tells_how_many_messages_are_where(ignis, store):
 def test_describe_shows_columns_settings_and_counters(ignis, store):
     make_queue(store, shards=2, sweep_after=5.0).load(orders(4))
 
-    (told,) = answer(ignis("describe", "orders", "--json"))
+    (described,) = answer(ignis("describe", "orders", "--json"))
 
-    assert [column["column"] for column in told["columns"]] == ["number", "customer", "amount"]
-    assert [column["required"] for column in told["columns"]] == [True, False, False]
-    assert told["settings"]["sweep_after"] == 5.0
-    assert sum(row["loaded"] for row in told["counters"]) == 4
+    assert [column["column"] for column in described["columns"]] == ["number", "customer", "amount"]
+    assert [column["required"] for column in described["columns"]] == [True, False, False]
+    assert described["settings"]["sweep_after"] == 5.0
+    assert sum(row["loaded"] for row in described["counters"]) == 4
     assert "sweep_after" in ignis("describe", "orders").stdout
 
 
-def test_peek_shows_what_would_be_fired_and_takes_nothing(ignis, store):
+def test_peek_shows_the_next_messages_and_takes_none(ignis, store):
     queue = make_queue(store)
     queue.load([{"number": number, "customer": f"[red]{number}"} for number in range(20)])
 
@@ -139,7 +139,7 @@ def test_peek_shows_what_would_be_fired_and_takes_nothing(ignis, store):
 
     assert [row["number"] for row in shown] == [0, 1, 2]
     assert chosen[0]["number"] == 8
-    assert "[red]19" in ignis("peek", "orders", "-n", 20).stdout, "brackets are no markup"
+    assert "[red]19" in ignis("peek", "orders", "-n", 20).stdout, "brackets are not markup"
     assert answer(ignis("peek", "orders", "--magazine", "sideline", "--json")) == []
     assert numbers_of(queue.fire().messages) == list(range(20))
 
@@ -162,7 +162,7 @@ def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
     assert queue.fire().messages.select(rows.column_names).equals(rows)
 
 
-def test_what_peek_says_in_json_can_be_loaded_again(ignis, store):
+def test_the_json_of_peek_can_be_loaded_again(ignis, store):
     schema = pa.schema(
         [
             ("day", pa.date32()),
@@ -184,14 +184,14 @@ def test_what_peek_says_in_json_can_be_loaded_again(ignis, store):
     assert str(there["day"][0]) == "2013-01-01"
 
 
-def test_load_says_what_a_policy_leaves_out(ignis, store):
+def test_load_reports_messages_that_a_policy_leaves_out(ignis, store):
     make_queue(store, key="customer", policy="latest")
     lines = "".join(json.dumps({"number": n, "customer": "a"}) + "\n" for n in range(3))
     result = ignis("load", "orders", input=lines)
     assert "1 messages loaded into orders, 2 left out" in result.stdout + result.stderr
 
 
-def test_load_in_parts_says_what_is_in_when_a_later_part_does_not_fit(ignis, store, tmp_path):
+def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tmp_path):
     queue = make_queue(store)
     file = tmp_path / "orders.arrow"
     with pa.ipc.new_stream(file, pa.schema([("number", pa.int64())])) as writer:
@@ -242,11 +242,11 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
     assert moved == [{"shovelled": 2}]
     assert "3 messages are back in orders" in ignis("shovel", "orders").stdout
     assert len(audit(store).ids(Magazine.MAIN, State.LOADED)) == 5
-    told = answer(ignis("reports", "orders", "--json"))
-    assert [(row["task"], row["moved"]) for row in told] == [("shovel", 2), ("shovel", 3)]
+    reports = answer(ignis("reports", "orders", "--json"))
+    assert [(row["task"], row["moved"]) for row in reports] == [("shovel", 2), ("shovel", 3)]
 
 
-def test_sweep_sidelines_what_is_stuck(ignis, store):
+def test_sweep_sidelines_stuck_messages(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
     queue.fire()
@@ -256,7 +256,7 @@ def test_sweep_sidelines_what_is_stuck(ignis, store):
     assert len(audit(store).ids(Magazine.SIDELINE)) == 5
 
 
-def test_vacuum_tells_what_it_would_remove_and_then_removes_it(ignis, store):
+def test_vacuum_lists_files_in_a_dry_run_and_then_removes_them(ignis, store):
     location = store.storage.new_location("orders")
     with store.storage.create(location) as sink:
         sink.write(b"left by a writer that died")
@@ -287,7 +287,7 @@ def test_slices_shards_and_consumers_are_shown(ignis, store):
     assert [row["in_flight"] for row in firing] == [10]
 
 
-def test_repair_loads_again_what_was_damaged_once_its_file_is_restored(ignis, store, monkeypatch):
+def test_repair_puts_messages_back_once_their_file_is_restored(ignis, store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store)
     queue.load(orders(5))
@@ -305,7 +305,7 @@ def test_repair_loads_again_what_was_damaged_once_its_file_is_restored(ignis, st
     assert numbers_of(queue.fire().messages) == list(range(5))
 
 
-def test_recover_gives_back_what_a_dead_consumer_has_never_seen(ignis, store):
+def test_recover_puts_back_messages_that_a_dead_consumer_never_read(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
     consumer = store.consumer("spark:dead", beats=True)
@@ -326,11 +326,11 @@ def test_top_shows_each_queue_once(ignis, store):
     frame = answer(ignis("top", "--once", "--json"))
 
     assert [(row["queue"], row["waiting"]) for row in frame] == [("orders", 7), ("payments", 0)]
-    assert all(row["loaded/s"] is None for row in frame), "one look tells no rate"
+    assert all(row["loaded/s"] is None for row in frame), "one sample has no rate"
     assert "orders" in ignis("top", "--once").stdout
 
 
-def test_top_tells_what_has_happened_between_two_looks(store):
+def test_top_shows_the_rates_between_two_samples(store):
     queue = make_queue(store)
     looks = frames(store, interval=0.05)
 
@@ -381,9 +381,7 @@ def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_the_store_is_can_be_said_behind_the_command_and_in_the_environment(
-    tmp_path, monkeypatch
-):
+def test_the_address_may_follow_the_command_or_come_from_the_environment(tmp_path, monkeypatch):
     for name in ("here", "there"):
         assert run_alone("create", name, "number LONG", f"--path={tmp_path / name}").exit_code == 0
     monkeypatch.setenv("IGNIS_PATH", str(tmp_path / "here"))
@@ -423,7 +421,7 @@ def test_settings_are_changed_and_a_wrong_one_is_refused(ignis, store):
     assert (settings.sweep_after, settings.shovel_interval) == (60, None)
 
 
-def test_what_is_given_up_takes_nothing_any_more(ignis, store):
+def test_a_deactivated_queue_takes_no_messages(ignis, store):
     queue = make_queue(store)
 
     assert answer(ignis("--json", "deactivate", "orders")) == [{"deactivated": "orders"}]
@@ -442,7 +440,7 @@ def test_many_small_loads_are_compacted(ignis, store):
     assert numbers_of(queue.fire().messages) == list(range(64))
 
 
-def test_what_is_too_old_is_removed(ignis, store):
+def test_expired_messages_are_removed(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
     assert answer(ignis("--json", "expire", "orders")) == [{"expired": 0}]

@@ -95,3 +95,16 @@ def test_every_library_that_is_imported_is_declared():
     }
 
     assert undeclared == set()
+
+
+def test_the_lock_file_has_a_version_of_each_library_that_the_tests_install():
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    for name in ("postgres", "connect", "demo", "zookeeper"):
+        needed += project["optional-dependencies"][name]
+    first, *lines = ROOT.joinpath("requirements-dev.lock").read_text().splitlines()
+    locked = {line.partition("==")[0] for line in lines if "==" in line}
+
+    assert re.fullmatch(r"# python 3\.\d+", first), "scripts/setup.sh reads the version there"
+    assert {plain(item) for item in needed} - locked == {"ignis-queue"}
+    assert not any("/" in line for line in lines), "no addresses"

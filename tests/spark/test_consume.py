@@ -1,4 +1,4 @@
-"""`consume`: each kind of handler gives each message the outcome that it should have."""
+"""`consume`: each kind of handler gives each message the right outcome."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,7 +25,7 @@ NOW = {"availableNow": True}
 
 
 def decide(message):
-    """The decision table: what the message says is what happens."""
+    """The decision table: the message itself names its outcome."""
     match message["what"]:
         case "true":
             return True
@@ -46,7 +46,7 @@ WORDS = ("true", "false", "none", "error", "ignorable", "ignorable subclass")
 
 @pytest.fixture
 def start(spark, tmp_path, checkpoint):
-    """`consume` of the test's queue, until it is empty."""
+    """Consume the test's queue until it is empty."""
 
     def start(handler, **how):
         how = {"checkpoint": checkpoint, "trigger": NOW, "path": tmp_path / "store"} | how
@@ -82,7 +82,7 @@ def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
 
 
 def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_path):
-    """As those of a notebook: the class is sent along, and is the same one on both ends."""
+    """As in a notebook: the class is sent along, and is the same class at both ends."""
 
     class Local(Exception):
         pass
@@ -132,7 +132,7 @@ def test_a_handler_of_batches_decides_by_outcomes_and_reasons(start, tmp_path):
     assert reasons(queue) == {"sideline": ("late", "told to sideline")}
 
 
-def test_what_a_handler_of_batches_gives_in_the_wrong_number_decides_nothing(start, tmp_path):
+def test_a_wrong_number_of_results_of_a_batch_handler_decides_nothing(start, tmp_path):
     queue = make_cases(tmp_path, "a", "b", shards=1)
 
     start(batch_handler(lambda _: [True]))
@@ -173,7 +173,7 @@ def test_an_expression_decides_without_python(start, tmp_path):
 
 
 def test_an_expression_is_evaluated_once_per_message(start, tmp_path):
-    """Or a message might be deleted by one evaluation and rejected by the next."""
+    """Otherwise one evaluation might delete a message that the next one rejects."""
     queue = make_cases(tmp_path, *["a"] * 200)
 
     start(F.rand() < 0.5)
@@ -199,7 +199,7 @@ def test_a_call_that_takes_too_long_is_sidelined(start, tmp_path):
     assert counts(queue, "deleted") == 1
 
 
-def test_a_call_takes_no_longer_than_its_queue_allows_unless_told(start, tmp_path):
+def test_a_call_is_limited_by_its_queue_by_default(start, tmp_path):
     queue = make_cases(tmp_path, "slow", "fast")
     queue.change_settings(handler_timeout=30, sweep_after=1.0)
 

@@ -1,4 +1,4 @@
-"""What `consume` refuses, before anything is started or changed."""
+"""Wrong calls of `consume` are refused before anything is started or changed."""
 
 import threading
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`consume` of messages that are JSON: handlers are given objects."""
+"""`consume` with JSON messages: handlers get objects."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Unlike:
 
 @pytest.fixture
 def events(tmp_path):
-    """A queue of texts, some of which cannot be read."""
+    """Make a queue of texts, some of them unreadable."""
     queue = Store.open(tmp_path / "store").create_queue("events", EVENTS, shards=1)
     queue.load([{"value": text, "source": "till"} for text in TEXTS])
     return queue
@@ -40,7 +40,7 @@ def events(tmp_path):
 
 @pytest.fixture
 def start(spark, tmp_path, checkpoint):
-    """`consume` of the payloads of the test's queue, until it is empty."""
+    """Consume the payloads of the test's queue until it is empty."""
 
     def start(handler, **how):
         how = {"checkpoint": checkpoint, "trigger": {"availableNow": True}} | how
@@ -50,14 +50,14 @@ def start(spark, tmp_path, checkpoint):
 
 
 def told(queue):
-    """The texts that were sidelined, with the kind of each; each once."""
+    """Return the sidelined texts with their kinds, each once."""
     sidelined = queue.browse(magazine="sideline")
     ids, values = (sidelined[name].to_pylist() for name in ("_message_id", "value"))
     texts = dict(zip(ids, values, strict=True))
     return [(texts.pop(each["message_id"]), each["kind"]) for each in queue.failures().to_pylist()]
 
 
-def test_a_handler_is_given_what_the_text_says(start, events):
+def test_a_handler_gets_the_parsed_text(start, events):
     def unpaid(message):
         assert set(message) <= {"order", "paid"}
         return message["order"] != 2
@@ -106,7 +106,7 @@ def test_a_pydantic_model_of_the_test_itself_reaches_the_executors(start, events
         (["source"], ["_message_id", "source"]),
     ],
 )
-def test_a_handler_is_given_the_metadata_when_it_wants_it(start, events, columns, given):
+def test_a_handler_gets_the_metadata_on_request(start, events, columns, given):
     def check(message, metadata):
         assert sorted(metadata) == given
         assert metadata["source"] == "till"
@@ -146,8 +146,8 @@ def test_a_handler_of_batches_is_not_called_for_nothing(start, events):
     assert [kind for _, kind in told(events)] == ["unreadable"] * 5
 
 
-def test_what_was_unreadable_once_is_unreadable_again_after_a_shovel(start, events):
-    """It is sidelined once each time that it is fired, and never lost."""
+def test_an_unreadable_message_is_unreadable_again_after_a_shovel(start, events):
+    """It is sidelined once per firing, and never lost."""
     start(lambda _: True)
     assert events.shovel() == 2
 

@@ -1,4 +1,4 @@
-"""A query that is started again: what was settled is settled, and what was not is handled again."""
+"""A restarted query keeps its outcomes, and handles unsettled messages again."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ NOW = {"availableNow": True}
 
 
 def noting(journal):
-    """A handler that notes what it sees, and rejects every tenth message."""
+    """Return a handler that notes each message, and rejects every tenth."""
 
     def handler(message):
         journal.note(message["number"])
@@ -31,7 +31,7 @@ def noting(journal):
 
 
 def drain(spark, folder, checkpoint, journal, **how):
-    """Consume until nothing is left; the query that did."""
+    """Consume until nothing is left; return the query."""
     query = consume(
         spark,
         "cases",
@@ -45,7 +45,7 @@ def drain(spark, folder, checkpoint, journal, **how):
     return query
 
 
-def test_what_was_settled_is_not_handled_again(spark, tmp_path, checkpoint):
+def test_settled_messages_are_not_handled_again(spark, tmp_path, checkpoint):
     queue = make_cases(tmp_path, *["a"] * 50)
     journal = Journal(tmp_path / "journal")
     drain(spark, tmp_path, checkpoint, journal, max_messages=20)
@@ -97,7 +97,7 @@ def test_a_checkpoint_is_one_consumer_however_it_is_written(one, other):
     assert consumer_of(one) != consumer_of("some")
 
 
-def test_a_query_that_goes_on_handles_what_comes(spark, tmp_path, checkpoint):
+def test_a_continuous_query_handles_new_messages(spark, tmp_path, checkpoint):
     queue = make_cases(tmp_path, "a")
     journal = Journal(tmp_path / "journal")
     query = consume(
@@ -119,7 +119,7 @@ def test_a_query_that_goes_on_handles_what_comes(spark, tmp_path, checkpoint):
 
 
 def consume_in_a_process(folder, fault=None):
-    """What a child process does: a whole Spark of its own, killed where *fault* says."""
+    """Run in a child process: a separate Spark, killed at the crash point *fault*."""
     script = "import sys; from tests.spark import test_consume_restart as t; t.child(sys.argv[1])"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     if fault:
@@ -145,7 +145,7 @@ def child(folder):
 
 @pytest.mark.crash
 def test_only_a_crash_lets_a_handler_see_a_message_twice(tmp_path):
-    """Killed with a batch handled and not yet settled: that batch is handled again, no other."""
+    """Killed with a batch handled but not settled: only that batch is handled again."""
     queue = make_cases(tmp_path, *["a"] * 50)
     with Store.open(tmp_path / "store") as store:
         assert consume_in_a_process(tmp_path, "sink.before_commit:2=session") == -signal.SIGKILL

@@ -155,7 +155,7 @@ def test_a_queue_that_others_have_deactivated_is_cleaned_up(rig, manage):
         assert rig.spark.streams.active == []
 
 
-def test_a_queue_that_has_outlived_its_time_is_given_up_at_a_refresh(rig, manage):
+def test_a_queue_that_has_expired_is_deactivated_at_a_refresh(rig, manage):
     queue = rig.orders(5, message_expiry=60.0, queue_expiry=60.0)
     with manage({"orders": approve}) as manager:
         wait_until(lambda: deleted(queue) == 5)
@@ -179,7 +179,7 @@ def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(
 
 
 def test_the_side_tasks_of_all_queues_are_run(rig, manage):
-    """Also of those that have no handler here; sidelined by one, shovelled by the manager."""
+    """Also of queues without a handler: others sideline messages, and the manager shovels them."""
     rig.orders(10, shovel_interval=0.2)
     publish_only = rig.orders(3, "other", shovel_interval=0.2)
     publish_only.sideline(publish_only.fire())
@@ -264,7 +264,7 @@ def test_the_shovel_is_scheduled_in_the_settings(rig, manage):
         manager.schedule_shovel("orders", 60, concurrency=51)
 
 
-def test_verbs_are_at_hand_and_the_statistics_tell_of_them(rig, manage):
+def test_verbs_can_be_called_and_the_statistics_count_them(rig, manage):
     queue = rig.orders(10)
     queue.delete(queue.fire(2))
     queue.sideline(queue.fire(3))
@@ -280,7 +280,7 @@ def test_verbs_are_at_hand_and_the_statistics_tell_of_them(rig, manage):
     assert (tally.shovelled, tally.unconsumed) == (2, 6)
 
 
-def test_a_manager_goes_on_where_an_earlier_one_was_stopped(rig, manage):
+def test_a_manager_continues_where_an_earlier_one_was_stopped(rig, manage):
     """Each message is handled once: a stop waits for the micro-batches that are being handled."""
     queue = make_queue(rig.store)
     seen = rig.folder / "seen"
@@ -352,7 +352,7 @@ def test_a_wrong_call_is_refused_by_name(rig, how, error, told):
     assert rig.spark.streams.active == []
 
 
-def test_a_state_says_in_a_word_how_it_stands():
+def test_a_state_is_printed_as_its_status():
     assert str(QueueState(status="running")) == "running"
     assert str(QueueState(status="failed", error=ValueError("no\nmore"))) == "failed (no)"
 

@@ -1,4 +1,4 @@
-"""Columns as Spark users write them become the Arrow columns that Spark would make of them."""
+"""Columns in Spark SQL become the same Arrow columns as in Spark."""
 
 import pyarrow as pa
 import pytest
@@ -41,7 +41,7 @@ def test_each_type_is_read_as_spark_reads_it(text, kind):
     assert canonical(pa.schema([field])).names == ["a"], "a queue can hold it"
 
 
-def test_names_are_kept_and_not_null_is_heeded():
+def test_names_and_not_null_are_kept():
     schema = columns("id LONG NOT NULL, `the name` STRING")
 
     assert schema == pa.schema(
@@ -56,6 +56,6 @@ def test_names_are_kept_and_not_null_is_heeded():
         "a LONG); DROP TABLE t; --", "a MAP<STRING>", "a DECIMAL(x)", "a DECIMAL(50, 3)",
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_columns_is_refused(text):
+def test_a_text_that_is_not_a_list_of_columns_is_refused(text):
     with pytest.raises(BadOption, match=r"^columns: "):
         columns(text)

@@ -1,4 +1,4 @@
-"""Rates are what has happened between two looks, per second."""
+"""Rates are differences of counters between two samples, per second."""
 
 import pyarrow as pa
 
@@ -21,14 +21,14 @@ def sample(at, **loaded):
     return Sample(at, queues, counters)
 
 
-def test_rates_are_what_was_counted_between_two_looks_per_second():
+def test_rates_are_the_growth_of_counters_per_second():
     (row,) = frame(sample(10.0, orders=100), sample(12.0, orders=150)).to_pylist()
 
     assert (row["loaded/s"], row["fired/s"], row["deleted/s"]) == (25.0, 50.0, 0.0)
     assert (row["queue"], row["waiting"]) == ("orders", 3)
 
 
-def test_a_first_look_and_a_new_queue_have_no_rates():
+def test_a_first_sample_and_a_new_queue_have_no_rates():
     first = frame(None, sample(10.0, orders=100))
     later = frame(sample(10.0, orders=100), sample(11.0, orders=101, payments=9))
 
