@@ -1,4 +1,4 @@
-"""What import-linter cannot see: public names, declared libraries, what an import loads."""
+"""Checks beyond import-linter: public names, declared libraries, loaded libraries, the lock."""
 
 import ast
 import importlib
@@ -16,7 +16,7 @@ PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
 
 
 def source_of(module: str) -> Path:
-    """The file of a module, found without importing it or the packages above it."""
+    """Find the file of a module without importing it or its packages."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
@@ -54,7 +54,7 @@ def test_public_names_are_sorted_and_exist(package):
     ],
 )
 def test_import_leaves_heavy_libraries_unloaded(module, unloaded):
-    """An executor starts many processes: each library that it does not need costs a start-up."""
+    """Executors start many processes, and each needless library slows every start."""
     script = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
@@ -65,7 +65,7 @@ def test_import_leaves_heavy_libraries_unloaded(module, unloaded):
 
 
 def imported_libraries():
-    """Top-level names that the packages import, at any depth, from outside the standard library."""
+    """Return the third-party libraries that the packages import, at any depth."""
     names = set()
     for file in (file for package in PACKAGES for file in ROOT.joinpath(package).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -77,7 +77,7 @@ def imported_libraries():
 
 
 def plain(requirement):
-    """The name of a distribution, as PyPI compares names."""
+    """Return the name of a distribution in its normal form."""
     return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
 
 

@@ -1,4 +1,4 @@
-"""What users type, for mypy to check: it is never run."""
+"""User code that mypy checks; it is never run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -133,7 +133,7 @@ def trace(pool: ConsumerPool) -> None:
 
 
 def misuse_the_verbs(spark: SparkSession, orders: Queue) -> None:
-    """What mypy refuses: were it to accept one of these, it would call the comment unused."""
+    """Calls that mypy must refuse; if it accepted one, it would report an unused comment."""
     orders.fire("ten")  # type: ignore[arg-type]
     orders.shovel(limit="all")  # type: ignore[arg-type]
     consume(spark, "orders", charge)  # type: ignore[call-arg]
