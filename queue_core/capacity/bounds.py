@@ -63,7 +63,7 @@ def check_capacity(
     """
     if not queue.settings.is_bounded:
         return None
-    dialect.hold_room(connection, queue.id)
+    dialect.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
     load = amount_of(staged)
     if (overflow or usage.settings.overflow) == "ring":
@@ -107,7 +107,7 @@ def limit_to_capacity(
     """Limit a request for sidelined messages to what fits into main; None: nothing fits."""
     if not queue.settings.is_bounded:
         return request
-    dialect.hold_room(connection, queue.id)
+    dialect.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
     free = [
         None if bound is None else bound - held

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -33,7 +32,8 @@ class Catalog:
         self.url = url
         self.engine = dialect.connect(url)
         self._random = random.Random()
-        self.file = self._sqlite_file()
+        #: The file of a catalog on SQLite; None on a server.
+        self.file = dialect.file_of(self.engine)
         self._create = create
         self._identity: int | None = None
         self._preparing = False
@@ -174,8 +174,3 @@ class Catalog:
 
     def _shown(self) -> str:
         return str(self.file or make_url(self.url).render_as_string(hide_password=True))
-
-    def _sqlite_file(self) -> Path | None:
-        if not dialect.is_sqlite(self.engine):
-            return None
-        return Path(self.engine.url.database or "")

@@ -1,4 +1,8 @@
-"""Everything that SQLite and PostgreSQL do differently, each with the reason why."""
+"""Everything that SQLite and PostgreSQL do differently, each with the reason why.
+
+No other module asks which database it is. A function without a case for a database raises
+`NotImplementedError`, so a new one fails loudly until each has its case.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -47,8 +52,8 @@ _SQLITE = "sqlite:///"
 #: Seconds that SQLite waits for another process to commit.
 BUSY_SECONDS = 60.0
 
-#: How often a waiting writer looks whether a SQLite database is free: seconds, from and to.
-_LOOK_SECONDS = (0.001, 0.005)
+#: The pause between two attempts of a writer to take a SQLite database: seconds, from and to.
+_PAUSE_SECONDS = (0.001, 0.005)
 
 # SQLite's primary result codes: https://www.sqlite.org/rescode.html
 _SQLITE_PRIMARY = 0xFF
@@ -67,22 +72,22 @@ _SQLITE_REASONS = {
 _POSTGRES_RETRY = {"40001", "40P01", "55P03"}
 _POSTGRES_DAMAGED = {"XX001", "XX002"}
 _POSTGRES_NO_TABLE = {"42P01", "42703"}
-# Names the lock of those who create tables: any number that others are unlikely to use.
+# The lock for creating and migrating tables: any number that others are unlikely to use.
 _CREATING = 0x69676E6973
-#: Names the lock of those who write reports.
+#: The lock for writing reports, shared among writers.
 REPORTING = 0x69676E6974
-# Names, together with a queue's id, the lock of those who look for room in it.
+# The lock for the room of a bounded queue, together with the queue's id.
 _ROOM = 0x69676E69
 
 
 def connect(url: str) -> Engine:
-    """An engine for ``sqlite:///…`` or ``postgresql+psycopg://…``; raises `BadOption`."""
+    """Return an engine for ``sqlite:///…`` or ``postgresql+psycopg://…``; raises `BadOption`."""
     if url.startswith(_SQLITE):
         return _connect_sqlite(url)
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise BadOption(f"catalog={_hidden(url)!r} is no database URL") from error
+        raise BadOption(f"catalog={_hidden(url)!r} is not a database URL") from error
     family = parsed.get_backend_name()
     if family != "postgresql":
         raise BadOption(
@@ -97,30 +102,68 @@ def connect(url: str) -> Engine:
         ) from error
 
 
-def is_sqlite(engine: Engine) -> bool:
-    """Whether the catalog is one file, with one writer at a time."""
-    return engine.dialect.name == "sqlite"
+def file_of(engine: Engine) -> Path | None:
+    """Return the file that is the whole catalog; None where a server keeps it."""
+    match engine.dialect.name:
+        case "sqlite":
+            return Path(engine.url.database or "")
+        case "postgresql":
+            return None
+        case other:
+            raise _unknown(other)
+
+
+def shares_database(connection: Connection) -> bool:
+    """Return whether the catalog's database may hold tables of other programs."""
+    match connection.dialect.name:
+        case "sqlite":
+            return False
+        case "postgresql":
+            return True
+        case other:
+            raise _unknown(other)
+
+
+def writes_in_parallel(engine: Engine) -> bool:
+    """Return whether several transactions can write at the same time."""
+    match engine.dialect.name:
+        case "sqlite":
+            return False
+        case "postgresql":
+            return True
+        case other:
+            raise _unknown(other)
 
 
 def begin(connection: Connection, *, write: bool) -> None:
     """Open a transaction that reads one state of the catalog, or that may write."""
-    if connection.dialect.name == "sqlite":
-        # SQLite has no row locks: a writer takes the database at once, or it could fail half-way
-        # through when another one was faster.
-        if write:
+    match connection.dialect.name, write:
+        case "sqlite", True:
+            # SQLite has no row locks: a writer takes the database at once, or it could fail
+            # half-way through because another one was faster.
             _begin_immediate(connection)
-        else:
+        case "sqlite", False:
             connection.exec_driver_sql("BEGIN")
-    elif not write:
-        # PostgreSQL would otherwise show each statement a newer state.
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        case "postgresql", True:
+            # The driver begins one with the first statement.
+            pass
+        case "postgresql", False:
+            # PostgreSQL would otherwise show each statement a newer state.
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        case other, _:
+            raise _unknown(other)
 
 
 def notify(connection: Connection, channel: str) -> None:
     """Wake the listeners of *channel* when the transaction commits."""
-    if connection.dialect.name == "postgresql":
-        # SQLite numbers its commits by itself, and listeners watch that number.
-        connection.execute(select(func.pg_notify(channel, "")))
+    match connection.dialect.name:
+        case "sqlite":
+            # SQLite numbers its commits by itself, and listeners watch that number.
+            pass
+        case "postgresql":
+            connection.execute(select(func.pg_notify(channel, "")))
+        case other:
+            raise _unknown(other)
 
 
 def listen(engine: Engine, channel: str) -> Listener:
@@ -128,13 +171,17 @@ def listen(engine: Engine, channel: str) -> Listener:
     connection = engine.raw_connection()
     driver = connection.driver_connection
     connection.detach()
-    if is_sqlite(engine):
-        return SqliteListener(driver)
-    return PostgresListener(driver, channel)
+    match engine.dialect.name:
+        case "sqlite":
+            return SqliteListener(driver)
+        case "postgresql":
+            return PostgresListener(driver, channel)
+        case other:
+            raise _unknown(other)
 
 
 class now(FunctionElement[int]):
-    """The database's clock, in microseconds."""
+    """The time by the database's clock, in microseconds since 1970."""
 
     type = BigInteger()
     inherit_cache = True
@@ -152,161 +199,210 @@ def _now_postgresql(*_: Any, **__: Any) -> str:
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
 
 
-def alone(connection: Connection) -> None:
-    """Wait until no other transaction is past this point, and keep others from passing it."""
-    if connection.dialect.name != "sqlite":
-        # Two that create the same tables at once would fail, and not wait for each other.
-        connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
-
-
-def join_in(connection: Connection, what: int) -> None:
-    """Do something until the transaction ends, side by side with others, as `is_alone` tells."""
-    if connection.dialect.name != "sqlite":
-        connection.execute(select(func.pg_advisory_xact_lock_shared(what)))
-
-
-def is_alone(connection: Connection, what: int) -> bool:
-    """Whether nobody does this now; then who begins to waits until the transaction ends."""
-    if connection.dialect.name == "sqlite":
-        # One transaction writes at a time, and a reader sees none of one that is open.
-        return True
-    return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(what))))
-
-
-def hold_room(connection: Connection, queue_id: int) -> None:
-    """Wait until nobody else brings messages into a bounded queue, and keep others from it."""
-    if connection.dialect.name != "sqlite":
-        # What is counted before the commit must still be so at the commit; rows of the queue's own
-        # are locked by its firings too, which need not wait.
-        connection.execute(select(func.pg_advisory_xact_lock(_ROOM, queue_id)))
-
-
-def skip_locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:
-    """Lock what is selected, passing over what others hold."""
-    if connection.dialect.name == "sqlite":
-        # The transaction has the whole database.
-        return query
-    return query.with_for_update(skip_locked=True, of=of or None)
-
-
-def locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:
-    """Lock what is selected, waiting for others to let go."""
-    if connection.dialect.name == "sqlite":
-        return query
-    return query.with_for_update(of=of or None)
-
-
 def read_clock(connection: Connection) -> int:
     """Return the time by the database's clock, in microseconds since 1970."""
     return int(connection.scalar(select(now())) or 0)
 
 
+def lock_creation(connection: Connection) -> None:
+    """Wait for the other transactions that create or migrate tables, and keep new ones waiting."""
+    match connection.dialect.name:
+        case "sqlite":
+            # The transaction has the whole database.
+            pass
+        case "postgresql":
+            # Two that create the same tables at once would fail instead of waiting for each other.
+            connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
+        case other:
+            raise _unknown(other)
+
+
+def share_lock(connection: Connection, lock: int) -> None:
+    """Take a lock until the transaction ends, together with others; `try_lock` fails meanwhile."""
+    match connection.dialect.name:
+        case "sqlite":
+            pass
+        case "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock_shared(lock)))
+        case other:
+            raise _unknown(other)
+
+
+def try_lock(connection: Connection, lock: int) -> bool:
+    """Take a lock alone until the transaction ends; return False if a transaction shares it."""
+    match connection.dialect.name:
+        case "sqlite":
+            # One transaction writes at a time, and a reader sees nothing of one that is open.
+            return True
+        case "postgresql":
+            return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(lock))))
+        case other:
+            raise _unknown(other)
+
+
+def lock_room(connection: Connection, queue_id: int) -> None:
+    """Wait for other transactions that load into a bounded queue, and keep new ones waiting."""
+    match connection.dialect.name:
+        case "sqlite":
+            pass
+        case "postgresql":
+            # The count before the commit must still be true at the commit. Rows of the queue would
+            # not do: its firings lock them too, and need not wait.
+            connection.execute(select(func.pg_advisory_xact_lock(_ROOM, queue_id)))
+        case other:
+            raise _unknown(other)
+
+
+def skip_locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:
+    """Lock the selected rows, and pass over rows that other transactions have locked."""
+    match connection.dialect.name:
+        case "sqlite":
+            # The transaction has the whole database.
+            return query
+        case "postgresql":
+            return query.with_for_update(skip_locked=True, of=of or None)
+        case other:
+            raise _unknown(other)
+
+
+def locked(connection: Connection, query: Select[Any], *of: Any) -> Select[Any]:
+    """Lock the selected rows, and wait for other transactions that have locked them."""
+    match connection.dialect.name:
+        case "sqlite":
+            return query
+        case "postgresql":
+            return query.with_for_update(of=of or None)
+        case other:
+            raise _unknown(other)
+
+
 def one_of(
     connection: Connection, column: Column[Any], values: Collection[int] | Collection[str]
 ) -> ColumnElement[bool]:
-    """``column IN values`` for any number of integers or texts, in one parameter."""
-    if connection.dialect.name == "sqlite":
-        # SQLite bounds the number of parameters, and knows JSON but no arrays.
-        each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
-        return column.in_(select(each.c.value))
-    kind = ARRAY(Text if isinstance(column.type, String) else BigInteger)
-    array = cast(bindparam(None, list(values), type_=kind), kind)
-    return column == func.any(array)
+    """Return ``column IN values`` for any number of integers or texts, in one parameter."""
+    match connection.dialect.name:
+        case "sqlite":
+            # SQLite limits the number of parameters, and has JSON but no arrays.
+            each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
+            return column.in_(select(each.c.value))
+        case "postgresql":
+            kind = ARRAY(Text if isinstance(column.type, String) else BigInteger)
+            array = cast(bindparam(None, list(values), type_=kind), kind)
+            return column == func.any(array)
+        case other:
+            raise _unknown(other)
 
 
 def greatest(connection: Connection, column: Column[Any], value: int) -> ColumnElement[int]:
-    """The larger of a column and a value."""
-    # The same function by another name.
-    name = "max" if connection.dialect.name == "sqlite" else "greatest"
-    return getattr(func, name)(column, value, type_=BigInteger)  # type: ignore[no-any-return]
+    """Return the larger of a column and a value."""
+    match connection.dialect.name:
+        case "sqlite":
+            return func.max(column, value, type_=BigInteger)
+        case "postgresql":
+            return func.greatest(column, value, type_=BigInteger)
+        case other:
+            raise _unknown(other)
 
 
 def insert_new(connection: Connection, table: Any) -> Any:
-    """An INSERT that may say ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    module = sqlite if connection.dialect.name == "sqlite" else postgresql
-    return module.insert(table)
+    """Return an INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    match connection.dialect.name:
+        case "sqlite":
+            return sqlite.insert(table)
+        case "postgresql":
+            return postgresql.insert(table)
+        case other:
+            raise _unknown(other)
 
 
 def last_id(connection: Connection, table: Table) -> int:
-    """The highest id that the table has ever given out."""
-    if connection.dialect.name == "sqlite":
-        query = "SELECT seq FROM sqlite_sequence WHERE name = :name"
-    else:
-        query = "SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)"
+    """Return the highest id that the table has ever given out."""
+    match connection.dialect.name:
+        case "sqlite":
+            query = "SELECT seq FROM sqlite_sequence WHERE name = :name"
+        case "postgresql":
+            query = "SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)"
+        case other:
+            raise _unknown(other)
     return int(connection.scalar(text(query), {"name": table.name}) or 0)
 
 
 def rename_table(connection: Connection, old: str, new: str) -> None:
-    """Rename a table, and all that the database has named after it but for its indexes."""
+    """Rename a table, and all that the database has named after it except its indexes."""
     connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
-    if connection.dialect.name == "sqlite":
-        # The counter of its ids follows by itself, and its constraints have no names.
-        return
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"ALTER SEQUENCE IF EXISTS {old}_id_seq RENAME TO {new}_id_seq")
-        _rename_constraints(connection, new, f"{old}_", f"{new}_")
-        return
-    raise _unknown(connection)
+    match connection.dialect.name:
+        case "sqlite":
+            # The counter of its ids follows by itself, and its constraints have no names.
+            pass
+        case "postgresql":
+            connection.exec_driver_sql(
+                f"ALTER SEQUENCE IF EXISTS {old}_id_seq RENAME TO {new}_id_seq"
+            )
+            _rename_constraints(connection, new, f"{old}_", f"{new}_")
+        case other:
+            raise _unknown(other)
 
 
 def rename_column(connection: Connection, table: str, old: str, new: str) -> None:
     """Rename a column, and all that the database has named after it."""
     connection.exec_driver_sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
-    if connection.dialect.name == "sqlite":
-        return
-    if connection.dialect.name == "postgresql":
-        # Since version 18, NOT NULL is a constraint with a name.
-        _rename_constraints(connection, table, f"{table}_{old}_", f"{table}_{new}_")
-        return
-    raise _unknown(connection)
+    match connection.dialect.name:
+        case "sqlite":
+            pass
+        case "postgresql":
+            # Since version 18, NOT NULL is a constraint with a name.
+            _rename_constraints(connection, table, f"{table}_{old}_", f"{table}_{new}_")
+        case other:
+            raise _unknown(other)
 
 
 def rename_index(connection: Connection, old: str, new: str, on: str) -> None:
     """Rename an index; *on* names its table and columns, ``table (a, b)``."""
-    if connection.dialect.name == "sqlite":
-        # SQLite renames no indexes.
-        connection.exec_driver_sql(f"DROP INDEX {old}")
-        connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
-    elif connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
-    else:
-        raise _unknown(connection)
+    match connection.dialect.name:
+        case "sqlite":
+            # SQLite cannot rename an index.
+            connection.exec_driver_sql(f"DROP INDEX {old}")
+            connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
+        case "postgresql":
+            connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
+        case other:
+            raise _unknown(other)
 
 
 def can_retry(error: DBAPIError) -> bool:
-    """Whether the same transaction may succeed when it is tried again."""
+    """Return whether the same transaction may succeed when it is tried again."""
     code = _code(error)
     return code in _SQLITE_RETRY or code in _POSTGRES_RETRY
 
 
 def lacks_name(error: DBAPIError) -> bool:
-    """Whether a statement names a table or a column that the catalog does not have."""
+    """Return whether a statement named a table or a column that the catalog does not have."""
     code = _code(error)
     return code == _SQLITE_NO_TABLE or code in _POSTGRES_NO_TABLE
 
 
 def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> IgnisError:
     """
-    Our error for one of the database's, told apart by its code, never by its text.
+    Return our error for an error of the database, by its code and never by its text.
 
-    *committing* says that it came of a commit, which may have been done all the same.
+    *committing*: the error came from a commit, which may have succeeded all the same.
     """
     code = _code(error)
     kind: type[Damaged] | type[CatalogUnavailable] = CatalogUnavailable
     if code in _SQLITE_DAMAGED or code in _POSTGRES_DAMAGED:
         kind = DamagedCatalog
-        reason = "is damaged or no catalog at all; restore it from a backup"
+        reason = "is damaged or not a catalog; restore it from a backup"
     elif lacks_name(error):
         kind = DamagedCatalog
-        reason = f"lacks what it should have ({_told(error)}); restore it from a backup"
+        reason = f"lacks a table or a column ({_message_of(error)}); restore it from a backup"
     else:
         reason = _SQLITE_REASONS.get(code, "") if isinstance(code, int) else ""
-        reason = reason or f"failed ({_told(error)})"
+        reason = reason or f"failed ({_message_of(error)})"
     outcome = "nothing was changed"
     if error.connection_invalidated:
         outcome += "; try again later"
         if committing:
-            outcome = "nobody knows if the last change was made: look before you make it again"
+            outcome = "the last change may have been made: check before you repeat it"
     return kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
 
 
@@ -321,11 +417,11 @@ def _rename_constraints(connection: Connection, table: str, old: str, new: str) 
         connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
 
 
-def _unknown(connection: Connection) -> NotImplementedError:
-    return NotImplementedError(f"a catalog in {connection.dialect.name}")
+def _unknown(name: str) -> NotImplementedError:
+    return NotImplementedError(f"a catalog in {name}: this function has no case for it")
 
 
-def _told(error: DBAPIError) -> str:
+def _message_of(error: DBAPIError) -> str:
     return " ".join(str(error.orig).split())
 
 
@@ -333,8 +429,8 @@ def _begin_immediate(connection: Connection) -> None:
     """
     Take the database as soon as it is free, or fail after `BUSY_SECONDS`.
 
-    SQLite itself would look ever more seldom, up to ten times a second: who has waited for long
-    then finds that others were faster, and starves among many processes.
+    SQLite itself would try less and less often, down to ten times a second: a writer that has
+    waited for long would lose to newer ones, and starve among many processes.
     """
     connection.begin()
     driver: Any = connection.connection.driver_connection
@@ -348,7 +444,7 @@ def _begin_immediate(connection: Connection) -> None:
             except sqlite3.Error as error:
                 if error.sqlite_errorcode & _SQLITE_PRIMARY not in _SQLITE_RETRY:
                     break
-            time.sleep(random.uniform(*_LOOK_SECONDS))
+            time.sleep(random.uniform(*_PAUSE_SECONDS))
         # Once more, to fail as any statement does.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     finally:
@@ -356,10 +452,10 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def _connect_sqlite(url: str) -> Engine:
-    # Taken as it is, and not parsed: a folder may have any name.
+    # The path is not parsed: a folder may have any name.
     path = url.removeprefix(_SQLITE)
     if path in ("", ":memory:"):
-        raise BadOption(f"catalog={url!r} is no file; use sqlite:////some/folder/catalog.db")
+        raise BadOption(f"catalog={url!r} is not a file; use sqlite:////some/folder/catalog.db")
     engine = create_engine(
         URL.create("sqlite", database=path),
         connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
@@ -388,7 +484,7 @@ def _code(error: DBAPIError) -> int | str | None:
 
 
 def _hidden(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     if url.startswith(_SQLITE):
         return url
     try:

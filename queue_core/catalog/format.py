@@ -59,10 +59,10 @@ def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None
     Return ``open`` if it created them, ``migrate`` if it changed them, and else None. Raises
     `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
     """
-    dialect.alone(connection)
+    dialect.lock_creation(connection)
     there = _tables(connection)
     if facts.name not in there:
-        strange = there if dialect.is_sqlite(connection.engine) else there & metadata.tables.keys()
+        strange = there & metadata.tables.keys() if dialect.shares_database(connection) else there
         if strange:
             raise DamagedCatalog(
                 f"catalog {catalog} holds the tables {', '.join(sorted(strange))} and is not an "

@@ -49,7 +49,7 @@ class Moves:
         ]
         moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
         values = {"queue_id": queue_id, "task": task, "arrow": moved}
-        dialect.join_in(connection, dialect.REPORTING)
+        dialect.share_lock(connection, dialect.REPORTING)
         connection.execute(insert(task_log).values(done_at=dialect.now(), **values))
 
 
@@ -61,7 +61,7 @@ def last(
 
     None when somebody is writing one just now, whose number may be lower: ask again.
     """
-    if not dialect.is_alone(connection, dialect.REPORTING):
+    if not dialect.try_lock(connection, dialect.REPORTING):
         return None
     which = _about(connection, [*infos], tasks)
     return int(connection.scalar(select(func.max(task_log.c.id)).where(*which)) or 0)

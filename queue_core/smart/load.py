@@ -95,7 +95,7 @@ class SmartLoad:
         def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
             if self._queue.settings.is_bounded:
                 # This lock comes before those of the read set.
-                dialect.hold_room(connection, self._queue.id)
+                dialect.lock_room(connection, self._queue.id)
             if batch is not None and not is_new_batch(connection, self._queue.id, *batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
                 return None

@@ -82,7 +82,7 @@ def shovel(
     wanted = replace(wanted, horizon=horizon(catalog, [queue.id], Magazine.SIDELINE))
     picked = find_candidates(catalog, wanted)
     threads = min(queue.settings.shovel_concurrency, queue.shards)
-    if what.limit or what.rate or threads == 1 or dialect.is_sqlite(catalog.engine):
+    if what.limit or what.rate or threads == 1 or not dialect.writes_in_parallel(catalog.engine):
         return _by_and_by(catalog, queue, wanted, picked, what.rate, pause)
     deals = [replace(wanted, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)]
     with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
