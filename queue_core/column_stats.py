@@ -1,8 +1,8 @@
-"""Statistics of a column's values: what they can be, without looking at them again.
+"""Statistics of columns: bounds of their values, to skip data without reading it.
 
-They are bounds and never promises: the least value may be less than what is there, the greatest
-may be more. That is what lets long texts be cut short and nanoseconds be rounded. None says that
-nothing is known. Values are those that `pyarrow` gives to Python, timestamps to the microsecond.
+Bounds need not be tight: the minimum can be less than every value, and the maximum more. So long
+texts can be cut and nanoseconds rounded. None means unknown. Values are the Python values of
+`pyarrow`, timestamps to the microsecond.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pyarrow.types as pt
 
 from queue_core.schema import is_binary, is_number, is_text
 
-#: Characters, or bytes, that are kept of a long value.
+#: Characters or bytes of a long value that its bound keeps.
 LONGEST_BOUND = 64
-#: Rows among which distinct values are looked for at a time, so that many are noticed early.
+#: Rows in which distinct values are counted at a time, so that a large number is noticed early.
 _BLOCK = 1 << 16
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
@@ -33,7 +33,7 @@ _Json: TypeAlias = "str | int | float | bool | None"
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What is known of the values of one column in some rows."""
+    """Bounds and counts of the values of one column in some rows."""
 
     #: No value is less; None: unknown. NaN counts as greater than all numbers.
     min: Any
@@ -41,16 +41,16 @@ class ColumnStats:
     max: Any
     null_count: int
     row_count: int
-    #: Every value there is, nulls left out; None when they are too many or not known.
+    #: All distinct values without null; None if they are too many or unknown.
     distinct: frozenset[Any] | None = None
 
 
 def column_stats(array: pa.Array | pa.ChunkedArray, *, max_distinct: int = 16) -> ColumnStats:
     """
-    The statistics of a column.
+    Return the statistics of a column.
 
-    Numbers, texts, binaries, booleans, dates, times and timestamps have bounds; of other types only
-    the nulls are counted. *max_distinct* is how many distinct values are still kept.
+    Numbers, texts, binaries, booleans, dates, times and timestamps have bounds; for other types
+    only the nulls are counted. More than *max_distinct* distinct values are not kept.
     """
     rows, nulls = len(array), array.null_count
     if nulls == rows:
@@ -65,10 +65,10 @@ def column_stats(array: pa.Array | pa.ChunkedArray, *, max_distinct: int = 16) -
 
 def python_value(scalar: pa.Scalar, *, up: bool = False) -> Any:
     """
-    The Python value of a scalar, or None where Python has none: NaN, or the year 10000.
+    Return the Python value of a scalar, or None if there is none: for NaN or the year 10000.
 
-    Nanoseconds are rounded down to a microsecond, or up when *up*. Timestamps with a zone become
-    times in UTC, others stay without one.
+    Nanoseconds are rounded to microseconds: up if *up* is true, else down. Timestamps with a zone
+    become UTC; others stay without a zone.
     """
     if not scalar.is_valid:
         return None
@@ -84,7 +84,7 @@ def python_value(scalar: pa.Scalar, *, up: bool = False) -> Any:
 
 
 def stats_to_json(stats: Mapping[str, ColumnStats]) -> str:
-    """Statistics by column as compact JSON text; `stats_from_json` reads it."""
+    """Return statistics by column as compact JSON, which `stats_from_json` reads."""
     return json.dumps(
         {name: _pack(one) for name, one in stats.items()},
         ensure_ascii=False,
@@ -93,14 +93,14 @@ def stats_to_json(stats: Mapping[str, ColumnStats]) -> str:
 
 
 def stats_of(rows: pa.Table, names: Sequence[str]) -> str | None:
-    """The statistics of some columns as JSON; None of none."""
+    """Return the statistics of some columns as JSON, or None without columns."""
     if not names:
         return None
     return stats_to_json({name: column_stats(rows.column(name)) for name in names})
 
 
 def stats_from_json(text: str, schema: pa.Schema) -> dict[str, ColumnStats]:
-    """Read what `stats_to_json` wrote; columns that *schema* lacks are left out."""
+    """Read statistics that `stats_to_json` wrote, except columns that *schema* lacks."""
     return {
         name: _unpack(packed, _plain_type(schema.field(name).type))
         for name, packed in json.loads(text).items()
@@ -109,7 +109,7 @@ def stats_from_json(text: str, schema: pa.Schema) -> dict[str, ColumnStats]:
 
 
 def _plain_type(type_: pa.DataType) -> pa.DataType | None:
-    """The type in which values are compared; None when they cannot be."""
+    """Return the type in which values are compared, or None if they cannot be compared."""
     if pt.is_dictionary(type_):
         return _plain_type(type_.value_type)
     if pt.is_string_view(type_):
@@ -147,14 +147,14 @@ def _extremes(values: pa.Array | pa.ChunkedArray) -> tuple[Any, Any]:
 
 
 def _distinct(values: pa.Array | pa.ChunkedArray, limit: int) -> frozenset[Any] | None:
-    """All values when they are at most *limit*, short, and told apart by Python as by Arrow."""
+    """Return all values if they are at most *limit*, short, and distinct in Python too."""
     found: set[Any] = set()
     for start in range(0, len(values), _BLOCK):
         block = pc.unique(values.slice(start, _BLOCK)).drop_null()
         if len(block) > limit:
             return None
         exact = {python_value(value) for value in block}
-        # Fewer: -0.0 hides behind 0.0, though a cast to text would show it.
+        # Fewer: Python merges -0.0 with 0.0, which a cast to text distinguishes.
         if len(exact) < len(block) or any(_is_inexact(value) for value in exact):
             return None
         if pt.is_timestamp(values.type) and exact != {python_value(v, up=True) for v in block}:
@@ -179,7 +179,7 @@ def _moment(scalar: pa.Scalar, up: bool) -> datetime:
 
 
 def _shorten(value: Any, *, up: bool) -> Any:
-    """A bound of few characters: a prefix is less than the whole, its successor is greater."""
+    """Shorten a bound: a prefix is less than the whole text, and its successor is greater."""
     if not isinstance(value, str | bytes) or len(value) <= LONGEST_BOUND:
         return value
     prefix = value[:LONGEST_BOUND]
@@ -189,7 +189,7 @@ def _shorten(value: Any, *, up: bool) -> Any:
 
 
 def _text_after(prefix: str) -> str | None:
-    """The least text greater than all that begin with *prefix*, if there is one."""
+    """Return the least text greater than all texts with this prefix, or None."""
     stem = prefix.rstrip("\U0010ffff")
     if not stem:
         return None
@@ -241,7 +241,7 @@ def _to_json(value: Any) -> _Json:
 
 
 def _from_json(type_: pa.DataType | None) -> Callable[[Any], Any]:
-    """What turns a JSON value back into a value of *type_*."""
+    """Return a function that turns a JSON value back into a value of *type_*."""
     readers: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
         (pt.is_floating, float),
         (pt.is_decimal, Decimal),

@@ -1,4 +1,4 @@
-"""The nouns, as frozen values. Positions and row ranges are half-open; times are microseconds."""
+"""The nouns of ignis as frozen values. Ranges are half-open; times are microseconds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from queue_core.names import nearest
 from queue_core.rows import Rows
 from queue_core.settings import QueueSettings
 
-#: A message id is the number of its segment, then the number of its row in this many bits.
+#: A message id is the number of its segment, followed by the number of its row in this many bits.
 ROW_BITS = 20
-#: Rows of one segment at most.
+#: The most rows of one segment.
 MAX_SEGMENT_ROWS = 1 << ROW_BITS
-#: Segments without a file are called this and their id.
+#: The name of a segment without a file is this prefix and its id.
 INLINE = "inlined/"
 
 
@@ -28,7 +28,7 @@ class Magazine(IntEnum):
 
 
 def magazine_of(name: str) -> Magazine:
-    """``main`` or ``sideline``; raises `BadOption`."""
+    """Return the magazine ``main`` or ``sideline``; raises `BadOption`."""
     names = {magazine.name.lower(): magazine for magazine in Magazine}
     if name not in names:
         raise BadOption(f"magazine={name!r}{nearest(str(name), names)}; use main or sideline")
@@ -36,13 +36,13 @@ def magazine_of(name: str) -> Magazine:
 
 
 class State(IntEnum):
-    """What a slice is doing."""
+    """The states of a slice."""
 
     #: Waiting to be fired.
     LOADED = 0
     #: In flight, held by a ticket.
     FIRED = 1
-    #: Set apart, since its segment cannot be read.
+    #: Set apart, because its segment cannot be read.
     DAMAGED = 2
 
 
@@ -60,7 +60,7 @@ class QueueInfo:
     schema_version: int
     settings: QueueSettings
     created_at: int
-    #: When it was given up; None while it is in use.
+    #: When it was deactivated; None while it is in use.
     deactivated_at: int | None = None
 
 
@@ -68,9 +68,9 @@ class QueueInfo:
 class Chunk:
     """One record batch of a segment: the unit that is read and checked."""
 
-    #: How many row numbers it covers; in a compacted segment there may be gaps between its rows.
+    #: How many row numbers it covers; in a compacted segment its rows can have gaps.
     rows: int
-    #: Where its bytes begin in the file, or in the inlined data.
+    #: Where its bytes begin in the file or in the inlined data.
     offset: int
     length: int
     #: xxh3-64 of the bytes.
@@ -79,28 +79,28 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A range of rows of a staged segment that goes to one shard; *shard* None is still open."""
+    """A range of rows of a staged segment for one shard; *shard* None is not decided yet."""
 
     shard: int | None
     start: int
     stop: int
     #: Statistics of the attribute columns, as JSON, or None.
     stats: str | None = None
-    #: Which of the rows are loaded; None: all of them.
+    #: The rows of the range that are loaded; None: all.
     rows: Rows | None = None
 
     def __len__(self) -> int:
         return self.stop - self.start if self.rows is None else len(self.rows)
 
     def narrowed(self, rows: Rows) -> Run:
-        """With only those of its rows that are among some."""
+        """Return the run without the rows that are not in *rows*."""
         left = rows.between(self.start, self.stop) if self.rows is None else self.rows & rows
         return replace(self, start=left.start, stop=left.stop, rows=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A segment that is written and durable, and that no slice names yet."""
+    """A segment that is durable, and that no slice refers to yet."""
 
     #: Where the file is in the storage, or None when *data* holds the bytes.
     location: str | None
@@ -117,20 +117,20 @@ class Staged:
         return sum(len(run) for run in self.runs)
 
     def narrowed(self, rows: Rows) -> Staged:
-        """The segment with only those of its rows that are among some being loaded."""
+        """Return the segment with only *rows* to be loaded."""
         left = [run for run in (run.narrowed(rows) for run in self.runs) if len(run)]
-        # Of categories, another one than before may begin first.
+        # Runs of categories interleave, so another run can begin first now.
         return replace(self, runs=tuple(sorted(left, key=lambda run: run.start)))
 
     def in_shard(self, shard: int) -> Staged:
-        """The segment with those of its runs that are still open going to *shard*."""
-        open_runs = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
-        return replace(self, runs=tuple(open_runs))
+        """Return the segment with *shard* for the runs that are not decided yet."""
+        decided = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
+        return replace(self, runs=tuple(decided))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Rows of one segment at one place of one shard: the unit everything moves in."""
+    """Neighbouring rows of one segment in one shard: the unit in which messages move."""
 
     id: int
     queue_id: int
@@ -146,7 +146,7 @@ class Slice:
     attempts: int
     #: How often they have been fired.
     deliveries: int
-    #: When the oldest of them was loaded, and when they came into this magazine.
+    #: When the oldest of them was loaded, and when they entered this magazine.
     loaded_at: int
     moved_at: int
     fired_at: int | None = None
@@ -160,17 +160,17 @@ class Slice:
         return self.position + self.rows.stop - self.rows.start
 
     def place_of(self, row: int) -> int:
-        """The place of a row in the shard."""
+        """Return the place of a row in its shard."""
         return self.position + row - self.rows.start
 
     def bytes_of(self, rows: Rows) -> int:
-        """The share that some of the rows have in the size."""
+        """Return the size of some of the rows, as a share of the slice's size."""
         return self.bytes * len(rows) // max(len(self.rows), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """What is needed to read a segment, on any machine, without the catalog."""
+    """Everything that a machine without the catalog needs to read a segment."""
 
     segment_id: int
     #: Message id of row 0.
@@ -178,26 +178,26 @@ class SegmentRef:
     location: str | None
     data: bytes | None
     schema_version: int
-    #: The chunks that are wanted, each with the number of its first row.
+    #: The chunks to read, each with the number of its first row.
     chunks: tuple[tuple[int, Chunk], ...]
     loaded_at: int
-    #: Whether its rows say themselves which messages they are (`queue_core.schema.COMPACTED`).
+    #: Whether its rows carry the ids of their messages (`queue_core.schema.COMPACTED`).
     compacted: bool = False
 
     def narrowed(self, start: int, stop: int) -> SegmentRef:
-        """With only those chunks that hold rows of a half-open range."""
+        """Return the segment with only the chunks that hold rows of a half-open range."""
         wanted = (pair for pair in self.chunks if pair[0] < stop and start < pair[0] + pair[1].rows)
         return replace(self, chunks=tuple(wanted))
 
     @property
     def name(self) -> str:
-        """What to call the segment in an error."""
+        """Name of the segment in errors."""
         return self.location or f"{INLINE}{self.segment_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Rows that share their attempts and their time of firing."""
+    """Rows with the same attempts and time of firing."""
 
     rows: Rows
     attempts: int
@@ -206,7 +206,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """Rows of one segment to be read in order of their rows; several parts may interleave."""
+    """Rows of one segment, to be read in order; several parts can interleave."""
 
     queue: str
     shard: int
@@ -220,11 +220,11 @@ class ScanTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """All that is needed to read some messages in order: picklable, no handles."""
+    """Everything needed to read some messages in order: picklable, without handles."""
 
-    #: Where segments are; not shown, as it may have credentials.
+    #: URI of the storage; hidden in `repr`, because it can have credentials.
     storage: str = field(repr=False)
-    #: The schema that is handed out, as Arrow IPC bytes.
+    #: The schema of the messages that are read, as Arrow IPC bytes.
     schema: bytes
     #: The schemas of older segments, by queue and version.
     schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Options given as strings: each described once, parsed, checked and documented from there."""
+"""Options that are given as strings: each declared once, and parsed and documented from that."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from queue_core.names import nearest
 class Option:
     """One option: ``.option("maxMessagesPerTrigger", "1000")``."""
 
-    #: In lowerCamelCase, as Spark's own are; case does not matter to a user.
+    #: In lowerCamelCase, like Spark's own; users can write it in any case.
     name: str
-    #: What it does, its unit, and what happens without it; a sentence for the documentation.
+    #: Its effect, its unit, and its default behaviour; sentences for the documentation.
     about: str
-    #: Turns the text into a value; raises `ValueError` with what is allowed.
+    #: Turns the text into a value; raises `ValueError` with the allowed values.
     parse: Callable[[str], Any] = str
     default: Any = None
 
 
-#: Where the store is.
+#: The address of the store.
 STORE: tuple[Option, ...] = (
     Option("path", "Folder of an embedded store; may also be given to `load()` or `start()`."),
     Option("catalog", "Database URL of the catalog, with `storage`, instead of `path`."),
     Option(
         "storage",
         "Folder or `pyarrow.fs` URI of the segments, with `catalog`. Give the credentials of a "
-        "bucket in the environment (`AWS_ACCESS_KEY_ID`, …): Spark may show options.",
+        "bucket in the environment (`AWS_ACCESS_KEY_ID`, …), because Spark may show options.",
     ),
 )
 
 
 def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict[str, Any]:
     """
-    The value of every known option, by its name.
+    Return the value of every known option, by its name.
 
-    Raises one `BadOption` that tells of all unknown and malformed ones at once.
+    Raises one `BadOption` that lists all unknown and malformed options.
     """
     options = {option.name.lower(): option for option in known}
     values = {option.name: option.default for option in options.values()}
@@ -62,7 +62,7 @@ def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """A parser of one of some words, in any case."""
+    """Return a parser of one of *allowed*, in any case."""
     words = {word.lower(): word for word in allowed}
 
     def check(text: str) -> str:
@@ -74,7 +74,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 def whole(low: int, high: int | None = None) -> Callable[[str], int]:
-    """A parser of a whole number within bounds; ``1_000`` is one too."""
+    """Return a parser of a whole number within bounds, such as ``1_000``."""
 
     def check(text: str) -> int:
         allowed = f"a whole number, {low} or more" if high is None else f"{low} to {high}"
@@ -90,7 +90,7 @@ def whole(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A parser of a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
+    """Parse a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
     units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
     number = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text.strip().lower()[len(number) :].strip()
@@ -104,7 +104,7 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """A parser of a number of bytes: ``1048576``, ``64k``, ``16m``, ``1g``."""
+    """Parse a number of bytes: ``1048576``, ``64k``, ``16m``, ``1g``."""
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
     body = text.strip().lower().removesuffix("b")
     factor = units.get(body[-1:], 1)
@@ -118,15 +118,15 @@ def size(text: str) -> int:
 
 
 def boolean(text: str) -> bool:
-    """A parser of ``true`` or ``false``."""
+    """Parse ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
         raise ValueError("true or false")
     return text.lower() == "true"
 
 
 def words(text: str) -> tuple[str, ...]:
-    """A parser of names with commas between them."""
+    """Parse names that are separated by commas."""
     found = tuple(word.strip() for word in text.split(",") if word.strip())
     if not found:
-        raise ValueError("one or more names, with commas between them")
+        raise ValueError("one or more names, separated by commas")
     return found

@@ -1,8 +1,8 @@
-"""A queue's Arrow schema: what a queue can hold, which rows fit, and how it may grow.
+"""Arrow schemas of queues: their canonical types, the rows that fit, and their evolution.
 
-Types are kept in the one form in which Spark hands Arrow data in and wants it back: strings and
-binaries with 32-bit offsets, timestamps in microseconds and UTC, decimals of 128 bits, no
-dictionaries. Everything that fits into these without loss is cast on the way in.
+A queue stores types in the form in which Spark exchanges Arrow data: strings and binaries with
+32-bit offsets, timestamps in microseconds and UTC, decimals of 128 bits, no dictionaries. A load
+casts everything that fits into these types without loss.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ import pyarrow as pa
 from queue_core.errors import SchemaMismatch
 from queue_core.names import check_columns, nearest
 
-#: What can be loaded: Arrow data, or a list of one dict per message.
+#: Rows to load: Arrow data, or a list with one dict per message.
 Loadable: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any]]"
 
 _t = pa.types
@@ -35,19 +35,19 @@ METADATA = pa.schema(
     ]
 )
 
-#: Columns that a queue may have, and that mean something: until when a message is wanted, and from
-#: when on it may be fired.
+#: Optional columns of a queue with a meaning by their names: when a message expires, and the time
+#: before which it is held.
 EXPIRES_AT, HOLD_UNTIL = "_expires_at", "_hold_until"
-#: What selectors see besides: seconds since a message was loaded, and the moment of looking.
+#: Columns that only selectors see: seconds since a message was loaded, and the current time.
 AGE, NOW = "_age", "_now"
 
-#: What a compacted segment has behind the queue's columns: what its rows were, and still are. They
-#: go by where they stand, since a queue may have columns of these names too.
+#: Columns of a compacted segment after the queue's own: the identity of each row's message. They
+#: are found by position, because a queue can have columns of these names too.
 COMPACTED = pa.schema(
     [
         METADATA.field("_message_id"),
         METADATA.field("_loaded_at"),
-        #: Its number. There may be gaps, so that every message keeps its place.
+        #: Number of the row. There can be gaps, so that every message keeps its place.
         pa.field("_row", pa.uint32(), nullable=False),
     ]
 )
@@ -55,10 +55,10 @@ COMPACTED = pa.schema(
 
 def canonical(schema: pa.Schema) -> pa.Schema:
     """
-    The schema as a queue keeps it.
+    Return a schema in the types that a queue stores.
 
-    Raises `SchemaMismatch` for a type that Spark cannot hold and `BadName` for a column name that
-    is not allowed.
+    Raises `SchemaMismatch` for a type that Spark does not support, and `BadName` for a column name
+    that is not allowed.
     """
     if not isinstance(schema, pa.Schema):
         raise SchemaMismatch(f"a queue's schema is a pyarrow.Schema, not {type(schema).__name__}")
@@ -68,28 +68,26 @@ def canonical(schema: pa.Schema) -> pa.Schema:
     columns = pa.schema([_canonical_field(field, field.name) for field in schema])
     for field in columns:
         if field.name in (EXPIRES_AT, HOLD_UNTIL) and not _t.is_timestamp(field.type):
-            raise SchemaMismatch(
-                f"column {field.name!r} says when, and must be a timestamp, not {field.type}"
-            )
+            raise SchemaMismatch(f"column {field.name!r} must be a timestamp, not {field.type}")
     return columns
 
 
 def serialize(schema: pa.Schema) -> bytes:
-    """The schema as Arrow IPC bytes."""
+    """Return a schema as Arrow IPC bytes."""
     return bytes(schema.serialize())
 
 
 def deserialize(data: bytes) -> pa.Schema:
-    """Read what `serialize` wrote."""
+    """Return the schema that `serialize` wrote."""
     return pa.ipc.read_schema(pa.py_buffer(data))
 
 
 def conform(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
     """
-    The rows as a table of exactly *schema*, metadata columns dropped.
+    Return rows as a table of exactly *schema*, without metadata columns.
 
-    Nullable columns that are missing become null. Raises `SchemaMismatch` for a column that the
-    queue lacks, a value that does not fit, or a null where none may be.
+    Missing nullable columns become null. Raises `SchemaMismatch` for a column that the queue lacks,
+    a value that does not fit, or a null in a required column.
     """
     table = _as_table(rows, schema, queue)
     if table.schema.equals(schema, check_metadata=False):
@@ -101,7 +99,7 @@ def conform(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
 
 
 def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None:
-    """Raise `SchemaMismatch` unless rows of schema *incoming* can be loaded, by their types."""
+    """Raise `SchemaMismatch` unless the types of *incoming* rows can be loaded."""
     empty = incoming.empty_table()
     conform(empty, schema, queue)
     for field in schema:
@@ -113,10 +111,9 @@ def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None
 
 def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
     """
-    The schema that holds the messages of both: *old* with the new columns behind it.
+    Return the schema *old* followed by the columns that *new* adds.
 
-    Raises `SchemaMismatch` unless every column of *old* that *new* repeats is unchanged and every
-    column that it adds is nullable.
+    Raises `SchemaMismatch` if *new* changes a column of *old* or adds one that is not nullable.
     """
     new = canonical(new)
     for field in old:
@@ -138,7 +135,7 @@ def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
 
 
 def upgrade(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of an older or narrower schema as one of *schema*; new columns are null."""
+    """Return a batch of an older or narrower schema in *schema*, with nulls in new columns."""
     if batch.schema.equals(schema, check_metadata=False):
         return batch
     columns = [
@@ -201,8 +198,8 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
 
 
 def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
-    # Asked for whole numbers or dates, Arrow cuts fractions and hours off without a word. A cast
-    # from the type that the values have does not.
+    # When it makes whole numbers or dates, Arrow silently cuts off fractions and hours. A cast from
+    # the type of the values does not.
     kind = None if _is_cut_to(field.type) else field.type
     try:
         column = pa.array(values, kind)
@@ -244,27 +241,27 @@ def _cast(
     )
 
 
-def _are_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast keeps the meaning of values, so that no text is taken for a number."""
+def _are_alike(given: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether a cast keeps the meaning of values, so that no text becomes a number."""
     if _t.is_null(given):
         return True
     if _t.is_dictionary(given):
-        return _are_alike(given.value_type, wanted)
-    if _is_list(wanted):
-        return _is_list(given) and _are_alike(given.value_type, wanted.value_type)
-    if _t.is_map(wanted):
+        return _are_alike(given.value_type, target)
+    if _is_list(target):
+        return _is_list(given) and _are_alike(given.value_type, target.value_type)
+    if _t.is_map(target):
         return bool(
             _t.is_map(given)
-            and _are_alike(given.key_type, wanted.key_type)
-            and _are_alike(given.item_type, wanted.item_type)
+            and _are_alike(given.key_type, target.key_type)
+            and _are_alike(given.item_type, target.item_type)
         )
-    if _t.is_struct(wanted):
+    if _t.is_struct(target):
         return _t.is_struct(given) and all(
-            _are_alike(field.type, wanted.field(field.name).type)
+            _are_alike(field.type, target.field(field.name).type)
             for field in given
-            if wanted.get_field_index(field.name) >= 0
+            if target.get_field_index(field.name) >= 0
         )
-    return any(family(given) and family(wanted) for family in _FAMILIES)
+    return any(family(given) and family(target) for family in _FAMILIES)
 
 
 def _without_nulls(table: pa.Table, schema: pa.Schema, queue: str) -> pa.Table:
@@ -279,7 +276,7 @@ def _describe(field: pa.Field) -> str:
 
 
 def _canonical_field(field: pa.Field, column: str) -> pa.Field:
-    # Spark marks its variants and geometries by metadata of a struct's fields; all else is dropped.
+    # Spark marks variants and geometries by field metadata; other metadata is dropped.
     kept = {name: field.metadata[name] for name in _MARKS if name in (field.metadata or {})}
     return pa.field(
         field.name, _canonical_type(field.type, column), field.nullable, metadata=kept or None
@@ -291,7 +288,7 @@ def _canonical_type(kind: pa.DataType, column: str) -> pa.DataType:
         if matches(kind):
             return convert(kind, column)
     raise SchemaMismatch(
-        f"column {column!r}: Spark cannot hold the type {kind}"
+        f"column {column!r}: Spark does not support the type {kind}"
         + ("; use int64 or decimal128(20, 0)" if pa.types.is_uint64(kind) else "")
     )
 
@@ -318,7 +315,7 @@ def _decimal_type(kind: pa.DataType, column: str) -> pa.DataType:
         raise SchemaMismatch(f"column {column!r}: Spark's decimals have at most 38 digits")
     if not 0 <= kind.scale <= kind.precision:
         raise SchemaMismatch(
-            f"column {column!r}: {kind} has a scale that Spark's decimals cannot have; "
+            f"column {column!r}: {kind} has a scale that Spark does not support; "
             "use one from 0 to the number of digits"
         )
     return pa.decimal128(kind.precision, kind.scale)
@@ -337,7 +334,7 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(_t.is_list(kind) or _t.is_large_list(kind) or _t.is_fixed_size_list(kind))
 
 
-#: Types that can be cast to each other; whether the values fit, the cast tells.
+#: Families of types that can be cast to each other; the cast checks whether the values fit.
 _FAMILIES: tuple[_Matches, ...] = (
     is_number,
     is_text,

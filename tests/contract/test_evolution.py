@@ -121,7 +121,7 @@ def test_two_processes_that_add_columns_get_both(store, queue):
         ([("customer", pa.int64())], "'customer' is string and cannot become int64"),
         ([pa.field("due", pa.date32(), nullable=False)], "'due' must be nullable"),
         ([("amount", pa.decimal128(5, 2))], "'amount' is double"),
-        ([("big", pa.uint64())], "'big': Spark cannot hold"),
+        ([("big", pa.uint64())], "'big': Spark does not support"),
     ],
 )
 def test_any_other_change_is_refused_and_changes_nothing(store, queue, columns, culprit):

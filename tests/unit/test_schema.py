@@ -407,7 +407,7 @@ def test_evolving_to_the_same_or_fewer_columns_changes_nothing():
         (pa.schema([pa.field("a", pa.int64(), False)]), "cannot become int64 not null"),
         (pa.schema([pa.field("c", pa.int64(), False)]), "'c' must be nullable"),
         (schema_of(pa.int64(), "A"), "'a' and 'A' differ only in case"),
-        (schema_of(pa.uint64(), "c"), "'c': Spark cannot hold"),
+        (schema_of(pa.uint64(), "c"), "'c': Spark does not support"),
         (schema_of(pa.int64(), "_shard"), "'_shard' is reserved"),
     ],
 )
