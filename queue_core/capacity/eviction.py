@@ -17,7 +17,8 @@ from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import CapacityExceeded, Overrun
 from queue_core.catalog import turns
-from queue_core.catalog.slices import Changes, ShardKey, fetch
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken, interleaved, share, take

@@ -13,15 +13,17 @@ from operator import sub
 from sqlalchemy import Connection, bindparam, func, select
 
 from queue_core.catalog.queues import check_in_use
-from queue_core.catalog.slices import LEFT
 from queue_core.catalog.tables import counters, queues, shard_totals, shards, slices
 from queue_core.errors import Conflict
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.settings import QueueSettings
 
+#: Counters of messages that have left a magazine.
+_LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
+
 # Built once: building a statement takes several times as long as SQLite needs to run it.
 _MESSAGES = (
-    select(func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)))
+    select(func.sum(reduce(sub, (counters.c[name] for name in _LEFT), shards.c.loaded)))
     .select_from(shard_totals)
     .where(shards.c.queue_id == bindparam("queue"), shards.c.magazine == int(Magazine.MAIN))
     .scalar_subquery()

@@ -8,7 +8,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.catalog import id_map, segments
-from queue_core.catalog.slices import Changes
+from queue_core.catalog.changes import Changes
 from queue_core.model import QueueInfo, Slice, State
 from queue_core.policies.inputs import PolicyResult
 from queue_core.rows import EMPTY, Rows

@@ -20,7 +20,8 @@ from queue_core.catalog import dialect, id_map, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo, Staged, State

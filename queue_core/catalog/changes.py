@@ -1,0 +1,237 @@
+"""Changes to slices, written together.
+
+A verb records what happens to which rows of which slices; `Changes.apply` writes it with a fixed
+number of statements, whatever the number of messages, and wakes those who wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, update
+
+from queue_core.catalog import dialect, notifications
+from queue_core.catalog.segments import release
+from queue_core.catalog.slices import ShardKey, add, allocate
+from queue_core.catalog.tables import counters, slices, turns
+from queue_core.model import Magazine, QueueInfo, Slice, State
+from queue_core.rows import EMPTY, Rows
+
+#: Columns of a slice that loses some of its rows.
+_REMAINDER = ("position", "row_start", "row_stop", "bitmap", "count", "bytes")
+
+
+class Changes:
+    """
+    Changes to some slices; nothing is written before `apply`.
+
+    `apply` wakes those who wait for messages if some became loaded, and those who wait for room if
+    some left main.
+    """
+
+    def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
+        """*queues*: those of the slices, by default any. If none is bounded, no load waits."""
+        self._may_be_bounded = queues is None or any(q.settings.is_bounded for q in queues)
+        self._wakes = False
+        #: Slices that lose rows, by id, and the rows that they keep.
+        self._kept: dict[int, tuple[Slice, Rows]] = {}
+        self._new: list[dict[str, Any]] = []
+        self._moved: list[tuple[Slice, Rows, Magazine, dict[str, Any]]] = []
+        self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
+        self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._fired: dict[ShardKey, tuple[int, int]] = {}
+
+    def mark(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """Set other values for these rows of a slice, which stay at their places."""
+        if len(rows) == len(piece.rows):
+            self._updated[tuple(values.items())].append(piece.id)
+        elif rows:
+            self._cut(piece, rows)
+            self.put(piece, rows, **values)
+
+    def release(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """Load these rows again at their places; they leave their ticket."""
+        values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
+        self.mark(piece, rows, **values)
+        self._wakes = self._wakes or bool(rows)
+
+    def remove(self, piece: Slice, rows: Rows, counter: str) -> None:
+        """Remove these rows for good; *counter* counts them."""
+        if rows:
+            self._leave(piece, rows, counter)
+
+    def move(self, piece: Slice, rows: Rows, to: Magazine, counter: str, **values: Any) -> None:
+        """Move these rows, loaded, to the tail of their shard in a magazine; *counter* counts."""
+        if rows:
+            self._leave(piece, rows, counter)
+            self._moved.append((piece, rows, to, values))
+            self._wakes = True
+
+    def put(self, piece: Slice, rows: Rows, **values: Any) -> None:
+        """Add a slice with these rows at their places: a copy of *piece* but for *values*."""
+        if rows:
+            position = piece.place_of(rows.start)
+            self._new.append(_columns(piece, rows) | {"position": position} | values)
+
+    def keep(self, piece: Slice, rows: Rows) -> None:
+        """Remove all rows of a slice but these; counts nothing."""
+        if rows is not piece.rows:
+            self._kept[piece.id] = (piece, rows)
+
+    def fire(self, piece: Slice, rows: Rows) -> None:
+        """Count rows as fired, and advance the shard's fire pointer past them."""
+        key = _key(piece)
+        count, pointer = self._fired.get(key, (0, 0))
+        self._fired[key] = (count + len(rows), max(pointer, piece.place_of(rows.stop)))
+
+    def count(self, piece: Slice, **deltas: int) -> None:
+        """Add to the counters of a slice's shard."""
+        self.count_at(_key(piece), **deltas)
+
+    def count_at(self, key: ShardKey, **deltas: int) -> None:
+        """Add to the counters of a shard."""
+        for name, delta in deltas.items():
+            self._counts[key][name] += delta
+
+    def apply(self, connection: Connection) -> None:
+        """Write everything; the locks that others wait for longest come last."""
+        self._write_marks(connection)
+        self._write_remainders(connection)
+        add(connection, self._new)
+        self._write_fired(connection)
+        self._write_moves(connection)
+        self._delete_empty(connection)
+        self._write_counts(connection)
+        if self._wakes:
+            notifications.notify(connection)
+
+    def _leave(self, piece: Slice, rows: Rows, counter: str) -> None:
+        self._cut(piece, rows)
+        self.count(piece, **{counter: len(rows)})
+        if piece.ticket is None:
+            # By the counters, messages that have left a shard were fired from it.
+            self.fire(piece, rows)
+        if piece.magazine is Magazine.MAIN and self._may_be_bounded:
+            self._wakes = True
+
+    def _cut(self, piece: Slice, rows: Rows) -> None:
+        _, kept = self._kept.get(piece.id, (piece, piece.rows))
+        self._kept[piece.id] = (piece, EMPTY if len(rows) == len(kept) else kept - rows)
+
+    def _write_marks(self, connection: Connection) -> None:
+        for values, ids in self._updated.items():
+            connection.execute(
+                update(slices)
+                .where(dialect.one_of(connection, slices.c.id, ids))
+                .values(dict(values))
+            )
+
+    def _write_remainders(self, connection: Connection) -> None:
+        shrunk = [(piece, rows) for piece, rows in self._kept.values() if rows]
+        if shrunk:
+            connection.execute(
+                update(slices)
+                .where(slices.c.id == bindparam("slice_id"))
+                .values({name: bindparam(name) for name in _REMAINDER}),
+                [
+                    {"slice_id": piece.id, "position": piece.place_of(rows.start)}
+                    | {name: _columns(piece, rows)[name] for name in _REMAINDER[1:]}
+                    for piece, rows in shrunk
+                ],
+            )
+
+    def _write_moves(self, connection: Connection) -> None:
+        shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
+        for piece, rows, magazine, values in self._moved:
+            shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
+        new = []
+        now = dialect.read_clock(connection) if shards else None
+        for key in sorted(shards):
+            moves = sorted(shards[key], key=lambda move: (move[0].magazine, _first(*move[:2])))
+            offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
+            tail = allocate(connection, key, span, sum(len(rows) for _, rows, _ in moves))
+            for (piece, rows, values), offset in zip(moves, offsets, strict=True):
+                new.append(
+                    _columns(piece, rows)
+                    | {"magazine": key[1], "position": tail + offset, "state": State.LOADED}
+                    | {"consumer_id": None, "ticket": None, "moved_at": now}
+                    | values
+                )
+        add(connection, new)
+
+    def _delete_empty(self, connection: Connection) -> None:
+        gone = [piece for piece, rows in self._kept.values() if not rows]
+        if gone:
+            these = dialect.one_of(connection, slices.c.id, [piece.id for piece in gone])
+            connection.execute(delete(slices).where(these))
+            release(connection, {piece.segment_id for piece in gone})
+
+    def _write_fired(self, connection: Connection) -> None:
+        for key in sorted(self._fired):
+            count, pointer = self._fired[key]
+            connection.execute(
+                update(turns)
+                .where(*_at(turns, key))
+                .values(
+                    fired=turns.c.fired + count,
+                    fire_pointer=dialect.greatest(connection, turns.c.fire_pointer, pointer),
+                )
+            )
+
+    def _write_counts(self, connection: Connection) -> None:
+        for key in sorted(self._counts):
+            values = {name: counters.c[name] + by for name, by in self._counts[key].items()}
+            connection.execute(update(counters).where(*_at(counters, key)).values(values))
+
+
+def _key(piece: Slice) -> ShardKey:
+    return piece.queue_id, int(piece.magazine), piece.shard
+
+
+def _at(table: Table, key: ShardKey) -> list[ColumnElement[bool]]:
+    return [table.c.queue_id == key[0], table.c.magazine == key[1], table.c.shard == key[2]]
+
+
+def _first(piece: Slice, rows: Rows) -> int:
+    return piece.place_of(rows.start)
+
+
+def _side_by_side(moves: Sequence[tuple[Slice, Rows]]) -> tuple[list[int], int]:
+    """
+    Return the offsets of slices from the tail of their new shard, and how many places they span.
+
+    *moves* come in order of their places. Slices whose rows interleave still do so afterwards.
+    """
+    offsets, span = [], 0
+    shift, end, magazine = 0, 0, None
+    for piece, rows in moves:
+        if piece.magazine != magazine or _first(piece, rows) >= end:
+            shift, end, magazine = span - _first(piece, rows), 0, piece.magazine
+        offsets.append(_first(piece, rows) + shift)
+        end = max(end, piece.place_of(rows.stop))
+        span = end + shift
+    return offsets, span
+
+
+def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
+    return {
+        "queue_id": piece.queue_id,
+        "magazine": int(piece.magazine),
+        "shard": piece.shard,
+        "segment_id": piece.segment_id,
+        "row_start": rows.start,
+        "row_stop": rows.stop,
+        "bitmap": rows.to_bytes(),
+        "count": len(rows),
+        "bytes": piece.bytes_of(rows),
+        "attempts": piece.attempts,
+        "deliveries": piece.deliveries,
+        "loaded_at": piece.loaded_at,
+        "moved_at": piece.moved_at,
+        "consumer_id": piece.consumer_id,
+        "ticket": piece.ticket,
+        "fired_at": piece.fired_at,
+        "stats": piece.stats,
+    }
