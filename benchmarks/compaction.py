@@ -21,13 +21,13 @@ from rich.table import Table
 
 from queue_core import Queue, Store
 from queue_core.blocking.publish import publish
-from queue_core.model import Staged
+from queue_core.model import Staged, TicketRange
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 
 SCHEMA = pa.schema([("key", pa.string()), ("payload", pa.binary())])
 #: Loads in one transaction.
@@ -72,8 +72,8 @@ class Life:
         store, queue, done = self._store, self._queue, 0
         who, wanted = store.consumer("benchmark"), FireRequest(queue_ids=(queue.info.id,))
         while ticket := self._timed("fire", partial(fire, store.catalog, who, wanted)):
-            number, uri = ticket.number, store.storage.uri
-            plan = partial(held, store.catalog, uri, [queue.info], who.id, number - 1, number)
+            uri = store.storage.uri
+            plan = partial(read_tickets, store.catalog, uri, [queue.info], TicketRange.of(ticket))
             messages = self._timed("read", partial(read_table, self._timed("plan", plan)))
             ids = messages.column("_message_id")
             done += self._timed("delete", partial(queue.delete, ids))

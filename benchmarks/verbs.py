@@ -22,11 +22,12 @@ from rich.table import Table
 
 from queue_core import Store
 from queue_core.ids import IdSet
+from queue_core.model import TicketRange
 from queue_core.outcomes import Settlement
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 
 MESSAGES = 100_000
 SHARDS = 32
@@ -71,9 +72,11 @@ class Verbs:
         ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted))
         assert ticket is not None
         assert ticket.messages == MESSAGES
-        queues, uri, number = [self._queue.info], self._store.storage.uri, ticket.number
+        queues, uri = [self._queue.info], self._store.storage.uri
         reading = timed(
-            self.times, "plan", lambda: held(catalog, uri, queues, who.id, number - 1, number)
+            self.times,
+            "plan",
+            lambda: read_tickets(catalog, uri, queues, TicketRange.of(ticket)),
         )
         ids = read_table(reading, ["_message_id"]).column("_message_id").to_numpy()
         failed = self._chance.random(MESSAGES) < FAILING

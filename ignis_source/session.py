@@ -21,8 +21,7 @@ from queue_core.catalog import consumers, turns
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
 from queue_core.column_roles import holding
-from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket
-from queue_core.selection.acquire import horizon
+from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
 from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest, Horizon
@@ -32,7 +31,7 @@ from queue_core.verbs import browse
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
 from queue_core.verbs.quarantine import quarantine
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 
 #: Seconds after which an idle query looks again, even if nobody has said that anything changed.
 BLIND_SECONDS = 5.0
@@ -72,7 +71,7 @@ class Session:
     def set_horizon(self) -> None:
         """From now on fire only what is loaded at this moment."""
         ids = [info.id for info in self._queues.infos]
-        self._horizon = horizon(self.store.catalog, ids, self._options.magazine)
+        self._horizon = Horizon.now(self.store.catalog, ids, self._options.magazine)
 
     def acknowledge(self, offset: Offset) -> None:
         """Every batch up to *offset* is committed."""
@@ -116,13 +115,12 @@ class Session:
         consumer = self._as(end.consumer)
         uri = self.store.storage.uri
         catalog, queues = self.store.catalog, self._queues.infos
+        tickets = TicketRange(consumer.id, after, end.ticket)
         faults.point("source.planning")
         if self._options.ack == "browse":
-            found = browse.browsed(
-                catalog, uri, queues, self._options.magazine, consumer.id, after, end.ticket
-            )
+            found = browse.browsed(catalog, uri, queues, self._options.magazine, tickets)
         else:
-            found = held(catalog, uri, queues, consumer.id, after, end.ticket)
+            found = read_tickets(catalog, uri, queues, tickets)
         faults.point("source.planned")
         self._latest = max(self._latest, end.ticket)
         return found

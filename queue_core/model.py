@@ -258,3 +258,19 @@ class Ticket:
     fired_at: int
     #: Number of messages.
     messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class TicketRange:
+    """The tickets of a consumer between two numbers."""
+
+    consumer_id: int
+    #: Exclusive.
+    after: int
+    #: Inclusive.
+    upto: int
+
+    @staticmethod
+    def of(ticket: Ticket) -> TicketRange:
+        """Return the range of one ticket."""
+        return TicketRange(ticket.consumer.id, ticket.number - 1, ticket.number)

@@ -28,6 +28,7 @@ from queue_core.model import (
     ReadPlan,
     Staged,
     Ticket,
+    TicketRange,
     magazine_of,
 )
 from queue_core.outcomes import Settlement
@@ -49,8 +50,8 @@ from queue_core.verbs.browse import browse
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.expire import expire
 from queue_core.verbs.peek import peek
-from queue_core.verbs.quarantine import setting_apart
-from queue_core.verbs.read_tickets import reading
+from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.read_tickets import plan_tickets
 from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
 from queue_core.verbs.settle import settle
@@ -252,8 +253,7 @@ class Queue:
             return Firing(None, output_schema(self.schema).empty_table())
         uri = self._store.storage.uri
         with catalog.read() as connection:
-            number = ticket.number
-            plan = reading(connection, uri, [self.info], consumer.id, number - 1, number)
+            plan = plan_tickets(connection, uri, [self.info], TicketRange.of(ticket))
         return Firing(ticket, self._read(plan, ticket, request.selection))
 
     def get_and_keep(self, max_messages: int | None = None, timeout: float = 0.0) -> Firing:
@@ -682,4 +682,4 @@ class Queue:
             raise
 
     def _quarantining(self) -> AbstractContextManager[None]:
-        return setting_apart(self._store.catalog, self._store.storage)
+        return quarantining(self._store.catalog, self._store.storage)

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
-from queue_core.model import Consumer, Magazine, ReadPlan, Slice, Ticket
+from queue_core.model import Consumer, Magazine, ReadPlan, Slice, Ticket, TicketRange
 from queue_core.rows import Rows
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 
 #: Messages that say in which order they were loaded, and for whom.
 ORDERS = pa.schema(
@@ -115,6 +115,4 @@ def planned(
 
 def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:
     """Plan what a ticket holds, as a streaming query does."""
-    number = ticket.number
-    uri = store.storage.uri
-    return held(store.catalog, uri, [queue.info], ticket.consumer.id, number - 1, number)
+    return read_tickets(store.catalog, store.storage.uri, [queue.info], TicketRange.of(ticket))

@@ -48,7 +48,7 @@ class Changes:
         if len(rows) == len(piece.rows):
             self._updated[tuple(values.items())].append(piece.id)
         elif rows:
-            self._cut(piece, rows)
+            self.cut(piece, rows)
             self.put(piece, rows, **values)
 
     def release(self, piece: Slice, rows: Rows, **values: Any) -> None:
@@ -75,10 +75,11 @@ class Changes:
             position = piece.place_of(rows.start)
             self._new.append(_columns(piece, rows) | {"position": position} | values)
 
-    def keep(self, piece: Slice, rows: Rows) -> None:
-        """Remove all rows of a slice but these; counts nothing."""
-        if rows is not piece.rows:
-            self._kept[piece.id] = (piece, rows)
+    def cut(self, piece: Slice, rows: Rows) -> None:
+        """Take these rows out of a slice; counts nothing."""
+        if rows:
+            _, kept = self._kept.get(piece.id, (piece, piece.rows))
+            self._kept[piece.id] = (piece, EMPTY if len(rows) == len(kept) else kept - rows)
 
     def fire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as fired, and advance the shard's fire pointer past them."""
@@ -108,17 +109,13 @@ class Changes:
             notifications.notify(connection)
 
     def _leave(self, piece: Slice, rows: Rows, counter: str) -> None:
-        self._cut(piece, rows)
+        self.cut(piece, rows)
         self.count(piece, **{counter: len(rows)})
         if piece.ticket is None:
             # By the counters, messages that have left a shard were fired from it.
             self.fire(piece, rows)
         if piece.magazine is Magazine.MAIN and self._may_be_bounded:
             self._wakes = True
-
-    def _cut(self, piece: Slice, rows: Rows) -> None:
-        _, kept = self._kept.get(piece.id, (piece, piece.rows))
-        self._kept[piece.id] = (piece, EMPTY if len(rows) == len(kept) else kept - rows)
 
     def _write_marks(self, connection: Connection) -> None:
         for values, ids in self._updated.items():

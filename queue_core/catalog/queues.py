@@ -130,15 +130,6 @@ def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
     return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
 
 
-def deactivate(connection: Connection, queue_id: int) -> None:
-    """Give a queue up, once loads that are under way are done; a second time changes nothing."""
-    connection.execute(
-        update(queues)
-        .where(queues.c.id == queue_id, queues.c.deactivated_at.is_(None))
-        .values(deactivated_at=dialect.now())
-    )
-
-
 def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     """Raise `QueueDeactivated` where one of the queues was given up."""
     given_up = connection.execute(

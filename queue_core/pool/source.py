@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from queue_core.catalog import consumers, interests
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine
+from queue_core.model import Consumer, Magazine, TicketRange
 from queue_core.outcomes import Settlement
 from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.prefetch import Prefetch
@@ -149,7 +149,11 @@ class BrowsingSource:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
         consumer = self._consumer
         found = browsed(
-            catalog, uri, [self._queue.info], self._magazine, consumer.id, number - 1, number
+            catalog,
+            uri,
+            [self._queue.info],
+            self._magazine,
+            TicketRange(consumer.id, number - 1, number),
         )
         messages = read_table(found)
         # The last ticket is kept, since it holds the browser's position.

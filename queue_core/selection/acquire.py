@@ -1,7 +1,7 @@
-"""Which messages a firing takes: eligible ones, in order, evenly from all shards.
+"""Acquire: choose and lock the messages that a firing takes, evenly from all shards.
 
-Reads and locks; changes nothing. One mechanism for every rule: conditions on slices that SQL can
-see, a `Selection` of rows where columns have to be looked at, and then limits.
+Changes nothing. Conditions on slices are SQL; rows that a `Selection` matches come as `Candidates`;
+then the limits apply.
 """
 
 from __future__ import annotations
@@ -12,145 +12,147 @@ from dataclasses import replace
 from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, id_map, turns
-from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet
-from queue_core.model import Magazine, Slice
+from queue_core.model import Slice
 from queue_core.plan import Taken, before, share, take, within_bytes
 from queue_core.selection.conditions import eligible_slices
-from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.request import Candidates, FireRequest
 
-#: Slices that one firing takes at most: what a driver plans and hands out must stay small.
+#: Slices that one firing takes at most: a driver has to plan and hand them out.
 MAX_SLICES = 1 << 16
 
 
-def horizon(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
-    """What is loaded now."""
-    with catalog.read() as connection:
-        pointers = turns.load_pointers(connection, queue_ids, magazine)
-        return Horizon(pointers=pointers, at=dialect.read_clock(connection))
-
-
-def anything(connection: Connection, wanted: FireRequest) -> bool:
-    """Whether there may be something to take."""
-    query = select(slices.c.id).where(*eligible_slices(connection, wanted)).limit(1)
+def anything(connection: Connection, request: FireRequest) -> bool:
+    """Return whether there may be something to take."""
+    query = select(slices.c.id).where(*eligible_slices(connection, request)).limit(1)
     return connection.scalar(query) is not None
 
 
 def acquire(
-    connection: Connection, wanted: FireRequest, lock: str | None, picked: Candidates | None = None
+    connection: Connection,
+    request: FireRequest,
+    lock: str | None,
+    candidates: Candidates | None = None,
 ) -> list[Taken]:
     """
-    What to take from each shard: as much of each as the limit allows, evenly.
+    Return the rows to take from each shard: as many as the limits allow, evenly.
 
-    *lock* takes the turns of shards: ``"wait"`` those of all of them, ``"skip"`` the free ones of
-    those with a backlog, None no turn. Slices that others hold are passed over in both cases.
-    *picked* is what `find_candidates` has found: then only of these.
+    *lock* ``"wait"`` locks the turns of all shards, ``"skip"`` the free turns of shards with a
+    backlog, None no turn. With a lock, slices that others have locked are passed over. With
+    *candidates*, only those are taken.
     """
     read = {None: turns.backlog, "wait": turns.lock, "skip": turns.lock_free}[lock]
-    there = read(connection, wanted.queue_ids, wanted.magazine, wanted.shards)
-    if picked is not None:
-        # Where they are now: with the turns taken, nothing moves any more.
-        ids = id_map.located(connection, wanted.queue_ids, picked.ids)
-        unchanged = {p for p in there if picked.fired.get(p, there[p].fired) == there[p].fired}
-        chosen = _take_picked(connection, wanted, unchanged, ids, lock)
-    elif wanted.max_messages is None:
-        chosen = _take_shares(connection, wanted, dict.fromkeys(there), lock)
+    backlog = read(connection, request.queue_ids, request.magazine, request.shards)
+    if candidates is not None:
+        # The rows that hold them now: compaction needs the turns too, so nothing moves any more.
+        ids = id_map.located(connection, request.queue_ids, candidates.ids)
+        unchanged = {
+            key
+            for key, shard in backlog.items()
+            if candidates.fired.get(key, shard.fired) == shard.fired
+        }
+        chosen = _take_candidates(connection, request, unchanged, ids, lock)
+    elif request.max_messages is None:
+        chosen = _take_shares(connection, request, dict.fromkeys(backlog), lock)
     else:
-        # By what was fired before, each turn begins where the last one ended. Of shards in which
-        # something waits, as it is those alone whose turns are taken: so a peek shows the same.
-        turn = sum(shard.fired for shard in there.values() if shard.waiting)
-        hints = {place: shard.waiting for place, shard in there.items()}
-        shares = share(hints, wanted.max_messages, turn)
-        chosen = _take_shares(connection, wanted, shares, lock)
+        # The number of fired messages rotates the start, so that each firing begins where the last
+        # one ended. Only shards with a backlog count, as a locking firing sees no others: so a peek
+        # shows the same.
+        turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
+        waiting = {key: shard.waiting for key, shard in backlog.items()}
+        shares = share(waiting, request.max_messages, turn)
+        chosen = _take_shares(connection, request, shares, lock)
         if not any(chosen.values()):
-            # The hints were wrong: take what there is.
-            every = dict.fromkeys(there, wanted.max_messages)
-            chosen = _first(_take_shares(connection, wanted, every, lock), wanted.max_messages)
-    chosen = {place: taken for place, taken in chosen.items() if taken}
-    if wanted.max_bytes is not None and chosen:
-        chosen = within_bytes(chosen, wanted.max_bytes, picked.ranked if picked else ())
-    return [taken for place in sorted(chosen) for taken in chosen[place]]
+            # The counters are hints, and were wrong: take messages wherever there are some.
+            every = dict.fromkeys(backlog, request.max_messages)
+            chosen = _first(_take_shares(connection, request, every, lock), request.max_messages)
+    chosen = {key: taken for key, taken in chosen.items() if taken}
+    if request.max_bytes is not None and chosen:
+        ranked = candidates.ranked if candidates else ()
+        chosen = within_bytes(chosen, request.max_bytes, ranked)
+    return [taken for key in sorted(chosen) for taken in chosen[key]]
 
 
 def _take_shares(
     connection: Connection,
-    wanted: FireRequest,
+    request: FireRequest,
     shares: Mapping[ShardKey, int | None],
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
+    """Take a number of messages from each shard; None: as many as there are."""
     most = max(MAX_SLICES // max(len(shares), 1), 1)
     chosen = {}
-    for place, count in shares.items():
+    for key, count in shares.items():
         if count == 0:
             continue
-        number = most if count is None else min(count, most)
+        limit = most if count is None else min(count, most)
         found = fetch(
             connection,
-            *eligible_slices(connection, wanted),
-            slices.c.queue_id == place[0],
-            slices.c.shard == place[2],
-            limit=number + 1,
+            *eligible_slices(connection, request),
+            slices.c.queue_id == key[0],
+            slices.c.shard == key[2],
+            limit=limit + 1,
             lock="skip" if lock else None,
         )
-        taken = by_horizon(take(found[:number], count), wanted, place)
-        # What is left out may stand between the rows of what is not.
-        chosen[place] = before(taken, found[number].position) if found[number:] else taken
+        taken = by_horizon(take(found[:limit], count), request, key)
+        # Rows of the first slice that is left out may interleave with those that are taken.
+        chosen[key] = before(taken, found[limit].position) if found[limit:] else taken
     return chosen
 
 
-def _take_picked(
+def _take_candidates(
     connection: Connection,
-    wanted: FireRequest,
+    request: FireRequest,
     shards: Collection[ShardKey],
-    picked: IdSet,
+    ids: IdSet,
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
-    """What is still there of what was picked, in some shards whose turn was taken."""
+    """Take the candidates that are still there, from some shards whose turns are locked."""
     found = fetch(
         connection,
-        *eligible_slices(connection, wanted),
-        dialect.one_of(connection, slices.c.segment_id, picked.segments),
+        *eligible_slices(connection, request),
+        dialect.one_of(connection, slices.c.segment_id, ids.segments),
         lock="skip" if lock else None,
     )
     whole = {piece.id: piece for piece in found}
     chosen: dict[ShardKey, list[Taken]] = {}
-    for place, pieces in by_place(found).items():
-        if place in shards:
-            narrowed = [_narrowed(piece, picked) for piece in pieces]
+    for key, pieces in by_shard(found).items():
+        if key in shards:
+            narrowed = [_narrowed(piece, ids) for piece in pieces]
             left = [piece for piece in narrowed if piece.rows]
-            # What is left of a slice may stand behind what is left of later ones.
-            chosen[place] = take(sorted(left, key=lambda piece: piece.position), None)
-    if wanted.max_messages is not None:
-        chosen = _first(chosen, wanted.max_messages)
+            # The first candidate of a slice may come after those of later slices.
+            chosen[key] = take(sorted(left, key=lambda piece: piece.position), None)
+    if request.max_messages is not None:
+        chosen = _first(chosen, request.max_messages)
     return {
-        place: [(whole[piece.id], rows) for piece, rows in taken] for place, taken in chosen.items()
+        key: [(whole[piece.id], rows) for piece, rows in taken] for key, taken in chosen.items()
     }
 
 
-def _narrowed(piece: Slice, picked: IdSet) -> Slice:
-    rows = piece.rows & picked.rows(piece.segment_id)
+def _narrowed(piece: Slice, ids: IdSet) -> Slice:
+    rows = piece.rows & ids.rows(piece.segment_id)
     return replace(piece, rows=rows, position=piece.place_of(rows.start))
 
 
 def _first(chosen: Mapping[ShardKey, list[Taken]], limit: int) -> dict[ShardKey, list[Taken]]:
-    """Within a limit over all shards, what was taken from each without looking at the others."""
-    sizes = {place: sum(len(rows) for _, rows in taken) for place, taken in chosen.items()}
+    """Cut the rows that were chosen from each shard to a limit over all shards."""
+    sizes = {key: sum(len(rows) for _, rows in taken) for key, taken in chosen.items()}
     shares = share(sizes, limit)
-    return {place: take([s for s, _ in chosen[place]], count) for place, count in shares.items()}
+    return {key: take([piece for piece, _ in chosen[key]], n) for key, n in shares.items()}
 
 
-def by_place(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:
-    """Slices of each shard, in their order."""
+def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:
+    """Group slices by shard, in their order."""
     found: dict[ShardKey, list[Slice]] = {}
     for piece in pieces:
         found.setdefault((piece.queue_id, int(piece.magazine), piece.shard), []).append(piece)
     return found
 
 
-def by_horizon(taken: Sequence[Taken], wanted: FireRequest, place: ShardKey) -> list[Taken]:
-    """What was loaded by the horizon; a compacted slice may lie on both sides of it."""
-    if wanted.horizon is None:
+def by_horizon(taken: Sequence[Taken], request: FireRequest, key: ShardKey) -> list[Taken]:
+    """Return the rows before the request's horizon; it may cut through a compacted slice."""
+    if request.horizon is None:
         return list(taken)
-    return before(taken, wanted.horizon.pointers.get(place, 0))
+    return before(taken, request.horizon.pointers.get(key, 0))

@@ -1,8 +1,8 @@
-"""Pick: the messages that a selection lets through, as ids for a firing to take.
+"""Candidates: find the messages that a selection matches, for a firing to take.
 
-Looks, in one reading transaction, at one moment of the catalog's, and changes nothing. A firing
-takes of what was picked what is still there. In a queue with groups it takes only from shards from
-which nothing was fired since, for the next of a group may have become the head.
+The search reads one state of the catalog and changes nothing. The firing takes those candidates
+that are still there. In a queue with groups it takes only from shards from which nothing was fired
+since, because the next message of a group may have become the head.
 """
 
 from __future__ import annotations
@@ -23,181 +23,181 @@ from queue_core.ids import IdSet
 from queue_core.model import Slice, State
 from queue_core.plan import share
 from queue_core.rows import Numbers
-from queue_core.selection.acquire import by_horizon, by_place
+from queue_core.selection.acquire import by_horizon, by_shard
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import ScanConditions, ShardScan
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import ID, SliceScan
-from queue_core.selection.selection import Own, Selection
+from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.top_k import BYTES, TopK
 
-#: Slices that are fetched at a time, from and to.
+#: The smallest and the largest number of slices that are fetched at a time.
 PAGE = (64, 4096)
 
 
-def find_candidates(catalog: Catalog, wanted: FireRequest) -> Candidates | None:
-    """The messages to take now; None when any will do. Raises `DamagedSegment`."""
-    if wanted.selection is None:
+def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
+    """Return the messages to take now; None if any will do. Raises `DamagedSegment`."""
+    if request.selection is None:
         return None
     with catalog.read() as connection:
-        picked = _CandidateSearch(connection, wanted, wanted.selection).picked()
-        if not len(picked.ids) and wanted.selection.fallback:
-            anything = wanted.selection.without_selector()
-            picked = _CandidateSearch(connection, wanted, anything).picked()
-    return picked
+        candidates = _CandidateSearch(connection, request, request.selection).run()
+        if not len(candidates.ids) and request.selection.fallback:
+            anything = request.selection.without_selector()
+            candidates = _CandidateSearch(connection, request, anything).run()
+    return candidates
 
 
 class _CandidateSearch:
-    """One look at all shards."""
+    """A search through the shards of a request, at one moment."""
 
-    def __init__(self, connection: Connection, wanted: FireRequest, selection: Selection) -> None:
+    def __init__(self, connection: Connection, request: FireRequest, selection: Selection) -> None:
         self._connection = connection
-        self._wanted = wanted
+        self._request = request
         self._selection = selection
-        # First of all: what is fired after this is noticed.
-        self._backlog = turns.backlog(connection, wanted.queue_ids, wanted.magazine, wanted.shards)
+        # Read first, so that any later firing is noticed.
+        self._backlog = turns.backlog(
+            connection, request.queue_ids, request.magazine, request.shards
+        )
         now = dialect.read_clock(connection)
-        self._look = SliceScan(connection, selection.queues, selection.storage, now)
+        self._scan = SliceScan(connection, selection.queues, selection.storage, now)
 
-    def picked(self) -> Candidates:
-        """What to take of all queues."""
-        # Shards in which the same holds.
-        families: dict[Own, list[ShardKey]] = {}
-        for place in self._backlog:
-            families.setdefault(self._selection.own[place[0]], []).append(place)
-        limit, most = self._wanted.max_messages, self._wanted.max_bytes
-        if most is not None:
-            there = sum(
-                any(self._backlog[p].waiting for p in places) for places in families.values()
-            )
-            most = max(most // max(there, 1), 1)
-        found = [self._of(own, places, most) for own, places in families.items()]
+    def run(self) -> Candidates:
+        """Search all shards, those of the same rules together."""
+        families: dict[QueueRules, list[ShardKey]] = {}
+        for key in self._backlog:
+            families.setdefault(self._selection.rules[key[0]], []).append(key)
+        limit, max_bytes = self._request.max_messages, self._request.max_bytes
+        if max_bytes is not None:
+            waiting = sum(any(self._backlog[k].waiting for k in keys) for keys in families.values())
+            max_bytes = max(max_bytes // max(waiting, 1), 1)
+        found = [self._search(rules, keys, max_bytes) for rules, keys in families.items()]
         if limit is not None and len(found) > 1:
-            # Each as much as the others, and of each what its order puts first.
+            # Evenly from each family, and from each the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
-        ids = np.concatenate([_NONE, *found])
-        grouped = {
-            place: self._backlog[place].fired
-            for own, places in families.items()
-            for place in places
-            if own.group is not None
-        }
-        ranked = [place for own in families if own.order for place in families[own]]
-        found_ids = IdSet.of(id_map.logical(self._connection, ids))
+        ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
+        grouped = [key for rules, keys in families.items() if rules.group for key in keys]
+        ranked = [key for rules, keys in families.items() if rules.order for key in keys]
         return Candidates(
-            found_ids, grouped, frozenset(ranked) if most is not None else frozenset()
+            ids=IdSet.of(ids),
+            fired={key: self._backlog[key].fired for key in grouped},
+            ranked=frozenset(ranked if max_bytes is not None else ()),
         )
 
     @property
     def _turn(self) -> int:
-        """By what was fired before, each turn begins where the last one ended."""
+        """The number of fired messages, so that each firing begins where the last one ended."""
         return sum(shard.fired for shard in self._backlog.values())
 
-    def _of(self, own: Own, places: list[ShardKey], most: int | None) -> Numbers:
-        limit = self._wanted.max_messages
-        if own.order is None or (limit is None and most is None):
-            return self._in_turn(own, places, limit)
-        found = self._slices(own, places)
+    def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
+        """Return the ids of the candidates of some shards."""
+        limit = self._request.max_messages
+        if rules.order is None or (limit is None and max_bytes is None):
+            return self._oldest(rules, keys, limit)
+        found = self._slices(rules, keys)
         total = sum(len(piece.rows) for pieces in found.values() for piece in pieces)
-        asked = {place: self._asked(own, place) for place in places}
-        ranking = TopK(
-            self._look, own.order, total if limit is None else min(limit, total), asked, found
+        conditions = {key: self._conditions(rules, key) for key in keys}
+        top_k = TopK(
+            self._scan,
+            rules.order,
+            total if limit is None else min(limit, total),
+            conditions,
+            found,
         )
-        first = ranking.messages() if own.group is None else ranking.heads()
-        ids: Numbers = first.column(ID).to_numpy()
-        if most is not None:
-            fitting = int((np.cumsum(first.column(BYTES).to_numpy()) <= most).sum())
+        best = top_k.messages() if rules.group is None else top_k.heads()
+        ids: Numbers = best.column(ID).to_numpy()
+        if max_bytes is not None:
+            fitting = int((np.cumsum(best.column(BYTES).to_numpy()) <= max_bytes).sum())
             ids = ids[: max(fitting, 1)]
         return ids
 
-    def _in_turn(self, own: Own, places: list[ShardKey], limit: int | None) -> Numbers:
-        """The oldest of each shard, evenly as far as there are as many."""
-        start = self._turn % max(len(places), 1)
-        walks = [
-            ShardScan(self._look, self._asked(own, place), self._pages(own, place))
-            for place in (*places[start:], *places[:start])
+    def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
+        """Return the oldest matches of each shard, as evenly as the shards have enough."""
+        start = self._turn % max(len(keys), 1)
+        scans = [
+            ShardScan(self._scan, self._conditions(rules, key), self._pages(rules, key))
+            for key in (*keys[start:], *keys[:start])
         ]
-        going, wanted, counts = list(walks), 0, 0
-        while going and (limit is None or counts < limit):
+        unfinished, per_shard, count = list(scans), 0, 0
+        while unfinished and (limit is None or count < limit):
             if limit is not None:
-                wanted += max((limit - counts) // len(going), 1)
-            for walk in going:
-                walk.find(None if limit is None else wanted)
-                counts = sum(min(w.count, wanted) for w in walks)
-                if limit is not None and counts >= limit:
+                per_shard += max((limit - count) // len(unfinished), 1)
+            for scan in unfinished:
+                scan.find(None if limit is None else per_shard)
+                count = sum(min(one.count, per_shard) for one in scans)
+                if limit is not None and count >= limit:
                     break
-            going = [walk for walk in going if not walk.done]
-        tables = [rows for walk in walks for rows in walk.found]
+            unfinished = [scan for scan in unfinished if not scan.done]
+        tables = [rows for scan in scans for rows in scan.found]
         if not tables:
-            return _NONE
+            return _NO_IDS
         ids: Numbers = pa.concat_tables(tables).column(ID).to_numpy()
         return ids
 
-    def _asked(self, own: Own, place: ShardKey) -> ScanConditions:
+    def _conditions(self, rules: QueueRules, key: ShardKey) -> ScanConditions:
         selector = self._selection.selector
-        met = (own.condition,) if own.condition else ()
-        wanted = (selector,) if selector else ()
-        if own.group is None:
-            return ScanConditions(eligible=met, wanted=wanted)
-        horizon = self._wanted.horizon
+        eligible = (rules.condition,) if rules.condition else ()
+        matching = (selector,) if selector else ()
+        if rules.group is None:
+            return ScanConditions(eligible=eligible, matching=matching)
+        horizon = self._request.horizon
         return ScanConditions(
-            eligible=met,
-            wanted=wanted,
-            group=own.group,
-            busy=self._busy(own.group, place),
-            keep=own.order.columns if own.order else frozenset(),
-            end=None if horizon is None else horizon.pointers.get(place, 0),
+            eligible=eligible,
+            matching=matching,
+            group=rules.group,
+            in_flight=self._groups_in_flight(rules.group, key),
+            keep=rules.order.columns if rules.order else frozenset(),
+            end=None if horizon is None else horizon.pointers.get(key, 0),
             since=None if horizon is None else horizon.at,
         )
 
-    def _busy(self, group: str, place: ShardKey) -> pa.Array:
-        """The groups of a shard of which something is in flight."""
-        fired = fetch(self._connection, *_at(place), slices.c.state == int(State.FIRED))
+    def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:
+        """Return the groups of a shard that have a message in flight."""
+        fired = fetch(self._connection, *_in_shard(key), slices.c.state == int(State.FIRED))
         if not fired:
             return pa.array([], self._selection.queues[0].schema.field(group).type)
-        rows = self._look.table([(piece, piece.rows) for piece in fired], {group})
+        rows = self._scan.table([(piece, piece.rows) for piece in fired], {group})
         return pc.unique(rows.column(group))
 
-    def _pages(self, own: Own, place: ShardKey) -> Iterator[Slice]:
-        """The slices of a shard in which something may be taken, in order."""
-        after, (size, most) = -1, PAGE
+    def _pages(self, rules: QueueRules, key: ShardKey) -> Iterator[Slice]:
+        """Yield the slices of a shard that may hold candidates, in order, page by page."""
+        after, (size, largest) = -1, PAGE
         while True:
             found = fetch(
                 self._connection,
-                *eligible_slices(self._connection, self._wanted_of(own)),
-                *_at(place),
+                *eligible_slices(self._connection, self._request_of(rules)),
+                *_in_shard(key),
                 slices.c.position > after,
                 limit=size,
             )
-            yield from self._within(own, place, found)
+            yield from self._within(rules, key, found)
             if len(found) < size:
                 return
-            after, size = found[-1].position, min(size * 4, most)
+            after, size = found[-1].position, min(size * 4, largest)
 
-    def _slices(self, own: Own, places: list[ShardKey]) -> dict[ShardKey, list[Slice]]:
-        """All slices in which something may be taken."""
-        found = by_place(
-            fetch(self._connection, *eligible_slices(self._connection, self._wanted_of(own)))
+    def _slices(self, rules: QueueRules, keys: list[ShardKey]) -> dict[ShardKey, list[Slice]]:
+        """Return all slices of some shards that may hold candidates."""
+        found = by_shard(
+            fetch(self._connection, *eligible_slices(self._connection, self._request_of(rules)))
         )
-        return {place: list(self._within(own, place, found.get(place, []))) for place in places}
+        return {key: list(self._within(rules, key, found.get(key, []))) for key in keys}
 
-    def _within(self, own: Own, place: ShardKey, pieces: Sequence[Slice]) -> Iterator[Slice]:
-        for piece, rows in by_horizon(
-            [(piece, piece.rows) for piece in pieces], self._wanted_of(own), place
-        ):
+    def _within(self, rules: QueueRules, key: ShardKey, pieces: Sequence[Slice]) -> Iterator[Slice]:
+        """Cut slices to the horizon."""
+        whole = [(piece, piece.rows) for piece in pieces]
+        for piece, rows in by_horizon(whole, self._request_of(rules), key):
             yield piece if rows is piece.rows else replace(piece, rows=rows)
 
-    def _wanted_of(self, own: Own) -> FireRequest:
-        # What came later stands in the way of others of its group, and so has to be looked at.
-        return self._wanted if own.group is None else replace(self._wanted, horizon=None)
+    def _request_of(self, rules: QueueRules) -> FireRequest:
+        # A message after the horizon may be the head of a group, and then holds back the others.
+        return self._request if rules.group is None else replace(self._request, horizon=None)
 
 
-_NONE: Numbers = np.empty(0, dtype=np.int64)
+_NO_IDS: Numbers = np.empty(0, dtype=np.int64)
 
 
-def _at(place: ShardKey) -> tuple[ColumnElement[bool], ...]:
-    queue_id, magazine, shard = place
+def _in_shard(key: ShardKey) -> tuple[ColumnElement[bool], ...]:
+    queue_id, magazine, shard = key
     return (
         slices.c.queue_id == queue_id,
         slices.c.magazine == magazine,

@@ -1,7 +1,7 @@
-"""What a queue's settings say of its waiting messages, as conditions on slices that SQL can see.
+"""Conditions on slices, in SQL: those of a fire request, and those of a queue's settings.
 
-Reads and changes nothing. Messages of a slice share all of it but the time at which they were
-loaded, of which a slice has the oldest.
+The messages of a slice share all columns of these conditions, except the time at which they were
+loaded: a slice has that of its oldest message.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.request import FireRequest, Rules
 
-#: After so many failures a message does not rest for longer any more: 65,536 times the first rest.
+#: How often failures double a message's rest: up to 65,536 times the first rest.
 _DOUBLINGS = 16
-#: More than any clock will show, and still a number that a database can reckon with.
+#: Microseconds: more than any clock shows, and within a database's integers.
 _FOR_EVER = 10**17
 
 
 def ago(seconds: float) -> ColumnElement[int]:
-    """The time so many seconds before now, reckoned once for all rows."""
+    """Return the time *seconds* before now, computed once for all rows."""
     return (select(dialect.now()).scalar_subquery() - _microseconds(seconds)).self_group()
 
 
 def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
-    """What a firing may take: nothing that is expired, and of main nothing fired too often."""
+    """Return the rules of a firing: nothing expired, and from main nothing fired too often."""
     rules: list[ColumnElement[bool]] = []
     for queue in queues:
         own = list(_fresh(queue))
@@ -39,7 +39,7 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
 
 
 def retriable(queue: QueueInfo) -> Rules:
-    """What a shovel may take: what has not failed or been fired too often, and has rested."""
+    """Return the rules of a shovel: nothing expired, spent (too many tries), or still resting."""
     settings = queue.settings
     rules = list(_fresh(queue))
     if settings.max_attempts is not None:
@@ -52,13 +52,13 @@ def retriable(queue: QueueInfo) -> Rules:
 
 
 def expired(queue: QueueInfo) -> Rules:
-    """Loaded so long ago that it is not wanted any more; nothing where messages do not expire."""
+    """Return the rule for slices with an expired message; none if messages do not expire."""
     expiry = queue.settings.message_expiry
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
 
 
 def overdelivered(queue: QueueInfo) -> Rules:
-    """Fired too often; nothing where that is not limited."""
+    """Return the rule for slices that were fired too often; none if that is not limited."""
     most = queue.settings.max_deliveries
     return () if most is None else (slices.c.deliveries >= most,)
 
@@ -73,10 +73,10 @@ def _only(queue: QueueInfo, rule: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def _rest(first: float) -> ColumnElement[int]:
-    """For how long a message rests in the sideline: twice as long after each further failure."""
+    """Return a message's rest in the sideline, which doubles with each failure."""
     rests = {n + 1: _microseconds(first * 2**n) for n in range(_DOUBLINGS + 1)}
     later = {n: rest for n, rest in rests.items() if n > 1}
-    # What was swept has not failed at all, and rests as if it had once.
+    # A swept message has not failed at all, and rests as if it had failed once.
     return case(
         (slices.c.attempts <= 1, rests[1]),
         *((slices.c.attempts == n, rest) for n, rest in later.items()),
@@ -88,19 +88,19 @@ def _microseconds(seconds: float) -> int:
     return int(min(seconds * 1e6, _FOR_EVER))
 
 
-def eligible_slices(connection: Connection, wanted: FireRequest) -> list[ColumnElement[bool]]:
-    """The conditions on slices of which something may be taken."""
+def eligible_slices(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
+    """Return the conditions on slices that may hold messages for a request."""
     conditions = [
-        dialect.one_of(connection, slices.c.queue_id, wanted.queue_ids)
-        if len(wanted.queue_ids) > 1
-        else slices.c.queue_id == wanted.queue_ids[0],
-        slices.c.magazine == int(wanted.magazine),
+        dialect.one_of(connection, slices.c.queue_id, request.queue_ids)
+        if len(request.queue_ids) > 1
+        else slices.c.queue_id == request.queue_ids[0],
+        slices.c.magazine == int(request.magazine),
         slices.c.state == int(State.LOADED),
-        *wanted.rules,
+        *request.rules,
     ]
-    if wanted.shards is not None:
-        conditions.append(dialect.one_of(connection, slices.c.shard, wanted.shards))
-    if wanted.horizon is not None:
-        at = wanted.horizon.at
+    if request.shards is not None:
+        conditions.append(dialect.one_of(connection, slices.c.shard, request.shards))
+    if request.horizon is not None:
+        at = request.horizon.at
         conditions.append(slices.c.fired_at.is_(None) | (slices.c.fired_at < at))
     return conditions

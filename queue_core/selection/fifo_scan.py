@@ -1,17 +1,16 @@
-"""Walking through a shard from its oldest message on, until as many are found as are wanted.
+"""FIFO scan: find the oldest matching messages of a shard, without reading the whole backlog.
 
-Never all of a large backlog for a few messages: slices come page by page, those of which the
-statistics decide are not opened, and of the others so many rows are looked at as are likely to do.
-In a queue with groups each message that is found is the head of its group: the oldest that may be
-fired of a group of which nothing is in flight. Whether it is what a consumer asks for is looked at
-afterwards, or what is asked for would overtake what is older.
+Slices come page by page. Slices that their statistics decide are not opened; of the others, the
+scan reads as many rows as are likely to hold enough matches. In a queue with groups, only heads are
+found: a head is the oldest eligible message of a group that has none in flight. The consumer's
+condition applies to heads afterwards; otherwise a match would overtake older messages of its group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,90 +34,95 @@ from queue_core.selection.scan import (
 if TYPE_CHECKING:
     from queue_core.selector import Selector
 
-#: Rows that are looked at in one step, from and to: what is looked at in vain is bounded so.
+#: The smallest and the largest number of rows that one step reads; bounds reading in vain.
 STEP_ROWS = (1 << 14, 1 << 18)
-#: So many times more are looked at than in the step before, while nothing is found.
+#: The growth of a step while no match is found.
 GROWTH = 4
-#: So many times more than what was found until then makes likely.
+#: The safety factor on the rows that the matches so far suggest.
 MARGIN = 1.25
+
+#: Makes a table of found rows from rows of some slices, and those slices.
+Projection: TypeAlias = Callable[[pa.Table, Sequence[Taken]], pa.Table]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanConditions:
-    """What is looked for in a shard."""
+    """The conditions on messages of a shard."""
 
-    #: What a message must meet to be eligible at all, and to be what the consumer wants.
+    #: Conditions for a message to be eligible at all: those of the queue.
     eligible: tuple[Selector, ...]
-    wanted: tuple[Selector, ...]
-    #: The column of the groups, and which of them have something in flight.
+    #: Conditions of the consumer.
+    matching: tuple[Selector, ...]
+    #: The group column, and the groups that have a message in flight.
     group: str | None = None
-    busy: pa.Array | None = None
-    #: Columns to keep of what is found.
+    in_flight: pa.Array | None = None
+    #: Columns of found messages to keep.
     keep: frozenset[str] = frozenset()
-    #: With groups: only places before this one, and only what was not fired since this time.
+    #: With groups: only messages at places before *end*, and not fired since *since*.
     end: int | None = None
     since: int | None = None
 
     @property
     def all(self) -> tuple[Selector, ...]:
         """All conditions."""
-        return (*self.eligible, *self.wanted)
+        return (*self.eligible, *self.matching)
 
 
 class ShardScan:
-    """A walk through one shard: `find` goes on where the last one ended."""
+    """A scan through one shard; each `find` continues where the last one ended."""
 
     def __init__(
         self,
-        look: SliceScan,
-        asked: ScanConditions,
+        scan: SliceScan,
+        conditions: ScanConditions,
         pieces: Iterable[Slice],
-        told: Callable[[pa.Table, Sequence[Taken]], pa.Table] | None = None,
+        project: Projection | None = None,
     ) -> None:
-        """*told* makes of rows of some slices what is told of them: their ids, unless given."""
-        self._look = look
-        self._asked = asked
-        self._told = told or (lambda rows, _: rows.select([ID]))
+        """*project* makes the table of found rows, by default their ids."""
+        self._scan = scan
+        self._conditions = conditions
+        self._project = project or (lambda rows, _: rows.select([ID]))
         self._blocks = interleaved(pieces)
         self._left: list[Taken] = []
-        self._busy = asked.busy
-        #: What was found, in order.
+        self._in_flight = conditions.in_flight
+        #: The found rows, in order.
         self.found: list[pa.Table] = []
         self.count = 0
         self.done = False
-        self._looked = 0
+        self._scanned = 0
         self._step = STEP_ROWS[0]
 
     def find(self, count: int | None) -> None:
-        """Go on until so many are found in all, or until the end."""
+        """Scan until *count* messages are found in all, or until the end."""
         while not self.done and (count is None or self.count < count):
             sure, unsure = self._next(self._budget(count))
-            self._looked += sum(len(rows) for _, rows in (*sure, *unsure))
+            self._scanned += sum(len(rows) for _, rows in (*sure, *unsure))
             if not sure and not unsure:
                 break
-            grouped = self._asked.group is not None
-            rows = self._heads([*sure, *unsure]) if grouped else self._eligible(sure, unsure)
+            grouped = self._conditions.group is not None
+            rows = self._heads([*sure, *unsure]) if grouped else self._matching(sure, unsure)
             self.count += rows.num_rows
             self.found.append(rows)
 
     def _budget(self, count: int | None) -> int:
-        """How many rows to look at next."""
+        """Return how many rows to scan next."""
         least, most = STEP_ROWS
         if count is None:
             return most
         if self.count:
-            likely = int((count - self.count) * MARGIN * self._looked / self.count)
+            likely = int((count - self.count) * MARGIN * self._scanned / self.count)
         else:
             likely, self._step = self._step, self._step * GROWTH
         return min(max(likely, least), most)
 
     def _next(self, budget: int) -> tuple[list[Taken], list[Taken]]:
         """
-        About so many rows of the slices that follow, of those in which something may be eligible.
+        Return about *budget* rows of the following slices that may match.
 
-        First those in which all is, by the statistics.
+        First those of which the statistics say that all match, then the others.
         """
-        conditions = self._asked.all if self._asked.group is None else self._asked.eligible
+        grouped = self._conditions.group is not None
+        conditions = self._conditions.eligible if grouped else self._conditions.all
         sure: list[Taken] = []
         unsure: list[Taken] = []
         while budget > 0:
@@ -128,86 +132,87 @@ class ShardScan:
             if self.done:
                 break
             for piece, rows in block:
-                decided = decided_by_stats(self._look, piece, conditions)
+                decided = decided_by_stats(self._scan, piece, conditions)
                 if decided is False:
                     continue
-                # Rows of slices that lie between each other are looked at together.
+                # Slices whose rows interleave are scanned together.
                 now, later = rows.split(budget) if len(block) == 1 else (rows, EMPTY)
                 (unsure if decided is None else sure).append((piece, now))
                 self._left = [(piece, later)] if later else []
                 budget -= len(now)
         return sure, unsure
 
-    def _eligible(self, sure: Sequence[Taken], unsure: Sequence[Taken]) -> pa.Table:
-        found = eligible_rows(self._look, self._asked.all, sure, unsure, frozenset())
+    def _matching(self, sure: Sequence[Taken], unsure: Sequence[Taken]) -> pa.Table:
+        found = matching_rows(self._scan, self._conditions.all, sure, unsure, frozenset())
         tables = [rows.select([ID, PLACE]) for rows, _ in found]
-        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _NONE
+        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _NOTHING
 
     def _heads(self, taken: Sequence[Taken]) -> pa.Table:
-        asked = self._asked
-        assert asked.group is not None, "there are groups"
-        assert self._busy is not None, "those in flight are known"
-        columns = columns_of(asked.all) | asked.keep | {asked.group}
-        rows = in_order(self._look.table(taken, columns))
-        rows = rows.filter(mask(rows, asked.eligible))
-        firsts, self._busy = heads(rows.column(asked.group), self._busy)
+        conditions = self._conditions
+        assert conditions.group is not None, "the queue has groups"
+        assert self._in_flight is not None, "groups in flight are known"
+        columns = columns_of(conditions.all) | conditions.keep | {conditions.group}
+        rows = in_order(self._scan.table(taken, columns))
+        rows = rows.filter(mask(rows, conditions.eligible))
+        firsts, self._in_flight = heads(rows.column(conditions.group), self._in_flight)
         rows = rows.take(firsts)
-        rows = rows.filter(mask(rows, asked.wanted) & self._in_time(taken, rows))
-        return self._told(rows, taken)
+        rows = rows.filter(mask(rows, conditions.matching) & self._before_horizon(taken, rows))
+        return self._project(rows, taken)
 
-    def _in_time(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
-        """Which of the heads were there when it was said where to end."""
-        asked = self._asked
-        if asked.end is None or asked.since is None:
+    def _before_horizon(self, taken: Sequence[Taken], rows: pa.Table) -> Mask:
+        end, since = self._conditions.end, self._conditions.since
+        if end is None or since is None:
             return np.ones(rows.num_rows, dtype=np.bool_)
-        at = np.array([-1 if piece.fired_at is None else piece.fired_at for piece, _ in taken])
+        fired_at = np.array(
+            [-1 if piece.fired_at is None else piece.fired_at for piece, _ in taken]
+        )
         places, slices = rows.column(PLACE).to_numpy(), rows.column(SLICE).to_numpy()
-        early: Mask = (places < asked.end) & (at[slices] < asked.since)
+        early: Mask = (places < end) & (fired_at[slices] < since)
         return early
 
 
-_NONE = pa.table({ID: pa.array([], pa.int64())})
+_NOTHING = pa.table({ID: pa.array([], pa.int64())})
 
 
-def eligible_rows(
-    look: SliceScan,
+def matching_rows(
+    scan: SliceScan,
     conditions: Sequence[Selector],
     sure: Sequence[Taken],
     unsure: Sequence[Taken],
     columns: frozenset[str],
 ) -> Iterator[tuple[pa.Table, Sequence[Taken]]]:
     """
-    *columns* of the rows that meet all conditions, and the slices that they are of.
+    Yield *columns* of the rows that meet all conditions, with the slices of the rows.
 
-    Of *sure* slices that is known already.
+    All rows of *sure* slices are known to meet them.
     """
     if sure:
-        yield look.table(sure, columns), sure
+        yield scan.table(sure, columns), sure
     lasting = tuple(condition for condition in conditions if is_lasting(condition))
     passing = tuple(condition for condition in conditions if not is_lasting(condition))
-    left = look.matching(unsure, lasting) if lasting else unsure
+    left = scan.matching(unsure, lasting) if lasting else unsure
     if left:
-        rows = look.table(left, columns_of(passing) | columns)
+        rows = scan.table(left, columns_of(passing) | columns)
         yield rows.filter(mask(rows, passing)), left
 
 
-def heads(groups: pa.ChunkedArray, busy: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Where in order the first of each group stands that is not *busy*, and which are so then."""
-    coded = groups.combine_chunks().dictionary_encode()
-    codes = coded.indices.to_numpy()
-    firsts = np.empty(len(coded.dictionary), dtype=np.int64)
-    # Backwards, so that the first one has the last word.
+def heads(groups: pa.ChunkedArray, in_flight: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the indices of the first row of each free group, and all groups in flight then."""
+    encoded = groups.combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    firsts = np.empty(len(encoded.dictionary), dtype=np.int64)
+    # Backwards, so that the first row of each group is assigned last.
     firsts[codes[::-1]] = np.arange(len(codes))[::-1]
-    free = pc.invert(pc.is_in(coded.dictionary, value_set=busy))
+    free = pc.invert(pc.is_in(encoded.dictionary, value_set=in_flight))
     found = pa.array(firsts).filter(free)
-    return found, pa.concat_arrays([busy, coded.dictionary.filter(free)])
+    return found, pa.concat_arrays([in_flight, encoded.dictionary.filter(free)])
 
 
-def decided_by_stats(look: SliceScan, piece: Slice, conditions: Sequence[Selector]) -> bool | None:
-    """Whether all messages of a slice meet all conditions, or none does; None: look at them."""
+def decided_by_stats(scan: SliceScan, piece: Slice, conditions: Sequence[Selector]) -> bool | None:
+    """Return whether all messages of a slice meet all conditions, or none; None if unknown."""
     certain = True
     for condition in conditions:
-        stats = look.stats(piece, condition.columns)
+        stats = scan.stats(piece, condition.columns)
         if not condition.may_match(stats):
             return False
         certain = certain and condition.must_match(stats)

@@ -1,8 +1,8 @@
-"""What the settings of a queue say of its messages, as SQL over their columns.
+"""Rules of a queue's settings for its messages, as SQL over their columns.
 
-One mechanism for every rule: time to live, held messages and priorities become a condition and an
-order, understood and worked out as those of consumers are. The moment of looking is a column too,
-`NOW`, the same in all rows, which a consumer cannot name.
+Expiry, hold and priority columns become a condition and an order, which are parsed and evaluated
+like those of consumers. The moment of a scan is a column too, `NOW`, the same in all rows; a
+consumer cannot name it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Eligibility:
 
     condition: str | None = None
     order: str | None = None
-    #: The column of whose messages with one value at most one is in flight.
+    #: The group column: of messages with the same value at most one is in flight.
     group: str | None = None
 
     def __bool__(self) -> bool:
@@ -28,7 +28,7 @@ class Eligibility:
 
 
 def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
-    """What may be fired, and what first. Only in main do messages wait for those of their group."""
+    """Return the rules of a firing. Messages wait for others of their group only in main."""
     rules = [_not_expired(queue), _not_held(queue)]
     return Eligibility(
         condition=" AND ".join(rule for rule in rules if rule) or None,
@@ -38,12 +38,12 @@ def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
 
 
 def of_moving(queue: QueueInfo) -> Eligibility:
-    """What may go back to main: all but what is expired."""
+    """Return the rules of a shovel: anything but expired messages."""
     return Eligibility(condition=_not_expired(queue))
 
 
 def of_expiry(queue: QueueInfo) -> Eligibility:
-    """What is expired by its own column."""
+    """Return the rules of an expiry: messages whose own expiry time has passed."""
     column = expiring(queue.settings, queue.schema)
     return Eligibility(condition=_reached(column) if column else None)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlalchemy import ColumnElement
 
+from queue_core.catalog import dialect, turns
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey
 from queue_core.ids import IdSet
 from queue_core.model import Magazine
@@ -25,34 +27,42 @@ class FireRequest:
     queue_ids: tuple[int, ...]
     magazine: Magazine = Magazine.MAIN
     max_messages: int | None = None
-    #: A firing takes at least one message, also if that one is larger.
+    #: A firing takes at least one message, even if that one is larger.
     max_bytes: int | None = None
-    #: Only places before these, and only what was not fired since; from `horizon`.
+    #: Only messages that were loaded by then.
     horizon: Horizon | None = None
-    #: Only rows that a selector lets through, and first what an order puts first.
+    #: Only messages that match, in its order.
     selection: Selection | None = None
-    #: Only slices that meet all of these: what the settings of the queues say.
+    #: Only slices that meet all of these: the settings of the queues.
     rules: Rules = ()
-    #: Only of these shards; None: of all.
+    #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """A moment: what was loaded by then, so that a query can end when it has handled that."""
+    """A moment; a query that handles only messages loaded by then comes to an end."""
 
-    #: The load pointer of each shard.
+    #: The load pointer of each shard: only messages at places before it.
     pointers: Mapping[ShardKey, int]
+    #: The catalog's time: only messages that were not fired since.
     at: int
+
+    @staticmethod
+    def now(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
+        """Return the present moment of some queues."""
+        with catalog.read() as connection:
+            pointers = turns.load_pointers(connection, queue_ids, magazine)
+            return Horizon(pointers=pointers, at=dialect.read_clock(connection))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The messages that a selection lets through, by a look outside of the transaction."""
+    """The messages that a selection matches, found before the transaction that takes them."""
 
     ids: IdSet
-    #: How many messages had been fired from shards until then, where that must not change: in a
-    #: queue with groups another one may be the head by now.
+    #: How many messages had been fired from shards by then. In a queue with groups, a shard must
+    #: still have this number, or another message may be the head of its group.
     fired: Mapping[ShardKey, int]
-    #: The shards of which what was picked keeps the limit of bytes already, by an order.
+    #: The shards whose candidates were cut to the limit of bytes already, by an order.
     ranked: frozenset[ShardKey]

@@ -1,7 +1,7 @@
-"""Looking at waiting messages: statistics first, and then the few columns that are asked about.
+"""Scan slices with data skipping: use their statistics first, then read the few columns needed.
 
-Within one reading transaction, at one moment of the catalog's. Columns of which the statistics
-leave just one value are not read, nor is what the catalog knows of a message.
+A scan reads one state of the catalog, at one moment of its clock. Columns for which the statistics
+leave just one value are not read, nor are those that the catalog knows.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from queue_core.selection.match_cache import MatchCache
 if TYPE_CHECKING:
     from queue_core.selector import Selector
 
-#: Columns of a look besides those that are asked for: the row of a segment that a message is, as an
-#: id; its place; and the number of its slice among those that were looked at.
+#: Columns that a scan adds: the row of a segment that holds the message, as an id; the message's
+#: place; and the index of its slice among those that were scanned.
 ID, PLACE, SLICE = "#id", "#place", "#slice"
 
-#: What is not the same for a message each time it waits.
+#: Columns whose values may change each time a message waits.
 _PASSING = {NOW, AGE, "_attempt", "_fired_at"}
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_findings = MatchCache()
+_matches = MatchCache()
 
 _MOMENT = pa.timestamp("us")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SliceScan:
-    """One look at waiting messages of some queues of one schema."""
+    """A scan of slices of some queues of one schema."""
 
     def __init__(
         self, connection: Connection, queues: Sequence[QueueInfo], storage: str, now: int
@@ -65,57 +65,62 @@ class SliceScan:
         self._sources: dict[int, SegmentRef] = {}
 
     def stats(self, piece: Slice, columns: Iterable[str]) -> Mapping[str, ColumnStats]:
-        """What is known of columns of a slice's messages without looking at them."""
+        """Return the statistics of a slice's columns, from the segment and the catalog."""
         known = _parsed(piece.stats, self._schema) if piece.stats else {}
-        found = {name: known.get(name) or self._told(piece, name) for name in columns}
+        found = {name: known.get(name) or self._catalog_stats(piece, name) for name in columns}
         return {name: one for name, one in found.items() if one is not None}
 
-    def is_known(self, piece: Slice, columns: Collection[str]) -> bool:
-        """Whether the statistics leave just one value of each of the columns."""
-        known = self.stats(piece, columns)
-        return all(_is_one_value(known.get(name)) for name in columns)
+    def is_uniform(self, piece: Slice, columns: Collection[str]) -> bool:
+        """Return whether the statistics leave just one value for each of the columns."""
+        stats = self.stats(piece, columns)
+        return all(_is_one_value(stats.get(name)) for name in columns)
 
     def table(self, taken: Sequence[Taken], columns: Collection[str]) -> pa.Table:
-        """Columns of the rows of slices of one shard or more, in no order of slices."""
-        known = [self.stats(piece, columns) for piece, _ in taken]
-        told = [all(_is_one_value(one.get(name)) for name in columns) for one in known]
+        """Return columns of rows of slices, with `ID`, `PLACE` and `SLICE`; slices in any order."""
+        stats = [self.stats(piece, columns) for piece, _ in taken]
+        uniform = [all(_is_one_value(one.get(name)) for name in columns) for one in stats]
         tables = [
-            self._repeated(taken[at], at, known[at], columns) for at, it in enumerate(told) if it
+            self._repeated(taken[at], at, stats[at], columns)
+            for at, is_so in enumerate(uniform)
+            if is_so
         ]
-        unknown = [at for at, it in enumerate(told) if not it]
-        if unknown:
-            tables.append(self._read(taken, unknown, columns))
+        others = [at for at, is_so in enumerate(uniform) if not is_so]
+        if others:
+            tables.append(self._read(taken, others, columns))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     def matching(self, taken: Sequence[Taken], conditions: tuple[Selector, ...]) -> list[Taken]:
-        """Of rows of slices of one shard or more, those that meet conditions that never change."""
+        """Return the rows that meet lasting conditions; see `is_lasting`."""
         keys = {piece.segment_id: self._key(piece, conditions) for piece, _ in taken}
-        found = {segment: _findings.of(key) for segment, key in keys.items()}
+        found = {segment: _matches.of(key) for segment, key in keys.items()}
         new = [(p, rows - Rows.of_bitmap(found[p.segment_id].seen)) for p, rows in taken]
         new = [(piece, rows) for piece, rows in new if rows]
         if new:
-            looked = self.table(new, columns_of(conditions))
-            met = IdSet.of(looked.filter(mask(looked, conditions)).column(ID))
+            rows = self.table(new, columns_of(conditions))
+            met = IdSet.of(rows.filter(mask(rows, conditions)).column(ID))
             for segment, of_segment in groupby(sorted(new, key=_segment), key=_segment):
                 seen = BitMap.union(*(rows.as_bitmap() for _, rows in of_segment))
                 matched = met.rows(segment).as_bitmap()
-                found[segment] = _findings.add(keys[segment], seen, matched)
+                found[segment] = _matches.add(keys[segment], seen, matched)
         matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
         return [(piece, rows) for piece, rows in matching if rows]
 
     def _key(self, piece: Slice, conditions: tuple[Selector, ...]) -> Hashable:
-        # A queue that was made anew, also in a store that was, was made at another time.
+        # The time of creation tells a queue from a later one of the same id, in a new store too.
         return self._created[piece.queue_id], piece.segment_id, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
         stored = {name for name in columns if name not in (AGE, NOW)}
         stored |= {"_loaded_at"} if AGE in columns else set()
-        held = [taken[at] for at in which]
-        reading = read_plans.build(
-            self.connection, self._queues, held, self._storage, self._sources
+        plan = read_plans.build(
+            self.connection,
+            self._queues,
+            [taken[at] for at in which],
+            self._storage,
+            self._sources,
         )
-        found = with_moment(read_columns(reading, sorted(stored)), columns, self.now)
-        # In this order they are read.
+        found = with_moment(read_columns(plan, sorted(stored)), columns, self.now)
+        # The order of a read plan.
         queues = {queue.id: at for at, queue in enumerate(self._queues)}
         shards = {at: (queues[taken[at][0].queue_id], taken[at][0].shard) for at in which}
         ordered = sorted(which, key=lambda at: (*shards[at], _first(taken[at])))
@@ -126,17 +131,17 @@ class SliceScan:
         return _marked({name: found.column(name) for name in columns}, ids, places, slices)
 
     def _repeated(
-        self, taken: Taken, at: int, known: Mapping[str, ColumnStats], columns: Collection[str]
+        self, taken: Taken, at: int, stats: Mapping[str, ColumnStats], columns: Collection[str]
     ) -> pa.Table:
-        """Rows of a slice, of which each column has one value that is known."""
+        """Return rows of a slice whose columns have one known value each."""
         ids, places, slices = _numbered([taken], [0])
-        values = {name: pa.scalar(known[name].min, self._types[name]) for name in columns}
+        values = {name: pa.scalar(stats[name].min, self._types[name]) for name in columns}
         repeated = {name: pa.repeat(value, len(ids)) for name, value in values.items()}
         return _marked(repeated, ids, places, slices + at)
 
-    def _told(self, piece: Slice, name: str) -> ColumnStats | None:
-        """What the catalog knows of all messages of a slice."""
-        # A compacted one has messages of several loads, all from before it came to be there.
+    def _catalog_stats(self, piece: Slice, name: str) -> ColumnStats | None:
+        """Return the statistics of a column that the catalog knows."""
+        # A compacted slice has messages of several loads, all earlier than its last move.
         loaded, moved = piece.loaded_at, max(piece.moved_at, piece.loaded_at)
         match name:
             case "_attempt":
@@ -153,7 +158,7 @@ class SliceScan:
 
 
 def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
-    """Which rows meet all conditions."""
+    """Return which rows meet all conditions."""
     met = np.ones(rows.num_rows, dtype=np.bool_)
     for condition in conditions:
         met &= condition.mask(rows).to_numpy(zero_copy_only=False)
@@ -161,17 +166,17 @@ def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
 
 
 def columns_of(conditions: Sequence[Selector]) -> frozenset[str]:
-    """The columns that some conditions touch."""
+    """Return the columns that conditions read."""
     return frozenset[str]().union(*(condition.columns for condition in conditions))
 
 
 def is_lasting(condition: Selector) -> bool:
-    """Whether what it says of a message stays so: it is about what the message is."""
+    """Return whether a condition's result for a message never changes."""
     return not condition.columns & _PASSING
 
 
 def in_order(rows: pa.Table) -> pa.Table:
-    """Rows of one shard in order of their places."""
+    """Sort rows of one shard by their places."""
     places = rows.column(PLACE).to_numpy()
     if (places[1:] > places[:-1]).all():
         return rows
@@ -179,7 +184,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 
 def with_moment(rows: pa.Table, columns: Collection[str], now: int) -> pa.Table:
-    """Rows with the moment of looking and their age then, as far as they are among *columns*."""
+    """Add the moment of the scan and the messages' age then, if they are among *columns*."""
     if NOW in columns:
         rows = rows.append_column(NOW, pa.repeat(pa.scalar(now, _MOMENT), rows.num_rows))
     if AGE in columns:
@@ -189,12 +194,12 @@ def with_moment(rows: pa.Table, columns: Collection[str], now: int) -> pa.Table:
 
 
 def moment(microseconds: int) -> datetime:
-    """A time of the catalog's, in UTC."""
+    """Convert a time of the catalog to UTC."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _numbered(taken: Sequence[Taken], which: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
-    """Of some slices of one shard, which come in order of their places."""
+    """Return the ids, places and slice indices of the rows of slices of one shard, by place."""
     rows = [taken[at][1].numbers().astype(np.int64) for at in which]
     pieces = [taken[at][0] for at in which]
     ids = np.concatenate([n + first_id(p.segment_id) for p, n in zip(pieces, rows, strict=True)])
@@ -202,7 +207,7 @@ def _numbered(taken: Sequence[Taken], which: Sequence[int]) -> tuple[Numbers, Nu
     slices = np.repeat(np.array(which, dtype=np.int64), [len(n) for n in rows])
     if (places[1:] > places[:-1]).all():
         return ids, places, slices
-    # Rows of some lie between those of others.
+    # Rows of slices interleave.
     order = np.argsort(places, kind="stable")
     return ids[order], places[order], slices[order]
 
@@ -219,7 +224,7 @@ def _first(taken: Taken) -> int:
     return taken[0].place_of(taken[1].start)
 
 
-# Slices that are cut keep the statistics of the whole, and are looked at for firing after firing.
+# The parts of a slice share its statistics, and firing after firing reads them.
 @lru_cache(maxsize=1 << 14)
 def _parsed(text: str, schema: pa.Schema) -> Mapping[str, ColumnStats]:
     return stats_from_json(text, schema)

@@ -1,8 +1,8 @@
 """Selection: which waiting messages may be taken, and which of them come first.
 
-What a consumer asks for and what the settings of the queues say, together: conditions, of which all
-must hold, and an order, in which the consumer's own comes before the queue's. Reads and changes
-nothing; `pick` looks for the messages.
+It joins the consumer's selector and order with the rules of the queues: all conditions must hold,
+and the consumer's order comes before the queue's. It is bound to its queues and their storage,
+since only a selection reads messages before they are fired; `candidates` finds them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """What holds for the messages of one queue."""
+class QueueRules:
+    """The condition, the order and the grouping for messages of one queue."""
 
-    #: What the queue's settings say.
+    #: That of the queue's settings.
     condition: Selector | None
-    #: The consumer's order and then the queue's; then the oldest comes first.
+    #: The consumer's order, then the queue's; among equals the oldest comes first.
     order: Order | None
     group: str | None
 
@@ -42,11 +42,12 @@ class Selection:
     queues: tuple[QueueInfo, ...]
     #: The storage's URI; not shown, as it may have credentials.
     storage: str = field(repr=False)
-    #: What the consumer asks for.
+    #: The consumer's condition.
     selector: Selector | None
-    #: Whether the oldest is taken when nothing is what the consumer asks for.
+    #: Whether to take the oldest message if none matches the selector.
     fallback: bool
-    own: Mapping[int, Own]
+    #: By the queue's id.
+    rules: Mapping[int, QueueRules]
 
     @staticmethod
     def parse(
@@ -59,13 +60,14 @@ class Selection:
         eligibility: Callable[[QueueInfo], Eligibility] | None = None,
     ) -> Selection | None:
         """
-        None when all may be taken, in order of loading; raises `BadSelector`.
+        Return None if any message may be taken, in order of loading. Raises `BadSelector`.
 
-        *eligibility* is what the settings of a queue say: of a firing from main unless given.
+        *eligibility* returns the rules of a queue's settings, by default those of a firing from
+        main.
         """
-        of = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
-        rules = {queue.id: of(queue) for queue in queues}
-        if selector is None and order_by is None and not any(rules.values()):
+        eligibility = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
+        eligible = {queue.id: eligibility(queue) for queue in queues}
+        if selector is None and order_by is None and not any(eligible.values()):
             return None
         schema = queues[0].schema
         return Selection(
@@ -73,39 +75,40 @@ class Selection:
             storage=storage,
             selector=None if selector is None else _condition(selector, schema),
             fallback=fallback and selector is not None,
-            own={id: _own(rule, order_by, schema) for id, rule in rules.items()},
+            rules={id: _rules(one, order_by, schema) for id, one in eligible.items()},
         )
 
     def without_selector(self) -> Selection:
-        """Whatever the consumer asks for."""
+        """Return the selection without the consumer's condition."""
         return replace(self, selector=None, fallback=False)
 
     @property
     def ordered(self) -> bool:
         """Whether there is another order than that of loading."""
-        return any(own.order is not None for own in self.own.values())
+        return any(rules.order is not None for rules in self.rules.values())
 
     def sorted(self, rows: pa.Table, now: int) -> pa.Table:
-        """Rows of the one queue in the order that is asked for at a moment, else as they are."""
-        (own,) = self.own.values()
-        if own.order is None:
+        """Sort rows of the selection's only queue by its order at a moment, if there is one."""
+        (rules,) = self.rules.values()
+        if rules.order is None:
             return rows
-        return rows.take(own.order.indices(with_moment(rows, own.order.columns, now)))
+        return rows.take(rules.order.indices(with_moment(rows, rules.order.columns, now)))
 
 
-def _own(rule: Eligibility, order_by: str | None, schema: pa.Schema) -> Own:
+def _rules(eligibility: Eligibility, order_by: str | None, schema: pa.Schema) -> QueueRules:
     if order_by is not None:
-        # By itself, so that a fault in it is shown in the user's own words.
+        # Parsed alone first, so that an error shows the user's own text.
         _order(order_by, schema)
-    whole = ", ".join(text for text in (order_by, rule.order) if text)
-    return Own(
-        condition=_queues_own(rule.condition, schema) if rule.condition else None,
-        order=_order(whole, schema) if whole else None,
-        group=rule.group,
+    order = ", ".join(text for text in (order_by, eligibility.order) if text)
+    condition = eligibility.condition
+    return QueueRules(
+        condition=_settings_condition(condition, schema) if condition else None,
+        order=_order(order, schema) if order else None,
+        group=eligibility.group,
     )
 
 
-# Asked again for each firing, of the same few texts.
+# Each firing parses the same few texts.
 @lru_cache(maxsize=256)
 def _condition(text: str, schema: pa.Schema) -> Selector:
     # Not at the top: a SQL parser takes long to import, and few queries have a selector.
@@ -115,7 +118,7 @@ def _condition(text: str, schema: pa.Schema) -> Selector:
 
 
 @lru_cache(maxsize=256)
-def _queues_own(text: str, schema: pa.Schema) -> Selector:
+def _settings_condition(text: str, schema: pa.Schema) -> Selector:
     from queue_core.selector import Selector
 
     moment = pa.field(NOW, pa.timestamp("us"), nullable=False)
@@ -130,5 +133,5 @@ def _order(text: str, schema: pa.Schema) -> Order:
 
 
 def visible(schema: pa.Schema) -> pa.Schema:
-    """The columns that a consumer may ask about: the queue's, those of messages, and the age."""
+    """Return the columns that a consumer may name: the queue's, the metadata and the age."""
     return pa.schema([*output_schema(schema), pa.field(AGE, pa.float64(), nullable=False)])

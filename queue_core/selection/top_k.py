@@ -1,8 +1,8 @@
-"""Ranking: which of the waiting messages come first by an order, of all shards together.
+"""Top-k: find the first messages of all shards by an order, without reading them all.
 
-Slices are looked at in the order of the best that may be in them, by their statistics, until none
-that is left can hold anything better than what was found. Among equals the oldest comes first: by
-when it came into the magazine, and within a shard by its place.
+Slices are read in the order of the best message that their statistics allow, until no slice that is
+left can hold a better message than those found. Among equals the oldest comes first: by the time it
+came into the magazine, and within a shard by its place.
 """
 
 from __future__ import annotations
@@ -20,78 +20,78 @@ from queue_core.selection.fifo_scan import (
     ScanConditions,
     ShardScan,
     decided_by_stats,
-    eligible_rows,
+    matching_rows,
 )
 from queue_core.selection.scan import ID, PLACE, SLICE, SliceScan
 
 if TYPE_CHECKING:
     from queue_core.selector import Order
-    from queue_core.selector.order import SortKey as Standing
+    from queue_core.selector.order import SortKey
 
-#: Rows that are looked at in the first step; each later one looks at twice as many.
+#: Rows that the first step reads; each later step reads twice as many.
 FIRST_STEP = 1 << 15
-#: Columns of what is ranked: the less of two equals comes first; and the share of the bytes.
+#: Columns of ranked rows: the tie-breaker, of which the lower comes first, and the estimated bytes.
 TIE, BYTES = "#tie", "#bytes"
-
 
 _NOTHING = pa.table({ID: pa.array([], pa.int64()), BYTES: pa.array([], pa.float64())})
 
 
 class _Entry(NamedTuple):
-    """A slice that may hold something, and before which nothing in it stands."""
+    """A slice that may hold matches; none of its messages comes before (bound, tie)."""
 
-    bound: Standing
+    bound: SortKey
     tie: int
     piece: Slice
-    #: Whether all of it is eligible, and whether it all stands at the bound.
+    #: Whether all its messages match.
     sure: bool
-    known: bool
+    #: Whether all its messages have the same sort key, the bound.
+    uniform: bool
 
 
 class TopK:
-    """The first *limit* of the messages of some shards by an order."""
+    """The first *limit* messages of some shards by an order."""
 
     def __init__(
         self,
-        look: SliceScan,
+        scan: SliceScan,
         order: Order,
         limit: int,
-        asked: Mapping[ShardKey, ScanConditions],
+        conditions: Mapping[ShardKey, ScanConditions],
         shards: Mapping[ShardKey, Sequence[Slice]],
     ) -> None:
-        """*asked* has the same conditions for each of the shards."""
-        self._look = look
+        """*conditions* of the shards differ only in their groups in flight and their horizon."""
+        self._scan = scan
         self._order = order
         self._limit = limit
-        self._asked = asked
+        self._by_shard = conditions
         self._shards = shards
-        self._conditions = next(iter(asked.values())).all if asked else ()
+        self._conditions = next(iter(conditions.values())).all if conditions else ()
         self._ties = _ties(shards)
 
     def heads(self) -> pa.Table:
-        """The first heads of groups; which those are is known only at the end of the shards."""
+        """Return the first heads of groups. The heads are known only after a scan of the shards."""
         found: list[pa.Table] = []
-        for place, pieces in self._shards.items():
-            walk = ShardScan(self._look, self._asked[place], pieces, self._weighed)
-            walk.find(None)
-            found.extend(walk.found)
+        for key, pieces in self._shards.items():
+            scan = ShardScan(self._scan, self._by_shard[key], pieces, self._ranked)
+            scan.find(None)
+            found.extend(scan.found)
         return self._best(found)
 
     def messages(self) -> pa.Table:
-        """The first messages, with `ID` and `BYTES`."""
+        """Return the first messages, with `ID` and `BYTES`."""
         entries = self._entries()
         best = _NOTHING
         at, size = 0, FIRST_STEP
         while at < len(entries) and not self._is_settled(best, entries[at]):
             step = self._step(entries, at, size)
-            found = eligible_rows(
-                self._look,
+            found = matching_rows(
+                self._scan,
                 self._conditions,
                 [self._taken(entry) for entry in step if entry.sure],
                 [self._taken(entry) for entry in step if not entry.sure],
                 self._order.columns,
             )
-            best = self._best([best, *(self._weighed(*part) for part in found)])
+            best = self._best([best, *(self._ranked(*part) for part in found)])
             at, size = at + len(step), size * 2
         return best
 
@@ -99,38 +99,38 @@ class TopK:
         entries = []
         for pieces in self._shards.values():
             for piece in pieces:
-                decided = decided_by_stats(self._look, piece, self._conditions)
+                decided = decided_by_stats(self._scan, piece, self._conditions)
                 if decided is False:
                     continue
-                stats = self._look.stats(piece, self._order.columns)
+                stats = self._scan.stats(piece, self._order.columns)
                 entries.append(
                     _Entry(
                         bound=self._order.bound(stats),
                         tie=self._ties[piece.id] + piece.position,
                         piece=piece,
                         sure=decided is True,
-                        known=self._look.is_known(piece, self._order.columns),
+                        uniform=self._scan.is_uniform(piece, self._order.columns),
                     )
                 )
         return sorted(entries, key=lambda entry: (entry.bound, entry.tie))
 
     def _step(self, entries: Sequence[_Entry], at: int, size: int) -> Sequence[_Entry]:
-        """The entries to look at next: not more than those that are sure to be enough."""
+        """Return the entries to read next: at most as many as are sure to be enough."""
         end, rows, sure = at, 0, 0
         while end < len(entries) and rows < size and sure < self._limit:
             entry = entries[end]
             rows += len(entry.piece.rows)
-            sure += len(entry.piece.rows) if entry.sure and entry.known else 0
+            sure += len(entry.piece.rows) if entry.sure and entry.uniform else 0
             end += 1
         return entries[at:end]
 
     def _taken(self, entry: _Entry) -> Taken:
         rows = entry.piece.rows
-        # Where all are equal, the oldest will do.
-        return entry.piece, rows.split(self._limit)[0] if entry.sure and entry.known else rows
+        # Among equals, the oldest are enough.
+        return entry.piece, rows.split(self._limit)[0] if entry.sure and entry.uniform else rows
 
     def _is_settled(self, best: pa.Table, following: _Entry) -> bool:
-        """Whether nothing that is left stands before the last of those that were found."""
+        """Return whether no entry that is left can come before the last row that was found."""
         if best.num_rows < self._limit:
             return False
         last = self._order.place(best, self._limit - 1), best.column(TIE)[-1].as_py()
@@ -143,8 +143,8 @@ class TopK:
         rows = pa.concat_tables(found)
         return rows.take(self._order.top(rows, self._limit, rows.column(TIE)))
 
-    def _weighed(self, rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:
-        """What is needed to rank rows of some slices."""
+    def _ranked(self, rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:
+        """Return rows of some slices with the columns that rank them."""
         slices = rows.column(SLICE).to_numpy()
         ties = np.array([self._ties[piece.id] for piece, _ in taken])
         bytes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
@@ -154,14 +154,14 @@ class TopK:
 
 
 def _ties(shards: Mapping[ShardKey, Sequence[Slice]]) -> dict[int, int]:
-    """For each slice, by its id, what to add to a place, so that what is older has less."""
+    """Return, by slice, the number to add to a place for its tie-breaker; older is lower."""
     blocks = []
-    for place, pieces in shards.items():
-        came = 0
+    for key, pieces in shards.items():
+        arrived = 0
         for block in interleaved(pieces):
-            # Within a shard the places decide, whatever was put together since.
-            came = max(came, *(piece.moved_at for piece in block))
-            blocks.append((came, place, block[0].position, block))
+            # Within a shard the places decide, even after a compaction.
+            arrived = max(arrived, *(piece.moved_at for piece in block))
+            blocks.append((arrived, key, block[0].position, block))
     blocks.sort(key=lambda block: block[:3])
     return {
         piece.id: (rank << (ROW_BITS + 1)) - position

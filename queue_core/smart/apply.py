@@ -29,18 +29,10 @@ def apply_result(
 ) -> None:
     """Delete and overwrite queued messages; *locked* are the slices from `validate`."""
     waiting = [piece for piece in locked if state_of(piece) is State.LOADED]
-    moved = _move_to_new_segments(connection, queue, rewritten, waiting, changes)
+    _move_to_new_segments(connection, queue, rewritten, waiting, changes)
     deleted = queued.rows_of(result.deleted)
     for piece in locked:
-        gone = piece.rows & deleted.get(piece.segment_id, EMPTY)
-        rest = piece.rows - (gone | moved.get(piece.id, EMPTY))
-        if len(rest) < len(piece.rows):
-            changes.keep(piece, rest if rest else EMPTY)
-        if gone:
-            changes.count(piece, replaced=len(gone))
-            if state_of(piece) is State.LOADED:
-                # The counters count a message that leaves its shard as fired.
-                changes.fire(piece, gone)
+        changes.remove(piece, piece.rows & deleted.get(piece.segment_id, EMPTY), "replaced")
 
 
 def _move_to_new_segments(
@@ -49,13 +41,8 @@ def _move_to_new_segments(
     rewritten: Sequence[Rewritten],
     waiting: Sequence[Slice],
     changes: Changes,
-) -> dict[int, Rows]:
-    """
-    Name messages in their new segments, as far as they still wait.
-
-    Returns the rows that each of the *waiting* slices must no longer name, by the slice's id.
-    """
-    moved: dict[int, Rows] = {}
+) -> None:
+    """Name messages in their new segments, as far as they still wait."""
     for one in rewritten:
         segment_id, _ = segments.publish(connection, queue.id, one.staged)
         ids, rows = [], []
@@ -72,14 +59,13 @@ def _move_to_new_segments(
                 ids.append(part.ids[at])
                 rows.append(part.rows[at])
                 _put(changes, piece, common, part, Rows.of_numbers(part.rows[at]), segment_id)
-                moved[piece.id] = moved.get(piece.id, EMPTY) | common
         id_map.record(connection, queue.id, segment_id, np.concatenate(ids), np.concatenate(rows))
-    return moved
 
 
 def _put(
     changes: Changes, piece: Slice, old: Rows, part: Repacked, new: Rows, segment_id: int
 ) -> None:
+    changes.cut(piece, old)
     changes.put(
         piece,
         old,

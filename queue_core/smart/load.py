@@ -23,9 +23,9 @@ from queue_core.blocking.admission import Admission
 from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import dedup, dialect, queues, segments, turns
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_batch
-from queue_core.catalog.changes import Changes
 from queue_core.errors import Conflict
 from queue_core.ids import ids_from
 from queue_core.model import Magazine, QueueInfo, Staged

@@ -18,14 +18,13 @@ from sqlalchemy import Connection, func, select
 from queue_core import faults
 from queue_core.catalog import dialect, id_map, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim
-from queue_core.catalog.changes import Changes
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo, Staged, State
-from queue_core.rows import EMPTY
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.storage import Storage
@@ -154,7 +153,7 @@ def _put_in_place(
     for one in repacked:
         changes.put(one.piece, one.piece.rows, segment_id=segment_id, state=int(State.LOADED))
         for piece in one.group.pieces:
-            changes.keep(piece, EMPTY)
+            changes.cut(piece, piece.rows)
         moves.count(
             one.piece.shard,
             one.group.messages,

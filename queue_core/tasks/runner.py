@@ -22,7 +22,7 @@ from queue_core.model import QueueInfo
 from queue_core.segments.storage import Storage
 from queue_core.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.tasks.task import TaskContext, Timing
-from queue_core.verbs.quarantine import setting_apart
+from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
 
 #: Seconds after which a task that failed is tried again. Source: IgnisMQ.
@@ -115,7 +115,7 @@ class SideTasks:
             raise BadOption(f"task={name!r} runs on a queue: pass queue=")
         if task.leader_only and not self._context.leader.leads():
             raise NotLeading(f"task={name!r} runs in the leader only, and this process is not it")
-        with setting_apart(self._context.catalog, self._context.storage):
+        with quarantining(self._context.catalog, self._context.storage):
             return task.function()(self._context, queue)
 
     def _jobs(

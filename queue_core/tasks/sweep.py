@@ -13,5 +13,5 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages went to the sideline."""
     # First the tickets that nobody has seen: their messages go back to their places instead.
     recover(context.catalog)
-    swept = sweep(context.catalog, queue, leads=context.leader.guard)
+    swept = sweep(context.catalog, queue, guard=context.leader.guard)
     return swept + abandon(context.catalog, queue, context.leader.guard)

@@ -2,24 +2,26 @@
 
 What each verb does to slices:
 
-| verb        | slices                                                                      |
-|-------------|-----------------------------------------------------------------------------|
-| load        | new ones at the tail of main                                                |
-| smart       | as load; queued ones are deleted, or name new segments in place             |
-| ring        | the oldest loaded ones of main are removed for new ones                     |
-| rendezvous  | as load; those that nobody fires are removed again                          |
-| fire        | the next loaded ones become a ticket's                                      |
-| acknowledge | what a ticket still holds is deleted                                        |
-| settle      | fired ones are deleted, moved to the sideline, or loaded again in place      |
-| shovel      | those of the sideline go to the tail of main                                |
-| sweep       | those fired too long ago go to the tail of the sideline                     |
-| abandon     | those handed out too often go to the tail of the sideline, for good            |
-| expire      | those loaded too long ago are removed                                       |
-| overdue     | rows whose own time is over are removed                                     |
-| deactivate  | none: the queue takes and gives no more                                     |
-| drop        | all of the queue are removed                                                |
-| reset       | those that were kept are loaded again in place                              |
-| recover     | those fired and never seen are loaded again in place                        |
-| quarantine  | those of unreadable segments are set apart                                  |
-| held, pick  | none: they are looked at; so it is with peek                                |
+| verb         | slices                                                                         |
+|--------------|--------------------------------------------------------------------------------|
+| load         | adds new slices at the tail of main                                            |
+| fire         | gives the next loaded slices to a ticket                                       |
+| read_tickets | reads the slices of tickets; counts a delivery when a consumer was restarted   |
+| settle       | deletes fired rows, moves them to the sideline, or loads them again in place   |
+| acknowledge  | deletes the slices that a consumer's finished tickets still hold               |
+| peek         | reads the slices that a firing would take                                      |
+| browse       | reads all slices of a magazine, loaded or fired                                |
+| shovel       | moves slices of the sideline to the tail of main                               |
+| sweep        | moves slices that were fired too long ago to the tail of the sideline          |
+| abandon      | moves slices that were fired too often to the tail of the sideline, for good   |
+| expire       | removes loaded rows whose time is over                                         |
+| recover      | loads slices again in place that were fired and never seen                     |
+| reset        | loads kept slices again in place                                               |
+| quarantine   | marks the slices of unreadable segments as damaged                             |
+| repair       | loads damaged slices again in place                                            |
+| deactivate   | changes none; the queue accepts no more loads and firings                      |
+| drop         | removes all slices of a deactivated queue                                      |
+
+To add a verb, copy `reset`: a docstring with its changes, its guard and what a crash leaves; a
+function named like the file, which decides within one transaction (`transact`); private helpers.
 """

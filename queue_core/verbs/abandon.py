@@ -1,9 +1,9 @@
-"""Abandon: what has been handed out too often is set aside for good (setting `max_deliveries`).
+"""Abandon: set messages aside for good that were fired too often (setting `max_deliveries`).
 
-A message that kills its consumer each time never fails, and would go on for ever. Changes: waiting
-slices of main, or those of a ticket that is about to be shown to one life more of its consumer,
-become slices of the sideline, where shovels leave them. Guard: the turns of their shards, or the
-ticket. Crash before the commit: they are where they were, and are abandoned the next time.
+A message that kills its consumer each time never fails, and would be fired for ever. Changes:
+loaded slices of main, or slices of a ticket that is about to be handed to a restarted consumer,
+become slices of the sideline, and shovels leave them there. Guard: the turns of their shards, or
+the ticket. Crash before the commit: they are where they were, and are abandoned the next time.
 """
 
 from __future__ import annotations
@@ -12,60 +12,53 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from queue_core import faults
 from queue_core.catalog import dialect
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.sidelining import set_aside
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
+from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import DELIVERIES
 from queue_core.model import QueueInfo
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.conditions import overdelivered
 from queue_core.selection.request import FireRequest
-from queue_core.verbs.sweep import Guard, put_aside
 
 
-def abandon(catalog: Catalog, queue: QueueInfo, leads: Guard | None = None) -> int:
+def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> int:
     """
-    Set aside what waits in main and was fired too often; return how many messages.
+    Set loaded messages of main aside that were fired too often; return how many.
 
-    Raises `NotLeading` when *leads* does.
+    Raises `NotLeading` when *guard* does.
     """
-    wanted = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
-    if not wanted.rules:
+    request = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
+    if not request.rules:
         return 0
     with catalog.read() as connection:
-        if not anything(connection, wanted):
+        if not anything(connection, request):
             return 0
 
     def work(connection: Connection) -> int:
-        if leads is not None:
-            leads(connection)
-        taken = acquire(connection, wanted, "wait")
-        changes = Changes()
-        for piece, rows in taken:
-            changes.fire(piece, rows)
-        moved = put_aside(connection, queue, taken, DELIVERIES, changes)
-        faults.point("abandon.before_commit")
-        return moved
+        taken = acquire(connection, request, "wait")
+        return set_aside(connection, queue, taken, DELIVERIES, Changes([queue]))
 
     total = 0
-    while moved := catalog.write(work):
-        total += moved
-        faults.point("abandon.committed")
+    while abandoned := transact(catalog, "abandon", work, guard):
+        total += abandoned
     return total
 
 
-def show_again(
+def deliver_again(
     connection: Connection,
     queues: Sequence[QueueInfo],
     consumer_id: int,
     numbers: Sequence[int],
 ) -> None:
     """
-    Tickets are shown to one life more of their consumer, which is one delivery more.
+    Count another delivery for tickets that are handed to a restarted consumer.
 
-    What has had too many of them is taken from the tickets. Within a transaction.
+    Messages that were delivered too often leave the tickets. Within a transaction.
     """
     held = fetch(
         connection,
@@ -75,10 +68,10 @@ def show_again(
     )
     for queue in queues:
         most = queue.settings.max_deliveries
-        changes, spent = Changes(), []
+        changes, spent = Changes([queue]), []
         for piece in (piece for piece in held if piece.queue_id == queue.id):
             if most is not None and piece.deliveries >= most:
                 spent.append((piece, piece.rows))
             else:
                 changes.mark(piece, piece.rows, deliveries=piece.deliveries + 1)
-        put_aside(connection, queue, spent, DELIVERIES, changes)
+        set_aside(connection, queue, spent, DELIVERIES, changes)

@@ -1,8 +1,9 @@
-"""Acknowledge: a consumer is done with all its tickets up to one.
+"""Acknowledge: close the tickets of a consumer that it has finished.
 
-Changes: what those tickets still hold is deleted, or, where messages are settled one by one, left
-for the sweep. Guard: the consumer's epoch. Spark says so late, more than once, and for the last
-batch only when the query is started again: acknowledging twice changes nothing.
+Changes: the slices that those tickets still hold are deleted or, where messages are settled one by
+one, left for the sweep. Guard: the consumer's epoch. Spark acknowledges late, more than once, and
+the last batch only when the query is started again: a second time changes nothing. Crash before
+the commit: the tickets are open, and the query acknowledges them when it is started again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from queue_core import faults
 from queue_core.catalog import consumers
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
+from queue_core.catalog.transact import transact
 from queue_core.model import Consumer, QueueInfo
-from queue_core.rows import EMPTY
 
 
 def acknowledge(
@@ -31,29 +32,24 @@ def acknowledge(
     """
     Close all tickets up to *upto*; return how many messages that deleted.
 
-    Those who wait for room in one of the *queues*, by default in any queue, are woken.
+    *queues* are those of the messages, by default any: where none is bounded, no load waits for
+    room.
     """
 
     def work(connection: Connection) -> int:
         consumers.close_tickets(connection, consumer, upto)
-        deleted = _delete_held(connection, consumer, upto, queues) if delete else 0
-        faults.point("acknowledge.before_commit")
-        return deleted
+        return _delete_held(connection, consumer, upto, queues) if delete else 0
 
-    deleted = catalog.write(work)
-    faults.point("acknowledge.committed")
-    return deleted
+    return transact(catalog, "acknowledge", work)
 
 
 def _delete_held(
     connection: Connection, consumer: Consumer, upto: int, queues: Sequence[QueueInfo] | None
 ) -> int:
+    mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
+    held = fetch(connection, mine, lock="wait")
     changes = Changes(queues)
-    deleted = 0
-    held = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
-    for piece in fetch(connection, held, lock="wait"):
-        changes.keep(piece, EMPTY)
-        changes.count(piece, deleted=len(piece.rows))
-        deleted += len(piece.rows)
+    for piece in held:
+        changes.remove(piece, piece.rows, "deleted")
     changes.apply(connection)
-    return deleted
+    return sum(len(piece.rows) for piece in held)

@@ -1,26 +1,29 @@
-"""Deactivate: give a queue up, for good.
+"""Deactivate: retire a queue for good.
 
-Changes: the queue's row, once. Guard: a load holds that row until it is committed, so that each is
-in the queue before it is given up, or refused. What waits stays where it is, until it expires.
-Crash before the commit: the queue is in use still.
+Changes: the queue's row, once. Guard: each load locks that row until it commits, so that it is in
+the queue before the deactivation, or refused. Waiting messages stay until they expire. Crash before
+the commit: the queue is still in use.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
-from queue_core import faults
-from queue_core.catalog import queues
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import queues
+from queue_core.catalog.transact import transact
 from queue_core.model import QueueInfo
 
 
 def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
-    """Give a queue up; a second time changes nothing."""
+    """Retire a queue, after the loads that are under way; a second time changes nothing."""
 
     def work(connection: Connection) -> None:
-        queues.deactivate(connection, queue.id)
-        faults.point("deactivate.before_commit")
+        connection.execute(
+            update(queues)
+            .where(queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
+            .values(deactivated_at=dialect.now())
+        )
 
-    catalog.write(work)
-    faults.point("deactivate.committed")
+    transact(catalog, "deactivate", work)

@@ -1,14 +1,13 @@
-"""Drop: a queue that was given up long ago is gone, and its name is free.
+"""Drop: remove a deactivated queue and free its name.
 
-Changes: every row that is the queue's, and its files become garbage, in one transaction. Guard: the
-queue is deactivated, which cannot be undone. Crash before the commit: all of it is there still.
+Changes: all rows of the queue are deleted and its files become garbage, in one transaction. Guard:
+the queue is deactivated, which cannot be undone. Crash before the commit: all of it is still there.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, Table, delete, select
 
-from queue_core import faults
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
@@ -28,10 +27,11 @@ from queue_core.catalog.tables import (
     turns,
     waiters,
 )
+from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
 
-#: In the order in which all verbs lock them; then what nobody else waits for.
+#: In the order in which all verbs lock them; then tables whose rows nobody else waits for.
 _FIRST: tuple[Table, ...] = (turns, slices)
 _THEN: tuple[Table, ...] = (
     queues,
@@ -50,22 +50,20 @@ _THEN: tuple[Table, ...] = (
 
 
 def drop(catalog: Catalog, queue: QueueInfo) -> None:
-    """Remove a deactivated queue and all that is in it; raises `BadOption` for one in use."""
+    """Remove a deactivated queue with its messages; raises `BadOption` for a queue in use."""
 
     def work(connection: Connection) -> None:
         in_use = select(queues.c.id).where(
             queues.c.id == queue.id, queues.c.deactivated_at.is_(None)
         )
         if connection.scalar(in_use) is not None:
-            raise BadOption(f"queue {queue.name!r} is in use; deactivate it before it is dropped")
+            raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
         _remove(connection, _FIRST, queue.id)
         ids = connection.scalars(select(segments.c.id).where(segments.c.queue_id == queue.id))
         release(connection, ids.all())
         _remove(connection, _THEN, queue.id)
-        faults.point("drop.before_commit")
 
-    catalog.write(work)
-    faults.point("drop.committed")
+    transact(catalog, "drop", work)
 
 
 def _remove(connection: Connection, tables: tuple[Table, ...], queue_id: int) -> None:

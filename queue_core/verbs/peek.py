@@ -1,4 +1,4 @@
-"""Peek: look at messages without taking them. Changes nothing."""
+"""Peek: show the messages that a firing would take. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
 
 
-def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, wanted: FireRequest) -> ReadPlan:
-    """How to read the messages that such a firing would take now."""
-    picked = find_candidates(catalog, wanted)
+def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
+    """Return how to read the messages that *request* would take now."""
+    candidates = find_candidates(catalog, request)
     with catalog.read() as connection:
-        chosen = acquire(connection, wanted, None, picked)
-        return read_plans.build(connection, [queue], chosen, storage_uri)
+        taken = acquire(connection, request, None, candidates)
+        return read_plans.build(connection, [queue], taken, storage_uri)

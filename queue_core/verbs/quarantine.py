@@ -1,8 +1,9 @@
-"""Quarantine: set apart the messages of segments that cannot be read.
+"""Quarantine: set the messages of unreadable segments apart.
 
-Whoever finds a segment missing, torn or altered leaves word of it in the storage, for it may have
-no catalog. Changes: the slices of such segments become damaged: never fired, never forgotten, and
-shown in the views. Guard: the slices are locked. The rest of the queue stays readable.
+A reader that finds a segment missing, torn or altered leaves a report in the storage, because it
+may have no catalog. Changes: the slices of reported segments become damaged; they are never fired
+and never forgotten, and the views show them. Guard: the slices are locked. Crash before the commit:
+the report remains, and the next call reads it. The rest of the queue stays readable.
 """
 
 from __future__ import annotations
@@ -12,52 +13,49 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
 
-from queue_core import faults
 from queue_core.catalog import dialect
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import segments, slices
+from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.model import INLINE, State
 from queue_core.segments.storage import Storage
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
-    """Set apart what was reported as damaged; return how many messages."""
+    """Set the messages of reported segments apart; return how many."""
     reports = storage.damage_reports()
     if not reports:
         return 0
 
     def work(connection: Connection) -> int:
-        changes = Changes()
-        apart = 0
-        for piece in fetch(
+        damaged = fetch(
             connection,
             dialect.one_of(connection, slices.c.segment_id, _damaged(connection, list(reports))),
             slices.c.state != int(State.DAMAGED),
             lock="wait",
-        ):
-            was_fired = piece.ticket is not None
+        )
+        changes = Changes()
+        for piece in damaged:
             changes.mark(piece, piece.rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
-            # One that was fired counts as given back first, so that the counters add up.
-            changes.count(
-                piece, damaged=len(piece.rows), reloaded=len(piece.rows) if was_fired else 0
-            )
-            apart += len(piece.rows)
+            changes.count(piece, damaged=len(piece.rows))
+            if piece.ticket is not None:
+                # Fired messages count as reloaded first, so that the counters add up.
+                changes.count(piece, reloaded=len(piece.rows))
         changes.apply(connection)
-        faults.point("quarantine.before_commit")
-        return apart
+        return sum(len(piece.rows) for piece in damaged)
 
-    apart = catalog.write(work)
-    faults.point("quarantine.committed")
+    quarantined = transact(catalog, "quarantine", work)
     for name in reports:
         storage.forget_damage(name)
-    return apart
+    return quarantined
 
 
 @contextmanager
-def setting_apart(catalog: Catalog, storage: Storage) -> Iterator[None]:
-    """Set apart what turns out to be damaged, so that the next call goes without it."""
+def quarantining(catalog: Catalog, storage: Storage) -> Iterator[None]:
+    """Quarantine the segments that the block finds damaged, so that the next call skips them."""
     try:
         yield
     except DamagedSegment:
@@ -66,6 +64,7 @@ def setting_apart(catalog: Catalog, storage: Storage) -> Iterator[None]:
 
 
 def _damaged(connection: Connection, names: list[str]) -> list[int]:
+    """Return the ids of reported segments; the report of an inlined one names its id."""
     numbers = (name.removeprefix(INLINE) for name in names if name.startswith(INLINE))
     inlined = [int(number) for number in numbers if number.isdecimal()]
     files = [name for name in names if not name.startswith(INLINE)]

@@ -1,8 +1,9 @@
-"""What tickets hold: how to read the messages of a firing, as often as it takes.
+"""Read tickets: plan how to read the messages of firings, as often as needed.
 
-Changes nothing but a note that somebody has been shown the tickets, after which they can no longer
-be given back unseen; but for a new life of the consumer, that is one delivery more (`abandon`). The
-same tickets give the same rows in the same order, until they are settled, swept or abandoned.
+Changes: the tickets are marked as planned, after which they cannot be recovered as unseen; a
+restarted consumer's tickets count another delivery (`abandon`). Guard: the tickets' rows. Crash
+before the commit: the tickets are unseen. The same tickets give the same rows in the same order,
+until they are settled, swept or abandoned.
 """
 
 from __future__ import annotations
@@ -15,44 +16,35 @@ from queue_core.catalog import consumers, read_plans
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.model import QueueInfo, ReadPlan
-from queue_core.verbs.abandon import show_again
+from queue_core.model import QueueInfo, ReadPlan, TicketRange
+from queue_core.verbs.abandon import deliver_again
 
 
-def held(
-    catalog: Catalog,
-    storage_uri: str,
-    queues: Sequence[QueueInfo],
-    consumer_id: int,
-    after: int,
-    upto: int,
+def read_tickets(
+    catalog: Catalog, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
 ) -> ReadPlan:
-    """How to read what the tickets *after* (exclusive) to *upto* (inclusive) of a consumer hold."""
+    """Mark tickets as planned, and return how to read their messages."""
 
     def work(connection: Connection) -> None:
-        again = consumers.mark_planned(connection, consumer_id, after, upto)
+        consumer_id = tickets.consumer_id
+        again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
-            show_again(connection, queues, consumer_id, again)
+            deliver_again(connection, queues, consumer_id, again)
 
     catalog.write(work)
-    # Afterwards, as one state: what is settled between two looks must not be seen in half.
+    # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
-        return reading(connection, storage_uri, queues, consumer_id, after, upto)
+        return plan_tickets(connection, storage_uri, queues, tickets)
 
 
-def reading(
-    connection: Connection,
-    storage_uri: str,
-    queues: Sequence[QueueInfo],
-    consumer_id: int,
-    after: int,
-    upto: int,
+def plan_tickets(
+    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
 ) -> ReadPlan:
-    """The same within a reading transaction, without the note."""
+    """Return how to read the messages of tickets, within a transaction; mark nothing."""
     found = fetch(
         connection,
-        slices.c.consumer_id == consumer_id,
-        slices.c.ticket > after,
-        slices.c.ticket <= upto,
+        slices.c.consumer_id == tickets.consumer_id,
+        slices.c.ticket > tickets.after,
+        slices.c.ticket <= tickets.upto,
     )
     return read_plans.build(connection, queues, [(s, s.rows) for s in found], storage_uri)

@@ -1,18 +1,24 @@
-"""Repair: load quarantined messages again, once their segments are restored."""
+"""Repair: load quarantined messages again, once their segments are restored.
+
+Changes: damaged slices of the queue are loaded again at their places. Guard: the slices are locked.
+Crash before the commit: they are still damaged. A segment that is still unreadable is quarantined
+again by the next firing that reads it.
+"""
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core import faults
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
+from queue_core.catalog.transact import transact
 from queue_core.model import State
 
 
 def repair(catalog: Catalog, queue_id: int) -> int:
-    """Load what was set apart again, once its segments were restored; return how many messages."""
+    """Load the damaged messages of a queue again; return how many."""
 
     def work(connection: Connection) -> int:
         changes = Changes()
@@ -23,9 +29,6 @@ def repair(catalog: Catalog, queue_id: int) -> int:
             changes.count(piece, damaged=-len(piece.rows))
             repaired += len(piece.rows)
         changes.apply(connection)
-        faults.point("repair.before_commit")
         return repaired
 
-    repaired = catalog.write(work)
-    faults.point("repair.committed")
-    return repaired
+    return transact(catalog, "repair", work)

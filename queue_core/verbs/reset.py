@@ -1,19 +1,20 @@
-"""Reset: what was received and kept is next again.
+"""Reset: put kept messages back, so that they are fired again.
 
-Changes: slices of main that keepers hold wait again, at their old places. Guard: only what this
-process keeps, and what those keep that are dead, since they cannot ask for it; slices are locked.
-Crash before the commit: all of it is kept still. Crash after it: it waits.
+Changes: slices of main that keepers hold are loaded again at their old places. Guard: the slices
+are locked; only those of this process's keeper, and of keepers that are dead and cannot ask for
+themselves. Crash before the commit: all of them are still kept. Crash after it: they wait.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from queue_core import faults
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, KEEPER
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.transact import transact
 from queue_core.model import Consumer, Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 
@@ -24,29 +25,26 @@ def reset(
     keeper: Consumer | None,
     dead_after: float = DEAD_AFTER_SECONDS,
 ) -> int:
-    """Let all that was kept wait again, the oldest first; return how many messages."""
+    """Load kept messages again at their old places; return how many."""
     dead = consumers.c.name.startswith(KEEPER, autoescape=True) & (
         consumers.c.heartbeat_at <= ago(dead_after)
     )
-    whose = dead if keeper is None else dead | (consumers.c.id == keeper.id)
+    keepers = dead if keeper is None else dead | (consumers.c.id == keeper.id)
 
     def work(connection: Connection) -> int:
-        found = fetch(
+        kept = fetch(
             connection,
             slices.c.queue_id == queue.id,
             slices.c.magazine == int(Magazine.MAIN),
             slices.c.state == int(State.FIRED),
-            slices.c.consumer_id.in_(select(consumers.c.id).where(whose)),
+            slices.c.consumer_id.in_(select(consumers.c.id).where(keepers)),
             lock="wait",
         )
-        changes = Changes()
-        for piece in found:
+        changes = Changes([queue])
+        for piece in kept:
             changes.release(piece, piece.rows)
             changes.count(piece, reloaded=len(piece.rows))
         changes.apply(connection)
-        faults.point("reset.before_commit")
-        return sum(len(piece.rows) for piece in found)
+        return sum(len(piece.rows) for piece in kept)
 
-    given_back = catalog.write(work)
-    faults.point("reset.committed")
-    return given_back
+    return transact(catalog, "reset", work)

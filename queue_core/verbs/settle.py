@@ -1,9 +1,10 @@
-"""Settle: delete, sideline or reload what is fired.
+"""Settle: delete, sideline or reload fired messages.
 
-Changes: the rows leave their slices. Deleted ones are gone; sidelined ones are a slice at the tail
-of the sideline with one attempt more; reloaded ones wait again at their old place. Guard: only rows
-that are still fired (and held by the consumer, where one is given) are touched, so that settling
-twice, or what was swept meanwhile, changes nothing. Crash before the commit: nothing was settled.
+Changes: the rows leave their slices. Deleted rows are gone; sidelined rows become a slice at the
+tail of the sideline, with one more attempt; reloaded rows wait again at their old places. Guard:
+only rows that are still fired are touched, and, with a consumer, only those that it holds; so
+settling twice changes nothing, nor does settling swept messages. Crash before the commit: nothing
+was settled.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
-from queue_core import faults
 from queue_core.catalog import dialect, failures, id_map
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
-from queue_core.catalog.slices import Changes, fetch
+from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import segments, slices
+from queue_core.catalog.transact import transact
 from queue_core.errors import BadOutcome
 from queue_core.ids import IdSet, first_id
 from queue_core.model import Consumer, Magazine, QueueInfo, Slice, State
 from queue_core.outcomes import Settlement
-from queue_core.rows import EMPTY, Rows
+from queue_core.plan import Taken
 
 
 def settle(
@@ -37,20 +39,16 @@ def settle(
     """
     Settle messages of some queues in one transaction; return how many were still held.
 
-    With *batch*, the id of a streaming query and of its batch, a second time changes nothing.
-    Raises `BadOutcome`, and then changes nothing, for an id that no message of the queues has had.
+    With *batch*, the ids of a streaming query and of its batch, a second time changes nothing.
+    Raises `BadOutcome`, and then changes nothing, for an id that the queues have never given out.
     """
 
     def work(connection: Connection) -> int:
         if batch and not is_new_batch(connection, queues[0].id, *batch):
             return 0
-        settled = _settle(connection, queues, settlement, consumer)
-        faults.point("settle.before_commit")
-        return settled
+        return _settle(connection, queues, settlement, consumer)
 
-    settled = catalog.write(work)
-    faults.point("settle.committed")
-    return settled
+    return transact(catalog, "settle", work)
 
 
 def _settle(
@@ -60,48 +58,44 @@ def _settle(
     consumer: Consumer | None,
 ) -> int:
     settlement = _located(connection, queues, settlement)
-    every = settlement.deleted | settlement.sidelined | settlement.reloaded
-    _check_ours(connection, queues, every)
+    ids = settlement.deleted | settlement.sidelined | settlement.reloaded
+    _check_ids(connection, queues, ids)
     changes = Changes(queues)
-    moved: dict[int, list[tuple[Slice, Rows]]] = defaultdict(list)
+    failed: dict[int, list[Taken]] = defaultdict(list)
     settled = 0
-    for piece in _held(connection, queues, every, consumer):
+    for piece in _held(connection, queues, ids, consumer):
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
         sidelined = piece.rows & settlement.sidelined.rows(piece.segment_id)
         reloaded = piece.rows & settlement.reloaded.rows(piece.segment_id)
-        touched = deleted | sidelined | reloaded
-        if not touched:
-            continue
-        settled += len(touched)
+        settled += len(deleted) + len(sidelined) + len(reloaded)
+        changes.remove(piece, deleted, "deleted")
+        if sidelined:
+            attempts = piece.attempts + 1
+            changes.move(piece, sidelined, Magazine.SIDELINE, "sidelined", attempts=attempts)
+            failed[piece.queue_id].append((piece, sidelined))
         if reloaded:
             changes.release(piece, reloaded)
-        rest = piece.rows - touched
-        if len(reloaded) < len(piece.rows):
-            changes.keep(piece, rest if rest else EMPTY)
-        changes.move(piece, sidelined, Magazine.SIDELINE, attempts=piece.attempts + 1)
-        changes.count(piece, deleted=len(deleted), sidelined=len(sidelined), reloaded=len(reloaded))
-        if sidelined:
-            moved[piece.queue_id].append((piece, sidelined))
+            changes.count(piece, reloaded=len(reloaded))
     changes.apply(connection)
     name = consumer.name if consumer else None
-    for queue_id, those in moved.items():
-        told = failures.of_each(those, settlement.reasons)
-        failures.record(connection, queue_id, name, told)
+    for queue_id, taken in failed.items():
+        reasons = failures.of_each(taken, settlement.reasons)
+        failures.record(connection, queue_id, name, reasons)
     return settled
 
 
 def _located(
     connection: Connection, queues: Sequence[QueueInfo], settlement: Settlement
 ) -> Settlement:
-    """The settlement of the rows that the messages are now, wherever compaction has put them."""
-    ours = [queue.id for queue in queues]
-    told = settlement.reasons
-    numbers = id_map.physical(connection, ours, told.column("message_id").to_numpy())
+    """Return the settlement of the rows that hold the messages now, after any compaction."""
+    queue_ids = [queue.id for queue in queues]
+    reasons = settlement.reasons
+    numbers = id_map.physical(connection, queue_ids, reasons.column("message_id").to_numpy())
     return Settlement(
-        deleted=id_map.located(connection, ours, settlement.deleted),
-        sidelined=id_map.located(connection, ours, settlement.sidelined),
-        reloaded=id_map.located(connection, ours, settlement.reloaded),
-        reasons=told.set_column(0, "message_id", pa.array(numbers)),
+        deleted=id_map.located(connection, queue_ids, settlement.deleted),
+        sidelined=id_map.located(connection, queue_ids, settlement.sidelined),
+        reloaded=id_map.located(connection, queue_ids, settlement.reloaded),
+        reasons=reasons.set_column(0, "message_id", pa.array(numbers)),
     )
 
 
@@ -111,6 +105,7 @@ def _held(
     ids: IdSet,
     consumer: Consumer | None,
 ) -> list[Slice]:
+    """Lock the fired slices that may hold some of the messages."""
     conditions: list[ColumnElement[bool]] = [
         dialect.one_of(connection, slices.c.segment_id, ids.segments),
         dialect.one_of(connection, slices.c.queue_id, [queue.id for queue in queues]),
@@ -121,9 +116,9 @@ def _held(
     return fetch(connection, *conditions, lock="wait")
 
 
-def _check_ours(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
+def _check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
     """Refuse ids that no message of these queues can have had."""
-    ours = {queue.id for queue in queues}
+    queue_ids = {queue.id for queue in queues}
     names = ", ".join(repr(queue.name) for queue in queues)
     newest = dialect.last_id(connection, segments)
     known = {
@@ -136,10 +131,10 @@ def _check_ours(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet)
     }
     for segment in ids.segments:
         rows = ids.rows(segment)
-        there = known.get(segment)
-        if segment < 1 or segment > newest or (there is not None and there.queue_id not in ours):
+        row = known.get(segment)
+        if segment < 1 or segment > newest or (row is not None and row.queue_id not in queue_ids):
             strange = rows.start
-        elif there is not None and rows.stop > there.rows:
+        elif row is not None and rows.stop > row.rows:
             strange = rows.stop - 1
         else:
             continue

@@ -1,11 +1,11 @@
-"""Shovel: sidelined messages go back to main.
+"""Shovel: move sidelined messages back to main.
 
-Changes: slices of the sideline become slices of main, at its tail, stamped with the time. Guard: it
-takes turns with those who fire from the sideline, and takes only what was there when it began, so
-that it ends although what it brings back may fail again at once, and what a bounded queue has no
-room for stays. No payload is read, unless a
-selector asks for it, and there is no moment at which a message is in both magazines or in none.
-Crash before the commit: all of the transaction's messages are in the sideline still.
+Changes: slices of the sideline become slices at the tail of main, with the time of the move. No
+payload is read, unless a selector needs it, and a message is never in both magazines or in none.
+Guard: the turns of the sideline's shards, as in a firing. Only messages that were there at the
+beginning are moved, so that a shovel ends although they may fail again at once; messages that a
+bounded queue has no room for stay. Crash before the commit: the transaction's messages are still in
+the sideline.
 """
 
 from __future__ import annotations
@@ -18,38 +18,37 @@ from math import inf
 
 from sqlalchemy import Connection
 
-from queue_core import faults
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
 from queue_core.catalog import dialect
+from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import Changes
 from queue_core.catalog.task_log import Moves
+from queue_core.catalog.transact import transact
 from queue_core.model import Magazine, QueueInfo
-from queue_core.rows import EMPTY
-from queue_core.selection.acquire import acquire, anything, horizon
+from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import retriable
 from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shovelful:
-    """What a shovel brings back, and how fast."""
+    """Which messages a shovel moves, and how fast."""
 
     #: Messages at most; None: all.
     limit: int | None = None
-    #: Messages a second at most; None: as fast as it goes.
+    #: Messages a second at most; None: no limit.
     rate: float | None = None
-    #: Only rows that a selector lets through.
+    #: Only messages that match.
     selection: Selection | None = None
-    #: Also what has failed or been fired too often, or has not rested yet.
+    #: Also messages that have failed or been fired too often, or have not rested yet.
     force: bool = False
 
     @staticmethod
     def of(queue: QueueInfo, storage_uri: str, selector: str | None = None) -> Shovelful:
-        """As the settings of a queue say: nothing that is expired. Raises `BadSelector`."""
+        """Return the shovelful of a queue's settings; raises `BadSelector`."""
         return Shovelful(
             limit=queue.settings.shovel_limit,
             rate=queue.settings.shovel_rate,
@@ -60,87 +59,80 @@ class Shovelful:
 def shovel(
     catalog: Catalog,
     queue: QueueInfo,
-    what: Shovelful,
+    shovelful: Shovelful,
     pause: Callable[[float], object] = time.sleep,
 ) -> int:
     """
-    Bring messages back, each shard in order; return how many were moved.
+    Move messages back to main, each shard in its order; return how many.
 
-    Where neither a limit nor a rate asks for one count of all, and the catalog lets writers work
-    side by side, the shards are dealt to threads, as many as `shovel_concurrency`.
+    Without a limit and a rate, which need one count for all, and if the catalog lets writers work
+    in parallel, the shards are divided among `shovel_concurrency` threads.
     """
-    wanted = FireRequest(
+    request = FireRequest(
         queue_ids=(queue.id,),
         magazine=Magazine.SIDELINE,
-        max_messages=what.limit,
-        selection=what.selection,
-        rules=() if what.force else retriable(queue),
+        max_messages=shovelful.limit,
+        selection=shovelful.selection,
+        rules=() if shovelful.force else retriable(queue),
     )
     with catalog.read() as connection:
-        if not anything(connection, wanted):
+        if not anything(connection, request):
             return 0
-    wanted = replace(wanted, horizon=horizon(catalog, [queue.id], Magazine.SIDELINE))
-    picked = find_candidates(catalog, wanted)
+    request = replace(request, horizon=Horizon.now(catalog, [queue.id], Magazine.SIDELINE))
+    candidates = find_candidates(catalog, request)
+    rate = shovelful.rate
     threads = min(queue.settings.shovel_concurrency, queue.shards)
-    if what.limit or what.rate or threads == 1 or not dialect.writes_in_parallel(catalog.engine):
-        return _by_and_by(catalog, queue, wanted, picked, what.rate, pause)
-    deals = [replace(wanted, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)]
+    if shovelful.limit or rate or threads == 1 or not dialect.writes_in_parallel(catalog.engine):
+        return _move_all(catalog, queue, request, candidates, rate, pause)
+    parts = [
+        replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)
+    ]
     with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
         return sum(
-            pool.map(lambda deal: _by_and_by(catalog, queue, deal, picked, None, pause), deals)
+            pool.map(lambda part: _move_all(catalog, queue, part, candidates, None, pause), parts)
         )
 
 
-def _by_and_by(
+def _move_all(
     catalog: Catalog,
     queue: QueueInfo,
-    wanted: FireRequest,
-    picked: Candidates | None,
+    request: FireRequest,
+    candidates: Candidates | None,
     rate: float | None,
     pause: Callable[[float], object],
 ) -> int:
-    """Transaction after transaction until nothing is left, each of at most a second's messages."""
-    limit = inf if wanted.max_messages is None else wanted.max_messages
+    """Move until nothing is left, at most a second's messages in each transaction."""
+    limit = inf if request.max_messages is None else request.max_messages
     second = inf if rate is None else max(int(rate), 1)
     moved = 0
     while moved < limit:
         most = min(limit - moved, second)
-        step = _move(
-            catalog,
-            queue,
-            replace(wanted, max_messages=None if most == inf else int(most)),
-            picked,
-        )
-        if step == 0:
+        step = replace(request, max_messages=None if most == inf else int(most))
+        count = _move(catalog, queue, step, candidates)
+        if count == 0:
             break
-        moved += step
+        moved += count
         if rate is not None and moved < limit:
-            pause(step / rate)
+            pause(count / rate)
     return moved
 
 
 def _move(
-    catalog: Catalog, queue: QueueInfo, wanted: FireRequest, picked: Candidates | None
+    catalog: Catalog, queue: QueueInfo, request: FireRequest, candidates: Candidates | None
 ) -> int:
     def work(connection: Connection) -> int:
-        room = limit_to_capacity(connection, queue, wanted)
-        taken = [] if room is None else acquire(connection, room, "wait", picked)
-        if room is not None and not within_byte_limit(room, taken):
+        fitting = limit_to_capacity(connection, queue, request)
+        taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates)
+        if fitting is not None and not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
             taken = []
         now = dialect.read_clock(connection)
-        changes, moves = Changes(), Moves()
+        changes, moves = Changes([queue]), Moves()
         for piece, rows in taken:
-            changes.keep(piece, piece.rows - rows if rows is not piece.rows else EMPTY)
-            changes.move(piece, rows, Magazine.MAIN, fired_at=now)
-            changes.count(piece, shovelled=len(rows))
-            changes.fire(piece, rows)
+            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
             moves.add(piece, len(rows), Magazine.MAIN)
         changes.apply(connection)
         moves.record(connection, queue.id, "shovel")
-        faults.point("shovel.before_commit")
         return len(moves)
 
-    moved = catalog.write(work)
-    faults.point("shovel.committed")
-    return moved
+    return transact(catalog, "shovel", work)

@@ -5,10 +5,9 @@ from sqlalchemy import update
 
 from queue_core.catalog import tables
 from queue_core.errors import ConsumerFenced
-from queue_core.model import Magazine
+from queue_core.model import Magazine, TicketRange
 from queue_core.segments.reader import read_table
-from queue_core.selection.acquire import horizon
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import FireRequest, Horizon
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.browse import browse_next, browsed
 from tests.dump import dump
@@ -27,10 +26,8 @@ def look(store, queue, consumer, limit=None, **wanted):
 
 
 def shown(store, queue, ticket, magazine=Magazine.MAIN):
-    uri, number = store.storage.uri, ticket.number
-    reading = browsed(
-        store.catalog, uri, [queue.info], magazine, ticket.consumer.id, number - 1, number
-    )
+    uri = store.storage.uri
+    reading = browsed(store.catalog, uri, [queue.info], magazine, TicketRange.of(ticket))
     return numbers_of(read_table(reading))
 
 
@@ -118,7 +115,7 @@ def test_the_sideline_can_be_browsed_too(store, browser):
 def test_a_horizon_ends_what_is_seen(store, browser):
     queue = make_queue(store)
     queue.load(orders(3))
-    until = horizon(store.catalog, [queue.info.id], Magazine.MAIN)
+    until = Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN)
     queue.load(orders(3, 3))
 
     ticket = look(store, queue, browser, horizon=until)

@@ -7,11 +7,10 @@ from sqlalchemy import func, select
 from queue_core.catalog import task_log
 from queue_core.catalog.tables import id_map, segments, slices
 from queue_core.errors import BadOutcome
-from queue_core.model import Magazine
+from queue_core.model import Magazine, TicketRange
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
-from queue_core.selection.acquire import horizon
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
 from queue_core.tasks import compaction_plan
 from queue_core.tasks.compaction_plan import NEIGHBOURS
@@ -266,7 +265,7 @@ def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
 def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     load_singly(queue, 40)
     ids = (queue.info.id,)
-    limits = horizon(store.catalog, ids, Magazine.MAIN)
+    limits = Horizon.now(store.catalog, ids, Magazine.MAIN)
     load_singly(queue, 40, first=40)
     queue.compact()
     consumer = store.consumer("query")
@@ -293,7 +292,11 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
         ticket = browse_next(store.catalog, browser, wanted)
         uri, number = store.storage.uri, ticket.number
         seen = browsed(
-            store.catalog, uri, [queue.info], Magazine.MAIN, browser.id, number - 1, number
+            store.catalog,
+            uri,
+            [queue.info],
+            Magazine.MAIN,
+            TicketRange(browser.id, number - 1, number),
         )
         return numbers_of(read_table(seen))
 

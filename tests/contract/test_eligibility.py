@@ -13,12 +13,13 @@ from sqlalchemy import update
 from queue_core import Queue, Store
 from queue_core.catalog.tables import segments, slices
 from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.model import TicketRange
 from queue_core.schema import TIMESTAMP
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 from tests.factories import make_queue, numbers_of
 
 SCHEMA = pa.schema(
@@ -340,7 +341,7 @@ def test_a_limit_of_bytes_over_several_queues_keeps_the_order_of_each(store: Sto
     )
 
     assert ticket is not None
-    taken = held(store.catalog, store.storage.uri, infos, consumer.id, 0, ticket.number)
+    taken = read_tickets(store.catalog, store.storage.uri, infos, TicketRange.of(ticket))
     messages = read_table(taken)
     of_queue = {
         queue.name: numbers_of(messages.filter(pc.field("_queue") == queue.name))

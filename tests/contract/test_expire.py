@@ -169,14 +169,14 @@ def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeyp
     store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=2**60)))
     ids = mixed.fire(50).ids
     store.catalog.write(lambda c: c.execute(update(slices).values(loaded_at=0)))
-    ages = module._ages
+    ages = module.read_ages
 
     def comes_back(*args):
         found = ages(*args)
         mixed.reload(ids)
         return found
 
-    monkeypatch.setattr(module, "_ages", comes_back)
+    monkeypatch.setattr(module, "read_ages", comes_back)
     assert mixed.expire() == 40
     monkeypatch.undo()
     assert mixed.expire() == 50

@@ -144,7 +144,7 @@ def test_who_does_not_lead_any_more_sweeps_no_further(store):
         terms.pop()
 
     with pytest.raises(NotLeading):
-        sweep(store.catalog, queue.info, 10, leads=leads)
+        sweep(store.catalog, queue.info, 10, guard=leads)
 
     assert aside(queue) == list(range(8))
 

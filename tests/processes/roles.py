@@ -21,14 +21,14 @@ from queue_core import Queue, Store
 from queue_core.address import Address
 from queue_core.catalog import dialect
 from queue_core.errors import DamagedSegment, PublicationRefused
-from queue_core.model import Consumer
+from queue_core.model import Consumer, TicketRange
 from queue_core.outcomes import Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.tasks import compaction_plan
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import reading
+from queue_core.verbs.read_tickets import plan_tickets
 from tests.children import Journal
 
 #: A message knows who loaded it as which, and can be told from any other by what it carries.
@@ -169,7 +169,9 @@ def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> Non
     ticket = fire(store.catalog, query, wanted, seen=False)
     if ticket is not None:
         with store.catalog.read() as connection:
-            held = reading(connection, store.storage.uri, [queue.info], query.id, 0, ticket.number)
+            held = plan_tickets(
+                connection, store.storage.uri, [queue.info], TicketRange(query.id, 0, ticket.number)
+            )
         ids = read_table(held, ["_message_id"]).column("_message_id")
         journal.write("unseen", ids=ids.to_pylist())
 

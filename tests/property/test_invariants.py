@@ -30,14 +30,14 @@ from queue_core.address import Address
 from queue_core.catalog import consumers
 from queue_core.catalog.id_map import physical
 from queue_core.catalog.tables import consumers as consumer_rows
-from queue_core.model import Magazine, State, Ticket
+from queue_core.model import Magazine, State, Ticket, TicketRange
 from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.tasks import compaction_plan
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.quarantine import quarantine
-from queue_core.verbs.read_tickets import reading
+from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
 from tests.factories import make_queue, planned, seen
 from tests.property.model import Message, Model
@@ -202,14 +202,8 @@ class Verbs(RuleBasedStateMachine):
             assert not any(self.model.waiting(name, magazine).values())
             return
         with self.store.catalog.read() as connection:
-            held = reading(
-                connection,
-                self.store.storage.uri,
-                [queue.info],
-                ticket.consumer.id,
-                ticket.number - 1,
-                ticket.number,
-            )
+            uri = self.store.storage.uri
+            held = plan_tickets(connection, uri, [queue.info], TicketRange.of(ticket))
         ids = read_table(held, ["_message_id"]).column(0).to_pylist()
         assert len(ids) == ticket.messages
         self.check_prefixes(ids, name, magazine, lambda _: True)

@@ -13,6 +13,7 @@ from queue_core import faults
 
 ROOT = Path(__file__).parents[2]
 PASSED = re.compile(r"faults\.point\(\s*\"([a-z_.]+)\"")
+TRANSACTED = re.compile(r"transact\(catalog, \"([a-z_]+)\"")
 
 
 def ends(pid, within):
@@ -30,12 +31,16 @@ def ends(pid, within):
 
 
 def passed_in_the_product():
-    return {
-        name
+    texts = [
+        file.read_text()
         for package in ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
         for file in (ROOT / package).rglob("*.py")
-        for name in PASSED.findall(file.read_text())
-    }
+    ]
+    passed = {name for text in texts for name in PASSED.findall(text)}
+    for text in texts:
+        for verb in TRANSACTED.findall(text):
+            passed |= {f"{verb}.before_commit", f"{verb}.committed"}
+    return passed
 
 
 @pytest.mark.parametrize("name", faults.POINTS)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from queue_core import Store
-from queue_core.model import State
+from queue_core.model import State, TicketRange
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -27,7 +27,9 @@ def plans_tickets(store: Store, journal: Journal) -> None:
         ticket = fire(store.catalog, query, wanted, seen=False)
         assert ticket is not None
         assert ticket.number == number
-    found = held(store.catalog, store.storage.uri, [queue.info], query.id, 0, 2)
+    found = read_tickets(
+        store.catalog, store.storage.uri, [queue.info], TicketRange(query.id, 0, 2)
+    )
     assert len(found) == 2 * (MANY // 4)
     deleted = audit(store).ids(state=State.FIRED)
     journal.write("deleting", ids=sorted(deleted))

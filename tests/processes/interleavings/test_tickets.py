@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queue_core.model import Magazine, State
+from queue_core.model import Magazine, State, TicketRange
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.read_tickets import held
+from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import fired_ids, fires, fires_unseen, on_sqlite, settles
@@ -72,7 +72,9 @@ def test_what_is_given_back_is_not_shown(store, one, two):
 
     def plans(store):
         info = store.queue("orders").info
-        return len(held(store.catalog, store.storage.uri, [info], query.id, 0, 1))
+        return len(
+            read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query.id, 0, 1))
+        )
 
     one.start(lambda store: store.recover(dead_after=0), "recover.before_commit")
     two.start(plans)
@@ -110,7 +112,9 @@ def test_who_reads_a_ticket_sees_it_before_or_after_a_settlement(store, one, two
 
     def plans(store):
         info = store.queue("orders").info
-        return len(held(store.catalog, store.storage.uri, [info], query.id, 0, 1))
+        return len(
+            read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query.id, 0, 1))
+        )
 
     one.start(plans, stop_at="SELECT segments")
     two.start(settles(outcome, sorted(audit(store).ids())))

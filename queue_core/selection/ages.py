@@ -1,0 +1,87 @@
+"""Ages: when the messages of compacted slices were loaded.
+
+A slice has one time of loading. That of a compacted slice is the time of its oldest message; the
+times of the others are read from the segment, outside of the transaction that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from queue_core.catalog import dialect, read_plans
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import fetch
+from queue_core.catalog.tables import id_map, slices
+from queue_core.model import QueueInfo, Slice, State
+from queue_core.rows import Numbers, Rows
+from queue_core.segments.reader import read_table
+from queue_core.selection.request import FireRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """When some rows of a segment were loaded."""
+
+    numbers: Numbers
+    loaded_at: Numbers
+
+    @property
+    def rows(self) -> Rows:
+        """The rows whose ages are known."""
+        return Rows.of_numbers(self.numbers)
+
+    def before(self, time: int) -> Rows:
+        """Return the rows that were loaded by *time*."""
+        return Rows.of_numbers(self.numbers[self.loaded_at <= time])
+
+    def oldest(self, rows: Rows) -> int:
+        """Return when the first of some of the rows was loaded."""
+        return int(self.loaded_at[np.isin(self.numbers, rows.numbers())].min())
+
+
+def compacted_segments(connection: Connection, pieces: Iterable[Slice]) -> set[int]:
+    """Return those of the slices' segments whose messages have several ages."""
+    segments = {piece.segment_id for piece in pieces}
+    these = dialect.one_of(connection, id_map.c.segment_id, list(segments))
+    return set(connection.scalars(select(id_map.c.segment_id).where(these)))
+
+
+def read_ages(
+    catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest
+) -> dict[int, Ages]:
+    """Return the ages of the compacted slices that meet a request's rules, by segment."""
+    compacted = select(id_map.c.segment_id).where(id_map.c.queue_id == queue.id)
+    with catalog.read() as connection:
+        found = fetch(
+            connection,
+            slices.c.queue_id == queue.id,
+            slices.c.magazine == int(request.magazine),
+            slices.c.state == int(State.LOADED),
+            slices.c.segment_id.in_(compacted),
+            *request.rules,
+        )
+        by_segment: dict[int, list[Slice]] = {}
+        for piece in found:
+            by_segment.setdefault(piece.segment_id, []).append(piece)
+        plans = {
+            segment: read_plans.build(
+                connection, [queue], [(s, s.rows) for s in pieces], storage_uri
+            )
+            for segment, pieces in by_segment.items()
+        }
+    ages = {}
+    for segment, plan in plans.items():
+        # A task's rows are read in their own order, whatever the order of its parts.
+        numbers = np.concatenate(
+            [
+                np.sort(np.concatenate([part.rows.numbers() for part in task.parts]))
+                for task in plan.tasks
+            ]
+        )
+        times = read_table(plan, ["_loaded_at"]).column("_loaded_at").cast("int64").to_numpy()
+        ages[segment] = Ages(numbers.astype(np.int64), times)
+    return ages
