@@ -112,14 +112,12 @@ class SmartLoad:
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
         queue, prepared = self._queue, self.prepared
-        plan, rewritten = prepared.plan, prepared.rewritten
+        plan, queued, rewritten = prepared.plan, prepared.queued, prepared.rewritten
         locked = validate(connection, queue, self._shards, prepared.read_set)
         claim(connection, self._storage, [one.staged for one in rewritten])
         changes = Changes([queue])
-        if prepared.queued is not None:
-            apply_result(
-                connection, queue, prepared.queued, plan.result, rewritten, locked, changes
-            )
+        if queued is not None:
+            apply_result(connection, queue, queued, plan.result, rewritten, locked, changes)
         for shard, count in plan.ignored.items():
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
