@@ -133,7 +133,7 @@ class TopK:
         """Return whether no entry that is left can come before the last row that was found."""
         if best.num_rows < self._limit:
             return False
-        last = self._order.place(best, self._limit - 1), best.column(TIE)[-1].as_py()
+        last = self._order.sort_key(best, self._limit - 1), best.column(TIE)[-1].as_py()
         return last < (following.bound, following.tie)
 
     def _best(self, tables: Sequence[pa.Table]) -> pa.Table:

@@ -1,16 +1,16 @@
-"""Which messages are eligible, and in which order: one mechanism for every rule.
+"""Select and order messages: one mechanism for the rules of consumers and queues.
 
-A `Selector` is a condition over columns, an `Order` the order among the messages that meet it. Both
-come from users as SQL, are understood once, and are then worked out on Arrow columns, or held
-against statistics, so that slices in which nothing can match are never opened. They see the columns
-that they are given and nothing else: no file, no network, no clock.
+A `Selector` is a condition over columns, an `Order` the order of the messages that meet it. Users
+write both as SQL. Each is parsed once, and then evaluated on Arrow columns or on statistics, so
+that slices without a match are never opened. They can read only the given columns: no file, no
+network, no clock.
 
     text -> `syntax` -> `grammar` (with `functions`, `arithmetic`, `casts`) -> `nodes`
     nodes -> `predicate`, `order` (on rows), `prune` (on statistics)
 
-Values are read as in Spark, with these differences: what Spark lets wrap around or fail is NULL, a
-moment without a zone is in UTC, a text that is compared with something else is read once, when the
-selector is, and a text column is compared with texts only.
+Values have Spark's meaning, with these differences: an overflow or a failure is NULL, a timestamp
+without a zone is in UTC, a text constant is converted once, when the selector is parsed, to the
+type it is compared with, and a text column can be compared only with texts.
 """
 
 from queue_core.column_stats import ColumnStats, column_stats, stats_from_json, stats_to_json

@@ -1,7 +1,7 @@
-"""Numbers: whole numbers in 64 bits, decimals exactly, all else in doubles.
+"""Arithmetic: whole numbers in 64 bits, decimals exactly, everything else in doubles.
 
-What has no result is NULL: a division by zero, a whole number that 64 bits do not hold. Decimals
-that need more digits than Arrow has, and every quotient, are doubles.
+An operation without a result is NULL: a division by zero, an overflow of 64 bits. Quotients, and
+decimals with more digits than Arrow has, are doubles.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROUNDING = "half_towards_infinity"  # away from zero, as SQL rounds
 
 
 def combine(operator: str, x: Node, y: Node) -> Node:
-    """*x* and *y* added, subtracted, multiplied or divided: ``+ - * / % DIV``; raises `Unfit`."""
+    """Apply ``+ - * / % DIV`` to two nodes; raises `Unfit`."""
     x, y = _numeric(operator, x), _numeric(operator, y)
     if operator == "/":
         # With a constant divisor the quotient only rises or only falls.
@@ -44,7 +44,7 @@ def combine(operator: str, x: Node, y: Node) -> Node:
 
 
 def negate(x: Node) -> Node:
-    """The number with the other sign."""
+    """Negate a number."""
     x = _wide(_numeric("-", x))
     if pt.is_integer(x.type):
         return call(Kernel("-", lambda v: pc.negate(_no_least(v)), monotone=True), x)
@@ -52,7 +52,7 @@ def negate(x: Node) -> Node:
 
 
 def absolute(x: Node) -> Node:
-    """The number without its sign."""
+    """Return the absolute value of a number."""
     x = _wide(_numeric("abs", x))
     if pt.is_integer(x.type):
         return call(Kernel("abs", lambda v: pc.abs(_no_least(v))), x)
@@ -60,12 +60,12 @@ def absolute(x: Node) -> Node:
 
 
 def rounded(x: Node, places: int = 0) -> Node:
-    """Rounded to so many places after the point (before it, if negative), halves away from zero."""
+    """Round half away from zero to *places* digits after the point, or before it if negative."""
     if not -18 <= places <= 38:
         raise Unfit(f"round takes -18 to 38 places, not {places}")
     x = _numeric("round", x)
     if pt.is_floating(x.type):
-        # Not monotone: Arrow leaves alone what multiplying makes whole, and divides the rest back.
+        # Not monotone: Arrow keeps values that become whole by scaling, and rescales the others.
         kernel = Kernel("round", lambda v: _round_double(v, places))
         return call(kernel, convert(x, pa.float64()))
     whole, scale = digits(x.type)
@@ -78,7 +78,7 @@ def rounded(x: Node, places: int = 0) -> Node:
 
 
 def towards(name: str, function: Callable[[Datum], Datum], x: Node) -> Node:
-    """The next whole number: *function* is floor or ceil."""
+    """Round to a whole number with *function*, floor or ceil."""
     x = _numeric(name, x)
     if pt.is_integer(x.type):
         return x
@@ -108,7 +108,7 @@ def _whole(operator: str, x: Node, y: Node) -> Node:
 
 
 def _exact(operator: str, x: Node, y: Node) -> Node:
-    """Decimals, or a decimal and a whole number, in a type that holds every result."""
+    """Compute with decimals and whole numbers in a type that holds every result."""
     (whole, scale), (other_whole, other_scale) = digits(x.type), digits(y.type)
     if operator == "*":
         precision = whole + scale + other_whole + other_scale + 1
@@ -117,7 +117,7 @@ def _exact(operator: str, x: Node, y: Node) -> Node:
     wide = decimal(precision, 0)
     if pt.is_floating(wide):
         return call(_PLAIN[operator], convert(x, wide), convert(y, wide))
-    # Both operands as wide as the result, each of its own scale: Arrow adds no digits of 256 bits.
+    # Both operands as wide as the result, each in its own scale: Arrow does not widen 256 bits.
     make = pa.decimal128 if pt.is_decimal128(wide) else pa.decimal256
     return call(
         _PLAIN[operator],
@@ -127,7 +127,7 @@ def _exact(operator: str, x: Node, y: Node) -> Node:
 
 
 def _no_least(x: Datum) -> Datum:
-    """NULL for the one whole number whose opposite does not fit."""
+    """Replace the least whole number, whose negation overflows, by NULL."""
     return null_unless(pc.not_equal(x, _LEAST), x)
 
 
@@ -136,7 +136,7 @@ def _no_zero(x: Datum) -> Datum:
 
 
 def _no_negative(signs: Datum, x: Datum) -> Datum:
-    """NULL where *signs* has its sign bit."""
+    """Return NULL where *signs* is negative."""
     return null_unless(pc.greater_equal(signs, _ZERO), x)
 
 
@@ -184,7 +184,7 @@ def _remainder(x: Datum, y: Datum) -> Datum:
 def _round_double(x: Datum, places: int) -> Datum:
     if places < 0:
         return pc.round(x, places, round_mode=_ROUNDING)
-    # What has no fraction is left alone, so that nothing overflows on the way.
+    # Values without a fraction stay, so that nothing overflows on the way.
     small = pc.less(pc.abs(x), _NO_FRACTION)
     fraction = pc.if_else(small, x, pa.scalar(0.0))
     return pc.if_else(small, pc.round(fraction, places, round_mode=_ROUNDING), x)

@@ -1,7 +1,7 @@
-"""From one type to another: by themselves where nothing can be lost, with CAST where it can.
+"""Convert between types: implicitly without loss, and with CAST where values can be lost.
 
-A CAST of something that does not fit is NULL. Arrow would raise, and for a whole array; so what
-does not fit is made NULL first, and the cast after it cannot fail.
+A CAST of a value that does not fit is NULL. Arrow would raise an error for the whole array, so such
+values become NULL first, and the cast after that cannot fail.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _NULL = Literal(pa.scalar(None))
 
 def align(nodes: Sequence[Node]) -> list[Node]:
     """
-    The same values in the one type in which they can be compared.
+    Convert nodes to one type in which they can be compared.
 
-    Text constants are read as the type of the others. Raises `Unfit` when there is no such type.
+    Text constants take the type of the others. Raises `Unfit` if there is no common type.
     """
     nodes = [_NULL if is_null(node) else node for node in nodes]
     others = [node for node in nodes if not (_is_text_constant(node) or is_null(node))]
@@ -61,7 +61,7 @@ def align(nodes: Sequence[Node]) -> list[Node]:
 
 
 def convert(node: Node, type_: pa.DataType) -> Node:
-    """The node in a type that is at least as wide; only moments out of its range become NULL."""
+    """Convert a node to a wider type; only timestamps out of its range become NULL."""
     if node.type.equals(type_):
         return node
     if is_null(node):
@@ -77,7 +77,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def explicit(node: Node, type_: pa.DataType) -> Node:
-    """CAST: NULL for what does not fit, `Unfit` for types between which there is no cast."""
+    """CAST: NULL for values that do not fit; raises `Unfit` if the types have no cast."""
     if is_null(node):
         return Literal(pa.scalar(None, type_))
     if not pt.is_string(type_):
@@ -96,7 +96,7 @@ def explicit(node: Node, type_: pa.DataType) -> Node:
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
-    """Not to or from text; and between decimals and doubles Arrow may be off in the last bit."""
+    """Not with text; and between decimals and doubles Arrow can be off in the last bit."""
     if pt.is_floating(source) or pt.is_floating(target):
         return not (pt.is_decimal(source) or pt.is_decimal(target) or pt.is_string(source))
     return not (pt.is_string(source) or pt.is_string(target))
@@ -111,7 +111,7 @@ def _read(node: Node, type_: pa.DataType) -> Node:
 
 
 def _whole_number_type(nodes: Sequence[Node]) -> pa.DataType | None:
-    """The type of the whole numbers that are not constant, if it holds the constants too."""
+    """Return the type of the whole-number columns if it holds the constants too."""
     types = {node.type for node in nodes if not isinstance(node, Literal)}
     if len(types) != 1 or not pt.is_integer(type_ := types.pop()):
         return None
@@ -131,7 +131,7 @@ def _between(x: Datum, low: pa.Scalar, high: pa.Scalar) -> Datum:
 
 
 def _widening(type_: pa.DataType, storage: pa.DataType, limit: int) -> Kernel:
-    """From days or coarse moments to finer ones, NULL beyond *limit*."""
+    """Convert days or coarse timestamps to finer ones, with NULL beyond *limit*."""
 
     def widen(x: Datum) -> Datum:
         low, high = pa.scalar(-limit, pa.int64()), pa.scalar(limit, pa.int64())
@@ -141,7 +141,7 @@ def _widening(type_: pa.DataType, storage: pa.DataType, limit: int) -> Kernel:
 
 
 def _cast(source: pa.DataType, target: pa.DataType) -> Callable[[Datum], Datum] | None:
-    """How to make the one from the other."""
+    """Return the function of a cast, or None if there is no such cast."""
     if pt.is_string(source):
         return _from_text(target)
     if pt.is_string(target):
@@ -182,7 +182,7 @@ def _to_whole(x: Datum, source: pa.DataType, target: pa.DataType) -> Datum:
 
 
 def _to_decimal(x: Datum, source: pa.DataType, target: pa.DataType) -> Datum:
-    """Rounded, halves away from zero; NULL for what has too many digits before the point."""
+    """Round half away from zero; NULL for too many digits before the point."""
     if pt.is_floating(source):
         x = null_unless(pc.less(pc.abs(x), pa.scalar(1e37)), x)
     x = cast(x, _WIDE)
@@ -228,7 +228,7 @@ def _truth(x: Datum) -> Datum:
 
 
 def _to_text(source: pa.DataType) -> Callable[[Datum], Datum] | None:
-    """Only where Arrow writes what Spark writes: not doubles, and not moments."""
+    """Only for types that Arrow writes like Spark: not doubles, and not timestamps."""
     plain = pt.is_integer(source) or pt.is_boolean(source) or pt.is_date(source)
     if plain or (pt.is_decimal(source) and source.scale <= 6):
         return lambda x: cast(x, pa.string())
@@ -236,7 +236,7 @@ def _to_text(source: pa.DataType) -> Callable[[Datum], Datum] | None:
 
 
 def _from_moment(source: pa.DataType, target: pa.DataType) -> Callable[[Datum], Datum] | None:
-    """A day from a moment, or seconds since 1970: whole ones rounded down, or a double."""
+    """Return a cast to a day or to seconds since 1970: rounded down, or as a double."""
     if pt.is_date(target):
         return lambda x: cast(x, target)
     if not pt.is_timestamp(source):

@@ -1,6 +1,6 @@
-"""The few columns that a selector or an order touches, and its nodes worked out on them.
+"""Evaluate nodes on the columns that they use.
 
-That goes block by block, which bounds the memory for intermediate values.
+Works block by block, which bounds the memory of intermediate values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BLOCK_ROWS = 1 << 17
 
 
 def touched(names: Set[str], schema: pa.Schema) -> pa.Schema:
-    """The part of the schema that has those names."""
+    """Return the fields of the schema with these names."""
     return pa.schema([(field.name, field.type) for field in schema if field.name in names])
 
 
@@ -24,10 +24,10 @@ def work_out(
     nodes: Sequence[Node], rows: pa.RecordBatch | pa.Table, schema: pa.Schema, text: str
 ) -> list[pa.ChunkedArray]:
     """
-    The values of each node, which is no constant, in the order of the rows.
+    Return the values of each node in the order of the rows. No node may be a constant.
 
-    A column that the rows lack is NULL. Raises `BadSelector`, which names *text*, when a column
-    has another type than *schema* says, or Arrow cannot compute with it.
+    A column that the rows lack is NULL. Raises `BadSelector`, which quotes *text*, when a column
+    has another type than in *schema*, or Arrow cannot compute with it.
     """
     try:
         # This casts a column of another type.
@@ -37,7 +37,7 @@ def work_out(
             for batch in table.to_batches(max_chunksize=_BLOCK_ROWS)
         ]
     except pa.ArrowException as error:
-        raise BadSelector(f"{text!r} cannot be worked out on these rows: {error}") from error
+        raise BadSelector(f"{text!r} cannot be evaluated on these rows: {error}") from error
     return [
         pa.chunked_array([block[at] for block in blocks], node.type)
         for at, node in enumerate(nodes)
@@ -45,7 +45,7 @@ def work_out(
 
 
 class _Reader:
-    """Gives the values of columns, each read once."""
+    """Reads the values of columns, each once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch

@@ -1,6 +1,6 @@
-"""The functions that a selector may call, by name. What is not here cannot be called.
+"""The functions that a selector can call, by name. There are no others.
 
-Each takes nodes and makes a node, or raises `Unfit`. Hours, days and years are those of UTC.
+Each turns nodes into a node, or raises `Unfit`. Hours, days and years are in UTC.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from queue_core.selector.types import MOMENT
 
 @dataclass(frozen=True)
 class Function:
-    """A function that can be called, and with how many arguments."""
+    """A function, with the least and the greatest number of its arguments."""
 
     build: Callable[..., Node]
     least: int = 1
@@ -31,20 +31,20 @@ class Function:
 
 @dataclass(frozen=True)
 class Prefix:
-    """How a text begins for which a condition is true; *whole*: and for no other text."""
+    """The prefix of all texts that meet a condition; *whole*: every text with it meets it."""
 
     text: str
     whole: bool
 
 
 def choose(condition: Node, then: Node, other: Node) -> Node:
-    """*then* where the condition is true, *other* elsewhere."""
+    """Return *then* where the condition is true, and *other* elsewhere."""
     then, other = align([then, other])
     return call(IF, truth(condition), then, other)
 
 
 def truth(condition: Node) -> Node:
-    """The node, which must be a condition; NULL is one."""
+    """Return the node if it is a condition; NULL is one. Raises `Unfit`."""
     if is_null(condition):
         return Literal(pa.scalar(None, pa.bool_()))
     if not pt.is_boolean(condition.type):
@@ -56,7 +56,7 @@ def truth(condition: Node) -> Node:
 
 
 def compare(operator: str, x: Node, y: Node) -> Node:
-    """``= <> < <= > >= <=>`` between two nodes."""
+    """Compare two nodes with ``= <> < <= > >= <=>``."""
     x, y = align([x, y])
     if operator != "<=>" and (is_null(x) or is_null(y)):
         return Literal(pa.scalar(None, pa.bool_()))
@@ -81,7 +81,7 @@ def like(x: Node, pattern: Node, *, ignore_case: bool = False, escape: str = "\\
 
 
 def matches(x: Node, pattern: Node) -> Node:
-    """RLIKE: whether a regular expression (RE2) is found somewhere in the text."""
+    """RLIKE: whether a regular expression (RE2) matches a part of the text."""
     regex = _constant(pattern, "RLIKE")
     if regex is None:
         return Literal(pa.scalar(None, pa.bool_()))
@@ -94,7 +94,7 @@ def matches(x: Node, pattern: Node) -> Node:
 
 
 def concatenate(*texts: Node) -> Node:
-    """All one after the other; NULL if one is."""
+    """Concatenate texts; NULL if one is NULL."""
     parts = [explicit(text, pa.string()) for text in texts]
     return call(Kernel("concat", lambda *values: _join(values)), *parts)
 
@@ -104,7 +104,7 @@ def _join(values: tuple[Datum, ...]) -> Datum:
 
 
 def _pieces(text: str, escape: str, pattern: Node) -> list[tuple[bool, str]]:
-    """Characters of a LIKE pattern, and whether each of them stands for itself."""
+    """Return the characters of a LIKE pattern, and whether each is literal."""
     pieces: list[tuple[bool, str]] = []
     characters = iter(text)
     for character in characters:
@@ -127,7 +127,7 @@ def _text(name: str, x: Node) -> Node:
 
 
 def _constant(node: Node, name: str) -> str | None:
-    """The text of a constant, or None for NULL."""
+    """Return the text of a constant, or None for NULL."""
     node = _text(name, node)
     if not isinstance(node, Literal):
         raise Unfit(f"{name} takes a constant text here, not a column", node)
@@ -174,7 +174,7 @@ def _length(x: Node) -> Node:
 
 
 def _substring(x: Node, start: Node, length: Node | None = None) -> Node:
-    """Counted from 1; a negative start counts from the end."""
+    """SUBSTRING: counts from 1, and from the end with a negative start."""
     first = _bounded(_integer(start, "substring"))
     begin = first - 1 if first > 0 else first
     end = None
@@ -207,7 +207,7 @@ def _extreme(name: str, function: Callable[..., Datum]) -> Function:
         return function(*values, skip_nulls=True)
 
     def apply_to_doubles(*values: Datum) -> Datum:
-        # Arrow passes over NaN, which is the greatest of all.
+        # Arrow ignores NaN, which is greater than every number.
         nan = pc.coalesce(pc.is_nan(values[0]), pa.scalar(False))
         for value in values[1:]:
             nan = pc.or_kleene(nan, pc.coalesce(pc.is_nan(value), pa.scalar(False)))

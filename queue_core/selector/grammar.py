@@ -1,7 +1,7 @@
-"""The grammar of selectors and orders: each form of SQL that they know, and what it means.
+"""The grammar of selectors and orders: each supported form of SQL, and its translation.
 
-Functions are in `functions`. Each form is listed with the parts that it may have; a form with any
-other part (a NOT that sqlglot keeps inside LIKE, a unit, a format) is refused.
+Functions are in `functions`. Each form is listed with its permitted parts; a form with any other
+part (a unit, a format) is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TYPES = {
 def understand(
     tree: exp.Expression, source: SourceText, schema: pa.Schema
 ) -> tuple[Node, frozenset[str]]:
-    """The tree of a text, typed, and the columns of *schema* it names; raises `BadSelector`."""
+    """Return the typed tree of a text, and the columns that it names; raises `BadSelector`."""
     translator = Translator(source, schema, _GRAMMAR)
     return translator.node(tree), frozenset(translator.named)
 
@@ -72,7 +72,7 @@ def _connect(kernel: Kernel) -> Handler:
 
 
 def _operands(tree: exp.Expression) -> Iterator[exp.Expression]:
-    """``a AND b AND c`` without nesting; sqlglot nests it to the left."""
+    """Flatten ``a AND b AND c``, which sqlglot nests to the left."""
     later = []
     while True:
         later.append(tree.expression)
@@ -213,7 +213,7 @@ def _hex(to: Translator, tree: exp.Expression) -> Node:
 _SIDES = ("this", "expression")
 _CAST = (_cast, ("this", "to", "_type"))
 _LIKE = (_like, (*_SIDES, "negate"))
-#: What may be said, how it is translated, and which parts it may have.
+#: The supported forms, with their translations and their permitted parts.
 _GRAMMAR: dict[Any, tuple[Handler, tuple[str, ...]]] = {
     exp.Add: (_calculate("+"), _SIDES),
     exp.And: (_connect(AND), _SIDES),

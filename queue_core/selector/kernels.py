@@ -1,4 +1,4 @@
-"""SQL's meaning in Arrow's functions, where the two differ.
+"""SQL semantics on top of Arrow's functions, where the two differ.
 
 Conditions are true, false or NULL. NaN equals itself and is greater than all numbers, as in Spark.
 Nothing here raises an error because of the data.
@@ -24,17 +24,17 @@ _FALSE = pa.scalar(False)
 
 
 def null_unless(condition: Datum, value: Datum) -> Datum:
-    """The value where the condition is true, NULL elsewhere."""
+    """Return the value where the condition is true, and NULL elsewhere."""
     return pc.if_else(condition, value, _NULL)
 
 
 def conjunction(*conditions: Datum) -> Datum:
-    """All of them: false if one is, else NULL if one is."""
+    """AND: false if one is false, else NULL if one is NULL."""
     return reduce(pc.and_kleene, conditions)
 
 
 def disjunction(*conditions: Datum) -> Datum:
-    """Any of them: true if one is, else NULL if one is."""
+    """OR: true if one is true, else NULL if one is NULL."""
     return reduce(pc.or_kleene, conditions)
 
 
@@ -82,7 +82,7 @@ _FLOAT_COMPARISONS: dict[str, Callable[[Datum, Datum], Datum]] = {
 
 
 def comparison(operator: str, type_: pa.DataType) -> Kernel:
-    """Compare two values of one type."""
+    """Return the kernel that compares two values of one type."""
     if pt.is_floating(type_):
         return Kernel(operator, _FLOAT_COMPARISONS[operator])
     return Kernel(operator, _COMPARISONS[operator])
@@ -90,18 +90,18 @@ def comparison(operator: str, type_: pa.DataType) -> Kernel:
 
 @dataclass(frozen=True)
 class Values:
-    """The values of an IN, in order, for reasoning with statistics."""
+    """The sorted values of an IN, for checks against statistics."""
 
     sorted: tuple[Any, ...]
 
     def any_between(self, low: Any, high: Any) -> bool:
-        """Whether one of them is in a closed range."""
+        """Return whether one of the values is in a closed range."""
         at = bisect_left(self.sorted, low)
         return at < len(self.sorted) and bool(self.sorted[at] <= high)
 
 
 def membership(values: pa.Array) -> Kernel:
-    """Whether a value is among *values*, of its own type; NULL when only a NULL could be equal."""
+    """Return the kernel of IN for *values*; NULL if only a NULL among them could be equal."""
     known = values.drop_null()
     floating = pt.is_floating(values.type)
     if floating:
@@ -120,5 +120,5 @@ def membership(values: pa.Array) -> Kernel:
 
 
 def _without_sign_of_zero(x: Datum) -> Datum:
-    # is_in tells -0.0 from 0.0.
+    # is_in distinguishes -0.0 from 0.0.
     return pc.add(x, pa.scalar(0.0, pa.float64()))

@@ -1,4 +1,4 @@
-"""Constants: numbers as they are written, and texts read as the type they are compared with."""
+"""Constants: numbers as written, and texts converted to the type they are compared with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def number(text: str) -> Literal:
-    """A number in the narrowest type that holds it: 1 is an int32, 1.5 a decimal, 1e3 a double."""
+    """Return a number in its narrowest type: 1 is an int32, 1.5 a decimal, 1e3 a double."""
     text = text.strip()
     if _WHOLE.fullmatch(text):
         return _whole(text)
@@ -35,7 +35,7 @@ def number(text: str) -> Literal:
 
 
 def read(literal: Literal, type_: pa.DataType) -> Literal:
-    """A text constant as a value to be compared with those of *type_*; raises `Unfit`."""
+    """Convert a text constant for a comparison with values of *type_*; raises `Unfit`."""
     text = literal.value.as_py().strip()
     for holds, reader in _READERS:
         if holds(type_):
@@ -77,7 +77,7 @@ def _number(text: str, type_: pa.DataType) -> pa.Scalar:
 
 
 def _moment(text: str, type_: pa.DataType) -> pa.Scalar:
-    """With or without a zone; without one it is in UTC. To the nanosecond where that is asked."""
+    """Parse a timestamp; it is UTC without a zone, and has nanoseconds if the type needs them."""
     finest = "ns" if type_.unit == "ns" or re.search(r"\.\d{7}", text) else "us"
     value = pa.scalar(text)
     try:

@@ -1,6 +1,6 @@
-"""What a selector or an order is made of, typed: columns, literals, and kernels called on them.
+"""The typed tree of a selector or an order: columns, literals, and calls of kernels.
 
-One tree is read in two ways: evaluated on Arrow arrays, and reasoned about with statistics.
+A tree is either evaluated on Arrow arrays, or checked against statistics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Node: TypeAlias = "Column | Literal | Call"
 
 
 class Unfit(Exception):
-    """A value or a type cannot be used like this; the message says why, *node* which it is."""
+    """A value or a type does not fit its use; the message says why, *node* is the culprit."""
 
     def __init__(self, message: str, node: Node | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class Kernel:
     apply: Callable[..., Datum]
     #: Whether, with all other arguments fixed, the result only rises or only falls.
     monotone: bool = False
-    #: What reasoning with statistics needs to know: the values of an IN, the prefix of a LIKE.
+    #: Details for checks against statistics: the values of an IN, the prefix of a LIKE.
     detail: Any = None
 
 
@@ -45,7 +45,7 @@ class Kernel:
 class Column:
     """A column, or a field of a struct column."""
 
-    #: The name of the column, then those of the fields on the way.
+    #: The name of the column, followed by the names of nested fields.
     path: tuple[str, ...]
     #: The type of the value in the data.
     declared: pa.DataType
@@ -61,12 +61,12 @@ class Column:
         return frozenset(self.path[:1])
 
     def read(self, column: Datum) -> Datum:
-        """The values, given those of the top-level column."""
+        """Return the values, from those of the top-level column."""
         if self.path[1:]:
             column = pc.struct_field(column, list(self.path[1:]))
         if self.type.equals(self.declared):
             return column
-        if pt.is_timestamp(self.declared):  # take the zone off, and leave the moment as it is
+        if pt.is_timestamp(self.declared):  # remove the zone and keep the moment
             column = cast(column, pa.int64())
         return cast(column, self.type)
 
@@ -80,7 +80,7 @@ class Literal:
 
     @property
     def type(self) -> pa.DataType:
-        """Its type; that of NULL is null."""
+        """Type of the value; the type of NULL is null."""
         return self.value.type
 
 
@@ -94,15 +94,15 @@ class Call:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The top-level columns below."""
+        """Top-level columns of its arguments."""
         return frozenset[str]().union(*(arg.columns for arg in self.args))
 
 
 def call(kernel: Kernel, *args: Node) -> Node:
     """
-    A call, of the type that Arrow says it has; worked out at once when all is constant.
+    Return a call with the type that Arrow derives, or its value if all arguments are constant.
 
-    Raises `Unfit` when the kernel does not take such types.
+    Raises `Unfit` if the kernel does not support the types.
     """
     values = [arg.value if isinstance(arg, Literal) else pa.array([], arg.type) for arg in args]
     try:
@@ -116,12 +116,12 @@ def call(kernel: Kernel, *args: Node) -> Node:
 
 
 def is_null(node: Node) -> bool:
-    """Whether it is the constant NULL, of whatever type."""
+    """Return whether a node is the constant NULL, of any type."""
     return isinstance(node, Literal) and not node.value.is_valid
 
 
 def evaluate(node: Node, column_of: Callable[[Column], Datum]) -> Datum:
-    """The values of a node; each node is worked out once, wherever it is used."""
+    """Return the values of a node; evaluates a node once, even if it is used several times."""
     seen: dict[int, Datum] = {}
 
     def value(node: Node) -> Datum:
@@ -139,5 +139,5 @@ def evaluate(node: Node, column_of: Callable[[Column], Datum]) -> Datum:
 
 
 def cast(value: Datum, type_: pa.DataType) -> Datum:
-    """Cast without complaint: what does not fit has been ruled out before."""
+    """Cast without checks: values that do not fit were replaced before."""
     return pc.cast(value, type_, safe=False)

@@ -1,4 +1,4 @@
-"""Which of the eligible messages come first: an order over columns."""
+"""`Order`: an ORDER BY over columns, which sorts messages."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FEW = 1 / 8
 _ROW = "row"
 
 #: A rank, then the value if the rank is that of values.
-_Place: TypeAlias = tuple[Any, ...]
-#: Where something stands among others by each key: what comes first is less.
-SortKey: TypeAlias = tuple[_Place, ...]
+_Rank: TypeAlias = tuple[Any, ...]
+#: A rank for each key of an order; the lesser comes first.
+SortKey: TypeAlias = tuple[_Rank, ...]
 
 
 class Key(NamedTuple):
-    """One of the things by which an order goes."""
+    """One sort key of an order."""
 
     node: Node
     descending: bool
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
     @property
     def null_rank(self) -> int:
-        """NULL comes last unless it is asked for first."""
+        """NULL comes last by default."""
         return 0 if self.nulls_first else 4
 
 
@@ -58,23 +58,23 @@ _FIRST, _LAST = (-1,), (5,)
 @dataclass(frozen=True)
 class Order:
     """
-    An ORDER BY over the columns of a queue; of equal messages the one that came first is first.
+    An ORDER BY over the columns of a queue; equal messages stay in their order.
 
-    Equal and hashed by its text and its columns; pickled as these, and parsed again.
+    Compared and hashed by its text and columns; pickled as these, and then parsed again.
     """
 
     text: str
-    #: The columns that it names, as the queue declares them.
+    #: The columns that it uses, with the queue's types.
     schema: pa.Schema
     _keys: tuple[Key, ...] = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, text: str, schema: pa.Schema) -> Order:
         """
-        Understand an order such as ``priority DESC, size``.
+        Parse an order such as ``priority DESC, size``.
 
         ``MIN(size)`` is ``size ASC`` and ``MAX(size)`` is ``size DESC``. NULLs come last unless
-        ``NULLS FIRST`` is said. Raises `BadSelector`, which shows the fault and its place.
+        ``NULLS FIRST`` is given. Raises `BadSelector`, which shows the fault and its position.
         """
         parts = [_key(part, schema) for part in SourceText.of("order", text).parts()]
         names = frozenset[str]().union(*(names for _, names in parts))
@@ -82,11 +82,11 @@ class Order:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of the columns that it touches."""
+        """Names of the columns that the order uses."""
         return frozenset(self.schema.names)
 
     def indices(self, rows: pa.RecordBatch | pa.Table) -> pa.UInt64Array:
-        """The numbers of the rows in this order."""
+        """Return the numbers of the rows in this order."""
         table, sort_keys = self._sortable(rows)
         return pc.sort_indices(table, sort_keys=sort_keys)
 
@@ -94,9 +94,9 @@ class Order:
         self, rows: pa.RecordBatch | pa.Table, k: int, ties: pa.ChunkedArray | None = None
     ) -> pa.UInt64Array:
         """
-        The first *k* of `indices`, found faster when they are few.
+        Return the first *k* of `indices`, which is faster if they are few.
 
-        Of equal rows the one with the least of *ties* is first, where these are given.
+        Among equal rows, the one with the least value of *ties* comes first, if these are given.
         """
         table, sort_keys = self._sortable(rows)
         at = pa.array(np.arange(rows.num_rows)) if ties is None else ties
@@ -106,23 +106,23 @@ class Order:
             return pc.sort_indices(table, sort_keys=sort_keys).slice(0, k)
         return pc.select_k_unstable(table, k, sort_keys)
 
-    def place(self, rows: pa.RecordBatch | pa.Table, row: int) -> SortKey:
-        """Where a row stands: of two rows, the one with the lesser place comes first."""
+    def sort_key(self, rows: pa.RecordBatch | pa.Table, row: int) -> SortKey:
+        """Return the sort key of a row: of two rows, the one with the lesser key comes first."""
         values = work_out(
             [key.node for key in self._keys], rows.slice(row, 1), self.schema, self.text
         )
-        return tuple(_place(key, value[0]) for key, value in zip(self._keys, values, strict=True))
+        return tuple(_rank(key, value[0]) for key, value in zip(self._keys, values, strict=True))
 
     def bound(self, stats: Mapping[str, ColumnStats]) -> SortKey:
         """
-        A place that no row comes before, given statistics of all rows.
+        Return a sort key that no row precedes, given statistics of all rows.
 
-        So rows need not be looked at when as many as are wanted stand at this place or before it.
+        So the rows can be skipped once enough others have this key or a lesser one.
         """
-        return tuple(_first_place(key, stats) for key in self._keys)
+        return tuple(_first_rank(key, stats) for key in self._keys)
 
     def _sortable(self, rows: pa.RecordBatch | pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
-        """Columns to sort by; Arrow puts NaN and NULL last, where no rank before them differs."""
+        """Return columns to sort by; Arrow puts NaN and NULL last among equal ranks."""
         columns: dict[str, pa.ChunkedArray] = {}
         sort_keys = []
         found = work_out([key.node for key in self._keys], rows, self.schema, self.text)
@@ -141,7 +141,7 @@ class Order:
 
 @total_ordering
 class _Backwards:
-    """A value that is less where the value itself is greater."""
+    """A value in reverse order: less if the value is greater."""
 
     __slots__ = ("value",)
 
@@ -162,7 +162,7 @@ class _Backwards:
 
 
 def _key(part: SourceText, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
-    """One part of an order, an expression and its direction, and the columns that it names."""
+    """Parse one part of an order; return its key and the columns that it names."""
     part, nulls = _without_words(part, ("NULLS", "FIRST"), ("NULLS", "LAST"))
     part, direction = _without_words(part, ("ASC",), ("DESC",))
     tree = part.tree()
@@ -183,7 +183,7 @@ def _key(part: SourceText, schema: pa.Schema) -> tuple[Key, frozenset[str]]:
 def _without_words(
     part: SourceText, *endings: tuple[str, ...]
 ) -> tuple[SourceText, tuple[str, ...]]:
-    """The part without the words that it ends with, if it does; quoted ones are names."""
+    """Remove the words at the end of a part, if it has them; quoted words are names."""
     words = [
         "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
         for token in part.tokens
@@ -196,7 +196,7 @@ def _without_words(
 
 
 def _ranks(key: Key, values: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """What stands before the values in the sort, where that is not simply NaN, then NULL, last."""
+    """Return ranks to sort by before the values, unless NaN and then NULL come last anyway."""
     nan = pc.is_nan(values) if pt.is_floating(values.type) and key.descending else None
     has_nan = nan is not None and pc.any(nan).as_py()
     if not has_nan and not (key.nulls_first and values.null_count):
@@ -207,17 +207,17 @@ def _ranks(key: Key, values: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return pc.if_else(pc.is_null(values), pa.scalar(key.null_rank, pa.int8()), rank)
 
 
-def _place(key: Key, value: pa.Scalar) -> _Place:
+def _rank(key: Key, value: pa.Scalar) -> _Rank:
     if not value.is_valid:
         return (key.null_rank,)
-    # What Python cannot hold exactly stands a little later than it does: then nothing is missed.
+    # A value that Python cannot represent is rounded to a later key, so that no row is missed.
     exact = python_value(value, up=not key.descending)
     if exact is None:
         return (key.nan_rank,) if _is_nan(value) else _LAST
     return (_VALUE_RANK, _Backwards(exact) if key.descending else exact)
 
 
-def _first_place(key: Key, stats: Mapping[str, ColumnStats]) -> _Place:
+def _first_rank(key: Key, stats: Mapping[str, ColumnStats]) -> _Rank:
     low, high = bounds(key.node, stats)
     best = high if key.descending else low
     if best is None:

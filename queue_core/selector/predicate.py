@@ -1,4 +1,4 @@
-"""Which messages are eligible: a condition over columns."""
+"""`Selector`: a condition over columns that selects messages."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Selector:
     """
     A condition in SQL over the columns of a queue.
 
-    Equal and hashed by its text and its columns; pickled as these, and parsed again.
+    Compared and hashed by its text and columns; pickled as these, and then parsed again.
     """
 
     text: str
-    #: The columns that it names, as the queue declares them.
+    #: The columns that it uses, with the queue's types.
     schema: pa.Schema
     _root: Node = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, text: str, schema: pa.Schema) -> Selector:
         """
-        Understand a condition such as ``priority > 5 AND kind IN ('a', 'b')``.
+        Parse a condition such as ``priority > 5 AND kind IN ('a', 'b')``.
 
-        Raises `BadSelector`, which shows the fault and its place.
+        Raises `BadSelector`, which shows the fault and its position.
         """
         source = SourceText.of("selector", text)
         root, names = understand(source.tree(), source, schema)
@@ -47,14 +47,14 @@ class Selector:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of the columns that it touches: those that `mask` reads."""
+        """Names of the columns that the condition uses, which `mask` reads."""
         return frozenset(self.schema.names)
 
     def mask(self, rows: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
         """
-        True for each row that is eligible; false where the condition is false or NULL.
+        Return true for each row that meets the condition, and false if it is false or NULL.
 
-        A column that the rows lack is NULL. Raises `BadSelector` if Arrow cannot work it out.
+        A column that the rows lack is NULL. Raises `BadSelector` if Arrow cannot evaluate it.
         """
         if isinstance(self._root, Literal):
             return pa.repeat(pa.scalar(self._root.value.as_py() is True), rows.num_rows)
@@ -62,11 +62,11 @@ class Selector:
         return pc.fill_null(found, False).combine_chunks()
 
     def may_match(self, stats: Mapping[str, ColumnStats]) -> bool:
-        """Whether a row can be eligible, given statistics of all rows; only a no is certain."""
+        """Return whether a row can match, given statistics of all rows; only false is certain."""
         return prune.outcomes(self._root, stats).true
 
     def must_match(self, stats: Mapping[str, ColumnStats]) -> bool:
-        """Whether every row is eligible, given statistics of all rows; only a yes is certain."""
+        """Return whether every row matches, given statistics of all rows; only true is certain."""
         return prune.outcomes(self._root, stats).certain
 
     def __reduce__(self) -> tuple[Callable[..., Selector], tuple[str, pa.Schema]]:

@@ -1,8 +1,7 @@
-"""What statistics say about a condition, without looking at a row.
+"""Evaluate conditions on statistics, without reading a row.
 
-Three questions are asked of each part: can a row make it true, false, NULL. Where few distinct
-values are known, a part that touches one column is simply worked out for each of them; else by the
-bounds.
+The outcome of each part says whether rows can make it true, false or NULL. If the distinct values
+of a part's only column are known, the part is evaluated on them; otherwise bounds decide.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from queue_core.selector.nodes import Call, Column, Literal, Node, evaluate, is_
 
 
 class Outcomes(NamedTuple):
-    """What a condition can be for some rows."""
+    """The values that a condition can have for some rows."""
 
     true: bool
     false: bool
@@ -40,22 +39,22 @@ _ANY = Outcomes(true=True, false=True, null=True)
 
 
 class Bounds(NamedTuple):
-    """A closed range that holds a value; None where it is open."""
+    """A closed range that contains a value; None: no bound."""
 
     low: Any
     high: Any
 
     @property
     def only(self) -> bool:
-        """Whether there is just one value in it."""
+        """Whether the range contains only one value."""
         return self.low is not None and bool(self.low == self.high)
 
     def meets(self, other: Bounds) -> bool:
-        """Whether a value of one may equal a value of the other."""
+        """Return whether a value of one range can equal a value of the other."""
         return not (self.below(other) or other.below(self))
 
     def below(self, other: Bounds) -> bool:
-        """Whether every value of this one is less than every one of the other."""
+        """Return whether all values of this range are less than all values of the other."""
         return self.high is not None and other.low is not None and bool(self.high < other.low)
 
 
@@ -63,7 +62,7 @@ _OPEN = Bounds(None, None)
 
 
 def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
-    """What the condition can be for rows of which *stats* are the statistics."""
+    """Return the possible values of a condition for rows with these statistics."""
     if isinstance(node, Literal):
         value = node.value.as_py()
         return Outcomes(value is True, value is False, value is None)
@@ -84,14 +83,14 @@ def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
             (part,) = below
             return Outcomes(part.true, part.false or part.null, null=False)
     found = _by_bounds(node, stats)
-    # What is reckoned may have no result, and so may what NULL is put into.
+    # A computation can have no result, and so can one with a NULL argument.
     return (
         found if all(_is_never_null(arg, stats) for arg in node.args) else found._replace(null=True)
     )
 
 
 def bounds(node: Node, stats: Mapping[str, ColumnStats]) -> Bounds:
-    """Between which values the node's are; a constant is between itself."""
+    """Return the bounds of a node's values; a constant bounds itself."""
     if isinstance(node, Literal):
         return Bounds(python_value(node.value), python_value(node.value, up=True))
     if isinstance(node, Column):
@@ -118,7 +117,7 @@ def _known_values(
 
 @lru_cache(maxsize=4096)
 def _tried(node: Node, distinct: frozenset[Any], with_null: bool) -> Outcomes:
-    """The condition worked out for each value that its one column has."""
+    """Evaluate the condition for each value of its only column."""
     values = [_without_zone(value) for value in distinct] + [None] * with_null
 
     def column_of(column: Column) -> pa.Array:
@@ -134,7 +133,7 @@ def _tried(node: Node, distinct: frozenset[Any], with_null: bool) -> Outcomes:
 
 
 def _all(parts: list[Outcomes]) -> Outcomes:
-    """AND: one that is always false decides it, whatever the others are."""
+    """AND: a part that is always false decides it."""
     decided = any(not part.true and not part.null for part in parts)
     return Outcomes(
         all(part.true for part in parts),
@@ -151,7 +150,7 @@ def _is_never_null(node: Node, stats: Mapping[str, ColumnStats]) -> bool:
 
 
 def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
-    """What it can be by the bounds of its arguments, were none of them NULL."""
+    """Return the outcomes by the bounds of the arguments, assuming that none is NULL."""
     name, detail = node.kernel.name, node.kernel.detail
     if name == "is null":
         return _null_or_not(node.args[0], stats)
@@ -160,7 +159,7 @@ def _by_bounds(node: Call, stats: Mapping[str, ColumnStats]) -> Outcomes:
         return _COMPARISONS[name](left, right)
     if name == "<=>" and any(isinstance(arg, Literal) and not is_null(arg) for arg in node.args):
         left, right = (bounds(arg, stats) for arg in node.args)
-        # NULL is not the same as a constant.
+        # NULL never equals a constant.
         return Outcomes(left.meets(right), false=True, null=False)
     if isinstance(detail, Values):
         return _in(bounds(node.args[0], stats), detail)
@@ -200,16 +199,16 @@ _COMPARISONS: dict[str, Callable[[Bounds, Bounds], Outcomes]] = {
 }
 
 
-def _in(values: Bounds, wanted: Values) -> Outcomes:
+def _in(values: Bounds, listed: Values) -> Outcomes:
     if values.low is None or values.high is None:
         return _ANY
-    there = wanted.any_between(values.low, values.high)
-    # Where NULL is in the list, what is not found may be that.
+    there = listed.any_between(values.low, values.high)
+    # With NULL in the list, a value that is not found yields NULL.
     return Outcomes(there, not (there and values.only), null=not (there and values.only))
 
 
 def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
-    """A text begins with a prefix when it lies between it and the last that begins with it."""
+    """A text begins with a prefix if it lies between the prefix and the last text with it."""
     text = prefix.text
     below = values.high is not None and values.high < text
     above = values.low is not None and values.low > text and not values.low.startswith(text)
@@ -224,7 +223,7 @@ def _begins(values: Bounds, prefix: Prefix) -> Outcomes:
 
 
 def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
-    """What rises or falls with each argument is least and greatest where those are."""
+    """Bound a monotone call by its values at the bounds of its arguments."""
     if any(low is None or high is None for low, high in below):
         return _OPEN
     corners = [
@@ -243,7 +242,7 @@ def _at_corners(node: Call, below: list[Bounds]) -> Bounds:
 
 
 def _around(below: list[Bounds]) -> Bounds:
-    """The least range that holds every one."""
+    """Return the smallest range that contains all ranges."""
     if any(low is None or high is None for low, high in below):
         return _OPEN
     return Bounds(min(low for low, _ in below), max(high for _, high in below))
@@ -254,7 +253,7 @@ def _is_infinite(value: Any) -> bool:
 
 
 def _without_zone(value: Any) -> Any:
-    """Moments are compared in UTC."""
+    """Convert a timestamp with a zone to UTC without one."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).replace(tzinfo=None)
     return value

@@ -1,7 +1,7 @@
-"""From text to a syntax tree, and from a fault in either to a picture of where it is.
+"""Parse texts to syntax trees, and show faults with their positions.
 
-sqlglot reads the text as Spark SQL. What could make it work hard, or hide something from a reader,
-is refused before that: long texts, deep nesting, comments.
+sqlglot reads the text as Spark SQL. Texts that could slow it down, or hide something from a reader,
+are refused before that: long texts, deep nesting, comments.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 
 from queue_core.errors import BadSelector
 
-#: Characters of a selector or an order.
+#: The most characters of a selector or an order.
 LONGEST = 1 << 16
-#: Brackets within brackets; sqlglot needs some thirty Python frames for each.
+#: The deepest nesting of brackets; sqlglot needs about thirty Python frames for each.
 DEEPEST = 24
 
 _SPARK = Dialect.get_or_raise("spark")
@@ -32,7 +32,7 @@ _EXCERPT = 60
 
 @dataclass(frozen=True)
 class SourceText:
-    """A selector's or an order's text, or a part of it, with its tokens."""
+    """The text of a selector or an order, or a part of it, with its tokens."""
 
     #: "selector" or "order", as errors name it.
     kind: str
@@ -46,7 +46,7 @@ class SourceText:
             raise BadSelector(f"a {kind} is a text, not {type(text).__name__}")
         source = cls(kind, text, ())
         if len(text) > LONGEST:
-            raise BadSelector(f"the {kind} has {len(text)} characters; at most {LONGEST} may be")
+            raise BadSelector(f"the {kind} has {len(text)} characters; use at most {LONGEST}")
         if not text.strip():
             raise BadSelector(f"the {kind} is empty; leave it out to take every message")
         try:
@@ -58,7 +58,7 @@ class SourceText:
         return source
 
     def tree(self) -> exp.Expression:
-        """The one expression that the text is; raises `BadSelector`."""
+        """Parse the text as one expression; raises `BadSelector`."""
         parser = _SPARK.parser(error_level=ErrorLevel.IMMEDIATE)
         try:
             found = parser.parse_into(exp.Condition, list(self.tokens), self.text)
@@ -73,7 +73,7 @@ class SourceText:
         return found[0]
 
     def parts(self) -> Iterator[SourceText]:
-        """What commas outside of brackets divide; raises `BadSelector` for a part with nothing."""
+        """Split at commas outside of brackets; raises `BadSelector` for an empty part."""
         start = depth = 0
         for at, token in enumerate([*self.tokens, None]):
             if token is not None:
@@ -87,13 +87,13 @@ class SourceText:
             start = at + 1
 
     def span(self) -> tuple[int, int]:
-        """The first and the last character of the tokens."""
+        """Return the positions of the first and the last character of the tokens."""
         if not self.tokens:
             return 0, len(self.text) - 1
         return self.tokens[0].start, self.tokens[-1].end
 
     def span_of(self, node: exp.Expression) -> tuple[int, int]:
-        """The first and the last character of a part of the tree, as far as sqlglot tells."""
+        """Return the first and the last character of a part of the tree, as sqlglot knows them."""
         spans = [(p.meta["start"], p.meta["end"]) for p in node.walk() if "start" in p.meta]
         if "start" not in node.meta:
             words, first = _words(node), min(spans, default=(len(self.text), 0))[0]
@@ -106,7 +106,7 @@ class SourceText:
         return min(start for start, _ in spans), max(end for _, end in spans)
 
     def fault(self, message: str, start: int, end: int) -> BadSelector:
-        """An error that shows where the fault is, with the line and a caret below it."""
+        """Return an error that shows the line of the fault, and carets below it."""
         before = self.text[:start]
         line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1)
         content = self.text[start - column :].split("\n", 1)[0]
@@ -120,14 +120,14 @@ class SourceText:
         )
 
     def _check(self) -> None:
-        """Nothing between the tokens but space, no second statement, and no deep nesting."""
+        """Refuse comments, a second statement and deep nesting; raises `BadSelector`."""
         at = 0
         signs = [0]  # before each bracket that is open, and here: how many signs in a row
         for token in self.tokens:
             self._check_gap(at, token.start)
             at = token.end + 1
             if token.token_type == TokenType.SEMICOLON:
-                raise self.fault("a ';' has no place here", token.start, token.end)
+                raise self.fault("a ';' is not allowed here", token.start, token.end)
             if token.token_type in _OPENING:
                 signs.append(0)
             elif token.token_type in _CLOSING and len(signs) > 1:
@@ -145,7 +145,7 @@ class SourceText:
         gap = self.text[start:end]
         if gap.strip():
             start += len(gap) - len(gap.lstrip())
-            raise self.fault("a comment has no place here", start, start + len(gap.strip()) - 1)
+            raise self.fault("a comment is not allowed here", start, start + len(gap.strip()) - 1)
 
     def _misread(self, error: ParseError) -> BadSelector:
         """Report where sqlglot stopped; it names the line and the last character's column."""
@@ -159,11 +159,11 @@ class SourceText:
 
     def _unreadable(self, error: SqlglotError) -> BadSelector:
         cause = error.__cause__ or error
-        told = re.match(r"(.*?) from (\d+):(\d+)", str(cause))
-        if told is None:
+        match = re.match(r"(.*?) from (\d+):(\d+)", str(cause))
+        if match is None:
             return self.fault("it cannot be split into words", *self.span())
-        end = self._offset(int(told[2]), int(told[3]))
-        what = told[1].replace("Missing", "not closed, missing")
+        end = self._offset(int(match[2]), int(match[3]))
+        what = match[1].replace("Missing", "not closed, missing")
         return self.fault(f"{what[0].lower()}{what[1:]}", end, end)
 
     def _offset(self, line: int, column: int) -> int:
@@ -173,7 +173,7 @@ class SourceText:
 
 
 def _words(node: exp.Expression) -> set[str]:
-    """Words that stand at the beginning of a node for which sqlglot keeps no place."""
+    """Return the first words of a node whose position sqlglot does not keep."""
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
         return {"SELECT", "WITH", "FROM", "VALUES", "EXISTS"}
     if isinstance(node, exp.Placeholder | exp.Parameter):

@@ -1,7 +1,7 @@
-"""From sqlglot's syntax tree to typed nodes: the whitelist of what a selector may say.
+"""Translate sqlglot's syntax tree to typed nodes, by a whitelist.
 
-What `grammar` does not list, or what carries a part that is not listed with it, is refused by
-name and place. So a selector reaches the columns of its queue and nothing else.
+A form that `grammar` does not list, or one with a part that is not listed with it, is refused with
+its name and position. So a selector can read the columns of its queue and nothing else.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from queue_core.selector.functions import FUNCTIONS
 from queue_core.selector.nodes import Column, Node, Unfit
 from queue_core.selector.syntax import SourceText
 
-#: Expressions within expressions; lists of AND and OR do not count.
+#: The deepest nesting of expressions; lists of AND and OR do not count.
 _DEEPEST = 64
-#: What sqlglot notes about a function and what changes nothing here.
+#: Attributes of sqlglot's functions that do not affect their meaning here.
 _IRRELEVANT = {"coalesce", "ignore_nulls", "is_null", "is_nvl", "safe"}
 
-#: Makes a node of a part of the tree.
+#: Translates a part of the tree to a node.
 Handler: TypeAlias = "Callable[[Translator, exp.Expression], Node]"
 
 
@@ -41,13 +41,13 @@ class Translator:
         self._schema = schema
         self._grammar = grammar
         self._depth = 0
-        #: The columns that the text names; the node may need fewer, as that of ``n = NULL``.
+        #: The columns that the text names; the node can need fewer, as for ``n = NULL``.
         self.named: set[str] = set()
-        #: Where each node comes from, by its id; with the node, so that the id stays its own.
+        #: The origin of each node, by its id; holds the node, so that the id stays unique.
         self._origins: dict[int, tuple[Node, exp.Expression]] = {}
 
     def node(self, tree: exp.Expression | None) -> Node:
-        """A part of the tree as a typed node; raises `BadSelector`, or `Unfit` if it is missing."""
+        """Translate a part of the tree; raises `BadSelector`, or `Unfit` if it is missing."""
         if tree is None:
             raise Unfit("something is missing here")
         self._depth += 1
@@ -63,7 +63,7 @@ class Translator:
         return node
 
     def column(self, tree: exp.Expression) -> Node:
-        """A column by its name, or a field of a struct by the path to it."""
+        """Return a column by its name, or a field of a struct by its path."""
         names = list(_path(tree))
         if not names:
             raise self.fault(tree, f"{_describe(tree)} is not allowed")
@@ -84,7 +84,7 @@ class Translator:
         return Column(tuple(path), field.type)
 
     def fault(self, tree: exp.Expression, message: str) -> BadSelector:
-        """An error that points at a part of the tree."""
+        """Return an error that points at a part of the tree."""
         return self._source.fault(message, *self._source.span_of(tree))
 
     def _translated(self, tree: exp.Expression) -> Node:
@@ -104,7 +104,7 @@ class Translator:
         return function.build(*[self.node(arg) for arg in args])
 
     def _arguments(self, tree: exp.Expression) -> list[exp.Expression]:
-        """The arguments of a function, in the order in which they are written."""
+        """Return the arguments of a function in the order of the text."""
         names = [name for name in tree.arg_types if name not in _IRRELEVANT]
         if isinstance(tree, exp.Anonymous):
             names.remove("this")
@@ -116,7 +116,7 @@ class Translator:
         return args
 
     def refuse_parts_beyond(self, tree: exp.Expression, parts: tuple[str, ...]) -> None:
-        """Raise `BadSelector` when the form has a part that is not listed."""
+        """Raise `BadSelector` if a form has a part that is not listed."""
         for name, part in tree.args.items():
             if not part or name in parts or name in _IRRELEVANT:
                 continue
@@ -126,7 +126,7 @@ class Translator:
 
 
 def _path(tree: exp.Expression) -> list[exp.Identifier]:
-    """The identifiers of ``a.b.c``; none when it is something else, such as ``a.*``."""
+    """Return the identifiers of ``a.b.c``, or none for anything else, such as ``a.*``."""
     if isinstance(tree, exp.Dot):
         head = _path(tree.this)
         parts = [*head, tree.expression] if head else []
@@ -139,7 +139,7 @@ def _path(tree: exp.Expression) -> list[exp.Identifier]:
 
 
 def _named(name: str, fields: list[pa.Field]) -> pa.Field | None:
-    """The field of that name, in whatever case unless there are several."""
+    """Return the field of a name, in any case unless there are several."""
     alike = [field for field in fields if field.name.lower() == name.lower()]
     exact = [field for field in alike if field.name == name]
     return (exact or alike or [None])[0] if exact or len(alike) <= 1 else None
@@ -152,7 +152,7 @@ def _function_name(tree: exp.Expression) -> str:
 
 
 def _describe(tree: exp.Expression) -> str:
-    """What a user would call it."""
+    """Describe a part of the tree in a user's terms."""
     if isinstance(tree, exp.Query | exp.Subquery | exp.Exists):
         return "a subquery"
     if isinstance(tree, exp.Window):

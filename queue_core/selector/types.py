@@ -1,4 +1,4 @@
-"""Types in a selector: the one in which each column is read, and the one in which two meet."""
+"""Types in a selector: the type in which a column is read, and the common type of two values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from queue_core.schema import is_binary, is_number, is_text
 
-#: All moments of a selector, in UTC and without a zone.
+#: The type of all timestamps in a selector: UTC, without a zone.
 MOMENT = pa.timestamp("us")
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -20,7 +20,7 @@ _DECIMAL256_DIGITS = 76
 
 
 def read_type(declared: pa.DataType) -> pa.DataType:
-    """The type in which a column is read, so that fewer types are left to reason about."""
+    """Return the type in which a column is read, which reduces the number of types."""
     if pt.is_dictionary(declared):
         return read_type(declared.value_type)
     if is_text(declared):
@@ -39,7 +39,7 @@ def read_type(declared: pa.DataType) -> pa.DataType:
 
 
 def is_ordered(type_: pa.DataType) -> bool:
-    """Whether values can be compared."""
+    """Return whether values can be compared."""
     return is_number(type_) or any(
         holds(type_)
         for holds in (
@@ -55,7 +55,7 @@ def is_ordered(type_: pa.DataType) -> bool:
 
 
 def decimal(precision: int, scale: int) -> pa.DataType:
-    """A decimal of so many digits; a double where no decimal has as many."""
+    """Return a decimal with *precision* digits, or a double if no decimal has that many."""
     if precision <= _DECIMAL128_DIGITS:
         return pa.decimal128(max(precision, 1), scale)
     if precision <= _DECIMAL256_DIGITS:
@@ -64,14 +64,14 @@ def decimal(precision: int, scale: int) -> pa.DataType:
 
 
 def digits(type_: pa.DataType) -> tuple[int, int]:
-    """Digits before and after the point that hold every value of a whole or decimal number."""
+    """Return the digits before and after the point for every value of a number type."""
     if pt.is_decimal(type_):
         return type_.precision - type_.scale, type_.scale
     return _DIGITS[type_.bit_width], 0
 
 
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
-    """The type in which values of all these types can be compared, or None when there is none."""
+    """Return the type in which values of all these types can be compared, or None."""
     return reduce(_meet, types)
 
 

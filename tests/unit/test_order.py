@@ -94,7 +94,7 @@ def test_a_place_within_a_microsecond_leaves_room_for_rows_before_it(text):
     order = Order.parse(text, first.schema)
 
     for one, other in ((first, second), (second, first)):
-        assert order.bound({"t": column_stats(other["t"])}) < order.place(one, 0)
+        assert order.bound({"t": column_stats(other["t"])}) < order.sort_key(one, 0)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_slices_are_skipped_without_missing_any_of_the_first_rows(text):
         if len(best) == 5 and bound_of[at] > best[-1][0]:
             break
         opened += 1
-        found = [(order.place(slices[at], row), (at, row)) for row in range(slices[at].num_rows)]
+        found = [(order.sort_key(slices[at], row), (at, row)) for row in range(slices[at].num_rows)]
         best = sorted([*best, *found])[:5]
 
     everything = pa.concat_tables(slices)

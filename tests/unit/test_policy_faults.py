@@ -47,8 +47,8 @@ FAULTS = [
     ("confirm(kind = 'on', order => oldest)", "this policy has a fixed order"),
     ("confirm(read_file('/etc/passwd') = 'x')", "column 9"),
     ("confirm(kind)", "policy, line 1, column 9: a condition is needed"),
-    ("latest; latest", "a ';' has no place here"),
-    ("latest -- really", "a comment has no place here"),
+    ("latest; latest", "a ';' is not allowed here"),
+    ("latest -- really", "a comment is not allowed here"),
     ("", "the policy is empty"),
 ]
 

@@ -57,7 +57,7 @@ def test_a_column_that_older_rows_lack_is_null():
 def test_a_column_of_another_type_is_an_error_that_names_the_selector():
     selector = Selector.parse("priority > 1", SCHEMA)
 
-    with pytest.raises(BadSelector, match=r"'priority > 1' cannot be worked out on these rows"):
+    with pytest.raises(BadSelector, match=r"'priority > 1' cannot be evaluated on these rows"):
         selector.mask(pa.table({"priority": ["a"]}))
 
 

@@ -99,7 +99,7 @@ def test_places_agree_with_the_order_and_no_row_is_before_the_bound(keys, rows, 
     order = parsed(Order, ", ".join(sql + way + nulls for (sql, _), way, nulls in keys))
     data = table(rows)
 
-    places = [order.place(data, row) for row in range(len(rows))]
+    places = [order.sort_key(data, row) for row in range(len(rows))]
 
     assert sorted(range(len(rows)), key=places.__getitem__) == order.indices(data).to_pylist()
     bound = order.bound(statistics(data, max_distinct))
