@@ -1,7 +1,7 @@
 """Consumers and their tickets in the catalog: enlisted, alive, fenced off.
 
-A consumer that is started again gets a higher epoch; whoever still acts with an older one is
-refused, so that two lives of one consumer never fire side by side.
+A consumer that starts again gets a higher epoch, and every call with an older one is refused, so
+that two lives of one consumer never fire side by side.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.errors import ConsumerFenced
 from queue_core.model import Consumer, State
 
-#: A consumer whose heart has not beaten for so many seconds is dead.
+#: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER_SECONDS = 60.0
 
-#: How the names of those begin who keep what they have received.
+#: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
 
 
 def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
     """
-    Start a life of the consumer of that name; any earlier one is over.
+    Start a life of the consumer *name*, which ends any earlier one.
 
-    One that *beats* promises to say again and again that it lives, and is then not swept. Of others
-    only the age of what they have fired counts.
+    With *beats* the consumer sends heartbeats, and its messages are not swept while it lives. For
+    others only the time since the firing counts.
     """
     now = dialect.now()
     alive = now if beats else null()
@@ -42,7 +42,7 @@ def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:
-    """The consumer of that name as it lives now, if there has been one."""
+    """Return the consumer *name* in its present epoch; None if there never was one."""
     row = connection.execute(
         select(consumers.c.id, consumers.c.epoch).where(consumers.c.name == name)
     ).first()
@@ -50,7 +50,7 @@ def by_name(connection: Connection, name: str) -> Consumer | None:
 
 
 def check(connection: Connection, consumer: Consumer) -> None:
-    """Hold on to this life of the consumer until the end of the transaction; `ConsumerFenced`."""
+    """Lock the consumer until the transaction ends; raises `ConsumerFenced`."""
     here = select(consumers.c.id).where(
         consumers.c.id == consumer.id, consumers.c.epoch == consumer.epoch
     )
@@ -59,7 +59,7 @@ def check(connection: Connection, consumer: Consumer) -> None:
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
-    """Say that the consumer lives; raises `ConsumerFenced`."""
+    """Record a heartbeat of the consumer; raises `ConsumerFenced`."""
     _guarded(connection, consumer, heartbeat_at=dialect.now())
 
 
@@ -67,10 +67,10 @@ def new_ticket(
     connection: Connection, consumer: Consumer, *, seen: bool, browsed: str | None = None
 ) -> tuple[int, int]:
     """
-    The consumer's next ticket: its number and the time; raises `ConsumerFenced`.
+    Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
 
-    *seen* tells that its messages are handed out at once, without being planned first: then
-    nothing needs to be noted, since such a ticket is never asked for again.
+    With *seen* its messages are handed out at once, without being planned first. Such a ticket is
+    never requested again, and needs no row.
     """
     number, fired_at = _guarded(connection, consumer, last_ticket=consumers.c.last_ticket + 1)
     if not seen or browsed is not None:
@@ -84,16 +84,16 @@ def new_ticket(
 
 def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int | None:
     """
-    The ticket that follows *after*, if it was fired already; None when that is still to be done.
+    Return the ticket that follows *after*; None if it has not been fired yet.
 
-    One that is done with follows as well, and holds nothing: a checkpoint that has lost its newest
-    batches gives their numbers again, under which a sink takes nothing new.
+    An acknowledged ticket follows as well, and is empty: a checkpoint that has lost its newest
+    batches repeats their numbers, under which a sink accepts nothing new.
     """
     acknowledged = connection.scalar(
         select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
     )
     if acknowledged is not None and after < acknowledged:
-        # One for each batch; but a new checkpoint is not led through all that ever was.
+        # One for each batch; but a new checkpoint skips all earlier tickets at once.
         return after + 1 if after else int(acknowledged)
     return connection.scalar(
         select(tickets.c.number)
@@ -104,7 +104,7 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
 
 
 def in_flight(connection: Connection, consumer: Consumer) -> int:
-    """How many messages a consumer holds."""
+    """Return how many messages a consumer holds."""
     held = select(func.sum(slices.c.count)).where(
         slices.c.consumer_id == consumer.id, slices.c.state == int(State.FIRED)
     )
@@ -113,9 +113,9 @@ def in_flight(connection: Connection, consumer: Consumer) -> int:
 
 def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> list[int]:
     """
-    Note that somebody is shown the messages of tickets *after* (exclusive) to *upto*.
+    Record that the messages of tickets *after* (exclusive) to *upto* (inclusive) are handed out.
 
-    Returns those that an earlier life of the consumer was shown before this one.
+    Return the tickets that an earlier life of the consumer has had.
     """
     epoch = select(consumers.c.epoch).where(consumers.c.id == consumer_id).scalar_subquery()
     shown = connection.execute(
@@ -137,7 +137,7 @@ def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int
 
 
 def close_tickets(connection: Connection, consumer: Consumer, upto: int) -> None:
-    """The consumer is done with all tickets up to *upto*; raises `ConsumerFenced`."""
+    """Acknowledge all tickets of a consumer up to *upto*; raises `ConsumerFenced`."""
     _guarded(
         connection,
         consumer,
@@ -149,7 +149,7 @@ def close_tickets(connection: Connection, consumer: Consumer, upto: int) -> None
 
 
 def _guarded(connection: Connection, consumer: Consumer, **values: object) -> tuple[int, int]:
-    """Change the consumer's row if this life of it goes on; return its last ticket and the time."""
+    """Change the consumer's row if its epoch is current; return its last ticket and the time."""
     row = connection.execute(
         update(consumers)
         .where(consumers.c.id == consumer.id, consumers.c.epoch == consumer.epoch)

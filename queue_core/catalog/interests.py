@@ -1,12 +1,12 @@
-"""What consumers want of queues, told by all processes to all: who goes first, and who goes alone.
+"""Interests of consumers in queues, shared by all processes: which goes first, and which alone.
 
-A consumer that says nothing here goes before all, and holds nobody back. Who has a priority gets
-nothing from a queue while a consumer of a higher one lives and is interested in it; where there is
-an exclusive consumer, nobody else gets anything; of single active ones the first of the highest
-priority does, and the others are its spares. To live means to beat often: `BEAT_SECONDS`.
+A consumer without a row goes before all, and holds no other back. A consumer with a priority gets
+nothing from a queue while one of a higher priority lives and is interested in it. Where one is
+exclusive, the others get nothing. Of single active consumers the first of the highest priority is
+active, and the others stand by. A consumer lives while its heart beats every `BEAT_SECONDS`.
 
-This says who may fire, and not who holds what: two that fire at once by mistake, since one of them
-was not heard of for a while, still never get the same message.
+Interests decide which consumer may fire. They do not guard messages: two that fire at the same
+time by mistake, because a heartbeat was late, still never get the same message.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from queue_core.model import Consumer
 
 SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 
-#: How often those say that they live who are registered here: seconds.
+#: Seconds between two heartbeats of a consumer with an interest.
 BEAT_SECONDS = 0.65
-#: After so many seconds without a word nobody waits for a consumer any more.
+#: Seconds without a heartbeat after which a consumer holds no other back.
 GONE_SECONDS = 1.5
-#: After so many, it is forgotten.
+#: Seconds without a heartbeat after which its interests are removed.
 _FORGOTTEN_SECONDS = 60.0
 
-#: The rank of who has no priority.
+#: The rank of a consumer without a priority.
 _HIGHEST = 2**31
 
 
 def claim_of(*, exclusive: bool, single_active: bool) -> str:
-    """How a consumer shares its queues with others."""
+    """Return how a consumer shares its queues with others."""
     if exclusive:
         return EXCLUSIVE
     return SINGLE if single_active else SHARED
@@ -64,12 +64,13 @@ def register(
     claim: str = SHARED,
 ) -> None:
     """
-    Say what a consumer wants of some queues; raises `QueueTaken`.
+    Register the interest of a consumer in some queues.
 
-    That is when another one has a queue to itself, or this one wants to and another one is there.
+    Raises `QueueTaken` if another consumer is exclusive, or if this one would be and another one is
+    active.
     """
     here = dialect.one_of(connection, queues.c.id, queue_ids)
-    # One after the other, or two could take the same queue for themselves.
+    # One transaction after the other, or two could become exclusive on the same queue.
     connection.execute(
         dialect.locked(connection, select(queues.c.id).where(here).order_by(queues.c.id))
     )
@@ -98,7 +99,7 @@ def register(
 
 
 def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
-    """Say that a consumer lives, and whether it would take messages; raises `ConsumerFenced`."""
+    """Record a heartbeat, and whether the consumer wants messages; raises `ConsumerFenced`."""
     consumers.heartbeat(connection, consumer)
     changed = connection.execute(
         update(interests)
@@ -110,17 +111,17 @@ def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> Non
 
 
 def leave(connection: Connection, consumer: Consumer) -> None:
-    """A consumer wants nothing any more: whoever it has held back may go."""
+    """Remove the interests of a consumer, so that others need not wait for it."""
     connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
     notifications.notify(connection)
 
 
 def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Sequence[int]:
     """
-    Those of some queues from which a consumer may fire now.
+    Return the queues of *queue_ids* from which a consumer may fire now.
 
-    Raises `QueueDeactivated`, and `QueueTaken` where another one has a queue to itself. One
-    statement, unless there are priorities or claims.
+    Raises `QueueDeactivated`, and `QueueTaken` where another consumer is exclusive. One statement,
+    unless there are priorities or claims.
     """
     some = exists().where(
         interests.c.queue_id == queues.c.id,
@@ -148,9 +149,9 @@ def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
     """
-    Whether others go first in a queue, or alone, and then for how many seconds at least.
+    Return for how many seconds other consumers hold this one back; None if none does.
 
-    That is until they are thought to be gone, unless they say again that they live.
+    That is until they count as gone, unless their hearts beat again.
     """
     row = connection.execute(_blocked(connection, consumer, [queue_id])).first()
     return None if row is None else max(row.until - row.now, 0) / 1e6
@@ -159,7 +160,7 @@ def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> floa
 def _blocked(
     connection: Connection, consumer: Consumer, queue_ids: Collection[int]
 ) -> Select[tuple[int, str | None, int, int]]:
-    """Of each queue from which a consumer may not fire, who has it to itself, if anybody has."""
+    """Select the queues from which a consumer may not fire, with their exclusive consumer."""
     mine, other = interests.alias("mine"), interests.alias("other")
     higher = _rank(other) > _rank(mine)
     equal = _rank(other) == _rank(mine)
@@ -169,7 +170,7 @@ def _blocked(
             other.c.registered_at == mine.c.registered_at, other.c.consumer_id < mine.c.consumer_id
         ),
     )
-    # Of two that are exclusive, one was thought to be gone when the other one came.
+    # Of two exclusive ones, the earlier had counted as gone when the later one registered.
     alone = (other.c.claim == EXCLUSIVE) & ~_both(mine, EXCLUSIVE, earlier)
     active = (other.c.claim == SINGLE) & ~_both(mine, SINGLE, ~(higher | (equal & earlier)))
     return (
@@ -195,7 +196,7 @@ def _blocked(
 
 
 def _both(mine: FromClause, claim: str, then: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether this consumer claims the same, and something holds; false where it claims nothing."""
+    """Return the condition that this consumer has the same claim, and *then* holds."""
     return case((mine.c.claim == claim, then), else_=False)
 
 
@@ -215,5 +216,5 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
             "neither be exclusive"
         )
     return QueueTaken(
-        f"queue {queue!r} cannot be had alone while consumer {by!r} is there; stop that one first"
+        f"queue {queue!r} cannot be exclusive while consumer {by!r} is active; stop that one first"
     )

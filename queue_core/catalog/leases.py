@@ -1,6 +1,6 @@
-"""Leases in the catalog: a role that one instance at a time has, until a time by its clock.
+"""Leases in the catalog: a role that one instance at a time holds, until a time.
 
-Machines whose clocks differ agree, since only the database's is asked.
+Only the database's clock counts, so machines whose clocks differ agree.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from queue_core.catalog.tables import leases
 
 def hold(connection: Connection, role: str, holder: str, seconds: float) -> int | None:
     """
-    Take a role or keep it for so many seconds from now; None when another holder has it.
+    Take or renew a role for *seconds* from now; return its term, or None if another one holds it.
 
-    Returns the term, which grows with each change of the holder.
+    The term grows with each change of the holder.
     """
     now = dialect.now()
     ends = now + int(seconds * 1e6)
@@ -38,7 +38,7 @@ def hold(connection: Connection, role: str, holder: str, seconds: float) -> int 
 
 
 def holds(connection: Connection, role: str, holder: str, term: int) -> bool:
-    """Whether the holder still has the role, which nobody then takes until the transaction ends."""
+    """Return whether the holder still has the role, and lock it until the transaction ends."""
     query = select(leases.c.role).where(
         leases.c.role == role,
         leases.c.holder == holder,
@@ -49,7 +49,7 @@ def holds(connection: Connection, role: str, holder: str, term: int) -> bool:
 
 
 def release(connection: Connection, role: str, holder: str) -> None:
-    """Give a role up, if the holder has it; another can take it at once."""
+    """End the lease of a holder, so that another can take the role at once."""
     connection.execute(
         update(leases)
         .where(leases.c.role == role, leases.c.holder == holder)
@@ -58,7 +58,7 @@ def release(connection: Connection, role: str, holder: str) -> None:
 
 
 def holder(connection: Connection, role: str) -> str | None:
-    """Who has the role now."""
+    """Return the holder of a role; None if it is free."""
     return connection.scalar(
         select(leases.c.holder).where(leases.c.role == role, leases.c.ends_at > dialect.now())
     )

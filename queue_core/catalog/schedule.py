@@ -1,6 +1,6 @@
-"""When side tasks are due: of many processes that look, one is told to run a task.
+"""When side tasks are due: one of many processes claims a due task.
 
-The time is the catalog's. Who is told and dies leaves the task until it is due again.
+The time is the catalog's. If that process dies, the task waits until it is due again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, select, update
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import queues, schedule
 
-#: In place of a queue, of tasks that are the store's.
+#: Instead of a queue's id, for the tasks of the store.
 STORE = 0
 
 #: (queue, task)
@@ -23,10 +23,10 @@ def claim(
     connection: Connection, queue_id: int, task: str, interval: float, first: float | None = None
 ) -> bool:
     """
-    Whether to run a task of a queue now: it is due, and nobody else was told so.
+    Claim a task of a queue; return whether it is due, and no other process has claimed it.
 
-    *interval* is in seconds, from beginning to beginning, and *first* from the moment at which the
-    task was first asked for. A shorter interval than before counts at once.
+    *interval* is in seconds, from beginning to beginning, and *first* from the first claim. A
+    shorter interval than before counts at once.
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
@@ -51,9 +51,9 @@ def claim(
 
 def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     """
-    Which of some jobs look due, or were never asked for; *intervals* as in `claim`.
+    Return the jobs that look due or were never claimed; *intervals* as in `claim`.
 
-    For looking often: it changes nothing, and only `claim` tells whether to run one.
+    It changes nothing and can be called often; only `claim` decides whether to run one.
     """
     ids = sorted({queue_id for queue_id, _ in intervals})
     query = select(schedule, dialect.now().label("now")).where(
@@ -69,7 +69,7 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
 
 
 def hasten(connection: Connection, queue_id: int, task: str, delay: float) -> None:
-    """The task is due again in *delay* seconds, as after a failure."""
+    """Make a task due in *delay* seconds, as after a failure."""
     connection.execute(
         update(schedule)
         .where(schedule.c.queue_id == queue_id, schedule.c.task == task)
@@ -78,7 +78,7 @@ def hasten(connection: Connection, queue_id: int, task: str, delay: float) -> No
 
 
 def forget(connection: Connection) -> None:
-    """Remove what is left of queues that are gone."""
+    """Remove the rows of queues that are gone."""
     there = select(queues.c.id)
     connection.execute(
         delete(schedule).where(schedule.c.queue_id != STORE, schedule.c.queue_id.not_in(there))

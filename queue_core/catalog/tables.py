@@ -1,4 +1,8 @@
-"""The tables of the catalog. Times are microseconds since 1970, by the database's clock."""
+"""The tables of the catalog.
+
+Columns that end in ``_at`` are microseconds since 1970 by the database's clock. A new name needs a
+new format: `queue_core.catalog.format`.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -41,12 +45,12 @@ queues = Table(
     Column("schema_version", Integer, nullable=False),
     Column("settings", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    #: When it was given up; null while it is in use.
+    #: When it was deactivated; null while it is in use.
     Column("deactivated_at", BigInteger),
     sqlite_autoincrement=True,
 )
 
-#: Every schema a queue has had: older segments are read with the one they were written with.
+#: Every schema that a queue has had. A segment is read with the schema it was written with.
 schemas = Table(
     "schemas",
     metadata,
@@ -55,22 +59,22 @@ schemas = Table(
     Column("arrow", LargeBinary, nullable=False),
 )
 
-#: Load pointers: what a load advances. Apart from `counters`, so that loading and firing do not
-#: wait for each other.
+#: Load pointers, which loads advance. Apart from `turns` and `counters`, so that loading and firing
+#: do not wait for each other.
 shards = Table(
     "shards",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     Column("magazine", SmallInteger, primary_key=True),
     Column("shard", Integer, primary_key=True),
-    #: The place of the next message.
+    #: The place of the next message that is loaded.
     Column("load_pointer", BigInteger, nullable=False),
-    #: Messages that came in, by whichever verb.
+    #: Messages that came in, by any verb.
     Column("loaded", BigInteger, nullable=False),
 )
 
-#: Fire pointers: what a firing advances. A row is its shard's turn as well: whoever fires locks it,
-#: or a later message could be fired before an earlier one which another firing looks at and leaves.
+#: Fire pointers, which firings advance. A row is its shard's turn as well: a firing locks it, or a
+#: later message could be fired before an earlier one that another firing reads and leaves.
 turns = Table(
     "turns",
     metadata,
@@ -79,11 +83,11 @@ turns = Table(
     Column("shard", Integer, primary_key=True),
     #: One past the furthest place that was fired.
     Column("fire_pointer", BigInteger, nullable=False),
-    #: Messages that were fired, by whichever verb.
+    #: Messages that were fired, by any verb.
     Column("fired", BigInteger, nullable=False),
 )
 
-#: What became of fired messages in a shard, counted since its beginning.
+#: Outcomes of the messages in a shard, counted since its creation.
 counters = Table(
     "counters",
     metadata,
@@ -100,15 +104,15 @@ counters = Table(
     Column("swept", BigInteger, nullable=False),
     #: Set apart because their segment cannot be read.
     Column("damaged", BigInteger, nullable=False),
-    #: Gone because nobody had finished them in time.
+    #: Removed because they had expired.
     Column("expired", BigInteger, nullable=False),
-    #: Left out when it was loaded, because it was known already or a policy said so.
+    #: Left out of a load, as duplicates or by a policy.
     Column("ignored", BigInteger, nullable=False),
-    #: Gone because a new message took its place, by a policy.
+    #: Removed because a new message replaced them, by a policy.
     Column("replaced", BigInteger, nullable=False),
-    #: Gone because the queue was full.
+    #: Removed because the queue was full.
     Column("dropped", BigInteger, nullable=False),
-    #: The place from which a sweep that was interrupted goes on.
+    #: The place at which an interrupted sweep continues.
     Column("sweep_pointer", BigInteger, nullable=False),
 )
 
@@ -133,11 +137,11 @@ segments = Table(
     Column("data", LargeBinary),
     Column("rows", Integer, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    #: Where each record batch lies, and its checksum.
+    #: The offset and the checksum of each record batch.
     Column("chunks", LargeBinary, nullable=False),
-    #: When it was published; a compacted one says in its rows when each of them was.
+    #: When it was published. In a compacted segment each row has its own time.
     Column("loaded_at", BigInteger, nullable=False),
-    # Inlined segments, of which there may be very many, are not in the index.
+    # Inlined segments, which may be very many, are not in the index.
     Index(
         "segments_by_location",
         "location",
@@ -145,11 +149,11 @@ segments = Table(
         sqlite_where=text("location IS NOT NULL"),
         postgresql_where=text("location IS NOT NULL"),
     ),
-    # Ids are never used twice: they are part of message ids.
+    # Ids are never reused: they are part of message ids.
     sqlite_autoincrement=True,
 )
 
-#: Segments that compaction has written: the ids that their rows had before, and keep.
+#: The message ids in segments that compaction has written; messages keep their ids.
 id_map = Table(
     "id_map",
     metadata,
@@ -158,18 +162,18 @@ id_map = Table(
     #: The lowest and the highest message id in it.
     Column("first_id", BigInteger, nullable=False),
     Column("last_id", BigInteger, nullable=False),
-    #: Runs of ids and the rows that they are: an Arrow table.
+    #: Runs of ids and their rows: an Arrow table.
     Column("arrow", LargeBinary, nullable=False),
     Index("id_map_by_ids", "queue_id", "last_id"),
 )
 
-#: Every file that was ever published or is being removed. Publishing inserts its location and so
-#: does condemning, so that one of the two is refused.
+#: Every file that is published or being removed. Publishing inserts its location and so does
+#: condemning, so that one of the two is refused.
 files = Table(
     "files",
     metadata,
     Column("location", String(400), primary_key=True),
-    #: ``live``, ``garbage`` (no slice names it any more) or ``condemned`` (it is being removed).
+    #: ``live``, ``garbage`` (no slice names it) or ``condemned`` (it is being removed).
     Column("state", String(16), nullable=False),
     Column("since", BigInteger, nullable=False),
 )
@@ -203,7 +207,7 @@ slices = Table(
     Column("fired_at", BigInteger),
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
-    # With the bytes, so that those of a bounded queue are counted without a look at its slices.
+    # With the bytes, so that those of a bounded queue are counted in the index alone.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
     Index(
@@ -220,25 +224,25 @@ consumers = Table(
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("name", String(200), nullable=False, unique=True),
-    #: Grows each time the consumer is started; an older life is fenced off.
+    #: Grows each time the consumer starts; older epochs are fenced off.
     Column("epoch", BigInteger, nullable=False),
     #: The number of the last ticket.
     Column("last_ticket", BigInteger, nullable=False),
-    #: The last ticket that is done with: what it still holds is nobody's work any more.
+    #: The last ticket that is finished. Messages that it still holds are swept.
     Column("acknowledged", BigInteger, nullable=False),
-    #: When it last said that it lives; null if it never does.
+    #: Its last heartbeat; null for a consumer without one.
     Column("heartbeat_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
     sqlite_autoincrement=True,
 )
 
-#: What consumers want of queues, as those say who care who goes first.
+#: Consumers of queues that have a priority or a claim, and whether they want messages.
 interests = Table(
     "interests",
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     Column("consumer_id", BigInteger, primary_key=True),
-    #: The higher goes first; null: before all.
+    #: The higher goes first; null goes before all.
     Column("priority", Integer),
     #: ``shared``, ``exclusive`` or ``single``.
     Column("claim", String(16), nullable=False),
@@ -254,12 +258,12 @@ tickets = Table(
     Column("consumer_id", BigInteger, primary_key=True),
     Column("number", BigInteger, primary_key=True),
     Column("fired_at", BigInteger, nullable=False),
-    #: When somebody was first shown its messages; null if nobody ever was.
+    #: When its messages were first handed out; null if they never were.
     Column("planned_at", BigInteger),
-    #: How many lives of the consumer were shown them, and which was the last.
+    #: How many epochs of the consumer got them, and which was the last.
     Column("lives", Integer, nullable=False, server_default="0"),
     Column("planned_epoch", BigInteger),
-    #: A browser's ticket holds no slices but ranges of places: JSON.
+    #: A browser's ticket has ranges of places instead of slices: JSON.
     Column("browsed", Text),
 )
 
@@ -273,7 +277,7 @@ publications = Table(
     Column("published_at", BigInteger, nullable=False),
 )
 
-#: Why messages were sidelined: one row per settlement, an Arrow table of its messages in it.
+#: Why messages were sidelined: one row per settlement, with an Arrow table of its messages.
 failures = Table(
     "failures",
     metadata,
@@ -285,7 +289,7 @@ failures = Table(
     Index("failures_of_queue", "queue_id", "failed_at"),
 )
 
-#: What side tasks have done: one row per transaction that moved something, an Arrow table in it.
+#: The log of side tasks: one row per transaction that moved something, with an Arrow table.
 task_log = Table(
     "task_log",
     metadata,
@@ -298,7 +302,7 @@ task_log = Table(
     sqlite_autoincrement=True,
 )
 
-#: When each side task of each queue was last begun, so that of many processes one runs it.
+#: When each side task of each queue last began, so that one of many processes runs it.
 schedule = Table(
     "schedule",
     metadata,
@@ -309,7 +313,7 @@ schedule = Table(
     Column("due_at", BigInteger, nullable=False),
 )
 
-#: Those who wait for room in a queue, or for messages, in the order in which they came.
+#: Calls that wait for room in a queue, or for messages, in the order of their arrival.
 waiters = Table(
     "waiters",
     metadata,
@@ -318,31 +322,31 @@ waiters = Table(
     #: The verb that waits: ``load`` or ``fire``.
     Column("verb", String(8), nullable=False),
     Column("joined_at", BigInteger, nullable=False),
-    #: Until when it counts as alive, unless it says so again.
+    #: Until when it counts as alive, unless it is renewed.
     Column("alive_until", BigInteger, nullable=False),
     Index("waiters_in_order", "queue_id", "verb", "id"),
-    # Or one who comes later could get the number of one who left, and stand before others.
+    # Otherwise a new waiter could get the number of one that left, and come before others.
     sqlite_autoincrement=True,
 )
 
-#: Keys of messages that were loaded a short while ago: one row per load, an Arrow table in it.
+#: Keys of recently loaded messages: one row per load, with an Arrow table.
 dedup = Table(
     "dedup",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
     Column("queue_id", BigInteger, nullable=False),
-    #: When the newest of them was loaded, and until when they have to be known.
+    #: When the newest of them was loaded, and until when duplicates are recognised.
     Column("loaded_at", BigInteger, nullable=False),
     Column("known_until", BigInteger, nullable=False),
     #: How many there are.
     Column("count", BigInteger, nullable=False),
     Column("arrow", LargeBinary, nullable=False),
     Index("dedup_of_queue", "queue_id", "loaded_at"),
-    # By the highest id one sees whether something was added.
+    # The highest id shows whether a row was added.
     sqlite_autoincrement=True,
 )
 
-#: Roles that one instance at a time has, until its lease ends.
+#: Roles that one instance at a time holds, until its lease ends.
 leases = Table(
     "leases",
     metadata,

@@ -1,6 +1,6 @@
-"""Leaders: of the instances that work on a store, one at a time does what only one should do.
+"""Leaders: one instance at a time of those that work on a store does the sweeps.
 
-By a lease in the catalog (`queue_core.leader.lease`), or by ZooKeeper
+Elected by a lease in the catalog (`queue_core.leader.lease`), or by ZooKeeper
 (`queue_core.leader.zookeeper`).
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from queue_core.catalog.database import Catalog
 
-#: Under which instances meet in ZooKeeper unless told otherwise.
+#: The name under which instances meet in ZooKeeper by default.
 CLIENT_ID = "ignis"
 
 
@@ -24,17 +24,17 @@ class Leader(Protocol):
     """An instance that may be the leader; safe for threads."""
 
     def start(self) -> None:
-        """Stand for election, until `stop`; returns without waiting to be elected."""
+        """Stand for election until `stop`; return without waiting for the result."""
 
     def stop(self) -> None:
-        """Give up; another instance can take over at once."""
+        """Resign; another instance can take over at once."""
 
     def leads(self) -> bool:
-        """Whether this instance is the leader, as far as it knows; asks nobody."""
+        """Return whether this instance is the leader, as far as it knows without asking."""
 
     def guard(self, connection: Connection) -> None:
         """
-        Make a transaction one of the leader's; raises `NotLeading` where it no longer is.
+        Fence a transaction; raises `NotLeading` if this instance is not the leader any more.
 
         Call it first in the transaction.
         """
@@ -48,11 +48,16 @@ def candidate(
     partitions: Callable[[], Sequence[str]] = tuple,
 ) -> Leader:
     """
-    A candidate that is not started yet: for the catalog's lease, or at ZooKeeper's *zookeeper*.
+    Return a candidate that is not started yet, for the catalog's lease or for ZooKeeper.
 
-    *zookeeper* is ``host:port``, or several with commas between; *client_id* names those that elect
-    one among them, and *partitions* tells what a leader shares out, the names of queues. Raises
-    `BadOption`.
+    Args:
+        catalog: Holds the lease, where *zookeeper* is None.
+        zookeeper: ``host:port``, or several with commas between them.
+        client_id: The group of instances that elect one leader.
+        partitions: Returns the names of the queues that the leader assigns to members.
+
+    Raises:
+        BadOption: if an argument is malformed, or the ZooKeeper client is not installed.
     """
     if zookeeper is None:
         from queue_core.leader.lease import LeaseLeader

@@ -1,8 +1,8 @@
-"""The leader by a lease in the catalog, which it renews again and again.
+"""The leader by a lease in the catalog, which it keeps renewing.
 
-Two clocks are asked, and no other: the catalog's says when a lease ends, so that instances whose
-clocks differ agree; this process's stopwatch says for how long it has not been renewed, so that a
-leader that cannot reach the catalog gives up before another one can take over.
+Two clocks count. The catalog's decides when a lease ends, so instances whose clocks differ agree.
+This process's stopwatch measures the time since the last renewal, so a leader that cannot reach the
+catalog resigns before another one can take over.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from queue_core.catalog.database import Catalog
 from queue_core.errors import IgnisError, NotLeading
 from queue_core.names import of_process
 
-#: Seconds after which a lease that is not renewed ends, and between two renewals.
+#: Seconds for which a lease lasts, and between two renewals.
 TTL_SECONDS = 30.0
 RENEW_SECONDS = 10.0
-#: What the leader alone does.
+#: The role of the leader, which alone sweeps.
 ROLE = "sweeper"
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class LeaseLeader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Try for the lease now, and again and again in a thread of its own."""
+        """Try to take the lease now, and keep trying or renewing it in a thread."""
         if self._thread is None:
             self._stopped.clear()
             self._renew()
@@ -59,7 +59,7 @@ class LeaseLeader:
             self._thread.start()
 
     def stop(self) -> None:
-        """Give the lease up."""
+        """End the lease."""
         if self._thread is None:
             return
         self._stopped.set()
@@ -71,12 +71,12 @@ class LeaseLeader:
             _log.warning("the lease of the %s ends by itself: %s", self._role, error)
 
     def leads(self) -> bool:
-        """Whether the lease is held and was renewed lately."""
+        """Return whether the lease is held and was renewed in time."""
         held = self._held
         return held is not None and time.monotonic() < held[1]
 
     def guard(self, connection: Connection) -> None:
-        """Hold on to the lease until the transaction ends; raises `NotLeading`."""
+        """Lock the lease until the transaction ends; raises `NotLeading`."""
         held = self._held
         if held is None or not leases.holds(connection, self._role, self.holder, held[0]):
             raise NotLeading(f"{self.holder} is not the {self._role}: another instance is, or none")
@@ -86,7 +86,7 @@ class LeaseLeader:
             self._renew()
 
     def _renew(self) -> None:
-        # From before the catalog was asked, for it counts from when it answers.
+        # From before the call, since the catalog counts from a later time.
         until = time.monotonic() + self._ttl
         try:
             term = self._catalog.write(lambda c: leases.hold(c, self._role, self.holder, self._ttl))

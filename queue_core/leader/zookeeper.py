@@ -3,14 +3,14 @@
 ```
 /{client}-ignis-workers/{client}/
 ├── loadbalancer-leader/      the election: an ephemeral node per candidate; the first one leads
-├── members/{instance}        ephemeral: who is there
-└── communicator/{instance}   what the leader tells a member: {"balancerId": …, "partitions": […]}
+├── members/{instance}        ephemeral: the instances
+└── communicator/{instance}   the leader's assignment: {"balancerId": …, "partitions": […]}
 ```
 
-The leader deals the partitions, the names of queues, to the members in turn, and looks again
-whenever somebody comes or goes, and every 30 seconds. An instance is active when it stands first in
-the election, and the balancer that its own communicator node names is itself. Whoever loses sight
-of ZooKeeper is not, from that moment on; one whose session has survived is again when it is back.
+The leader assigns the partitions, which are the names of queues, to the members in turn. It does so
+again whenever a member comes or goes, and every 30 seconds. An instance is active when it is first
+in the election and its communicator node names it as the balancer. An instance that loses its
+connection is inactive from that moment; if its session survives, it is active again afterwards.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from queue_core.errors import BadOption, NotLeading
 from queue_core.leader import CLIENT_ID
 from queue_core.names import of_process
 
-#: Seconds between two looks at who is there. Source: IgnisMQ.
+#: Seconds between two reads of the members. Source: IgnisMQ.
 REFRESH_SECONDS = 30.0
-#: Seconds after which ZooKeeper gives up an instance that it does not hear of.
+#: Seconds without contact after which ZooKeeper ends an instance's session.
 SESSION_SECONDS = 10.0
-#: Seconds after which a look that failed is tried again.
+#: Seconds after which a failed read is repeated.
 RETRY_SECONDS = 1.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 _HOSTS = re.compile(r"[^\s,:/]+:\d{1,5}(,[^\s,:/]+:\d{1,5})*(/[^\s,]*)?")
-#: What ZooKeeper puts behind the name of a node in an election: '-' and ten digits.
+#: Length of the suffix of a node in an election: '-' and ZooKeeper's ten digits.
 _SUFFIX = 11
 
 _log = logging.getLogger(__name__)
@@ -72,9 +72,9 @@ class ZooKeeperLeader:
         self._every = every
         self._session = session
         self._lock = threading.Lock()
-        #: Until when, by the stopwatch, this instance may believe that it is active.
+        #: Until when, by the stopwatch, this instance counts as active.
         self._until = 0.0
-        #: Grows when the connection is lost, so that what was seen before counts no more.
+        #: Grows when the connection is lost, which invalidates earlier reads.
         self._losses = 0
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -82,16 +82,16 @@ class ZooKeeperLeader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Connect, now or as soon as ZooKeeper is there, and stand for election."""
+        """Connect as soon as ZooKeeper can be reached, and stand for election."""
         if self._client is not None:
             return
         retry = KazooRetry(max_tries=-1, delay=0.1, max_delay=RETRY_SECONDS)
         self._client = KazooClient(self._hosts, timeout=self._session, connection_retry=retry)
-        self._client.add_listener(self._heard)
+        self._client.add_listener(self._connection_changed)
         self._client.start_async()
         self._stopped.clear()
         self._thread = threading.Thread(
-            target=self._keep_looking, args=(self._client,), daemon=True
+            target=self._keep_reading, args=(self._client,), daemon=True
         )
         self._thread.start()
 
@@ -108,7 +108,7 @@ class ZooKeeperLeader:
         self._until = 0.0
 
     def leads(self) -> bool:
-        """Whether this instance is active."""
+        """Return whether this instance is active."""
         return time.monotonic() < self._until
 
     def guard(self, connection: Connection) -> None:
@@ -116,8 +116,8 @@ class ZooKeeperLeader:
         if not self.leads():
             raise NotLeading(f"{self.instance} is not the leader: another instance is, or none")
 
-    def _heard(self, state: str) -> None:
-        """What the client says of the connection; it waits for this, so nothing is asked here."""
+    def _connection_changed(self, state: str) -> None:
+        """Note a change of the connection. The client waits for this call, so it must not read."""
         if state != KazooState.CONNECTED:
             with self._lock:
                 self._losses += 1
@@ -125,10 +125,10 @@ class ZooKeeperLeader:
         self._wake.set()
 
     def _changed(self, _: object) -> None:
-        """Something that was looked at is not so any more."""
+        """Note that a watched node has changed."""
         self._wake.set()
 
-    def _keep_looking(self, client: KazooClient) -> None:
+    def _keep_reading(self, client: KazooClient) -> None:
         pause = self._every
         while not self._stopped.is_set():
             self._wake.wait(pause)
@@ -137,13 +137,13 @@ class ZooKeeperLeader:
             if self._stopped.is_set() or not client.connected:
                 continue
             try:
-                self._look(client)
+                self._refresh(client)
             except (KazooException, KazooTimeoutError) as error:
                 _log.warning("ZooKeeper at %s: %r; trying again", self._hosts, error)
                 pause = RETRY_SECONDS
 
-    def _look(self, client: KazooClient) -> None:
-        """See who is there, tell them what is theirs if it is for us to say, and hear who says."""
+    def _refresh(self, client: KazooClient) -> None:
+        """Assign the partitions if this instance is first, and read its own assignment."""
         losses, begun = self._losses, time.monotonic()
         for folder in ("loadbalancer-leader", "members", "communicator"):
             client.ensure_path(f"{self._root}/{folder}")
@@ -151,7 +151,7 @@ class ZooKeeperLeader:
         first = self._stands_first(client)
         if first:
             self._assign(client)
-        active = first and self._told(client).get("balancerId") == self.instance
+        active = first and self._assignment(client).get("balancerId") == self.instance
         with self._lock:
             if losses == self._losses:
                 self._until = begun + self._every + self._session if active else 0.0
@@ -162,7 +162,7 @@ class ZooKeeperLeader:
             try:
                 client.create(path, ephemeral=True)
             except NodeExistsError:
-                # Of an earlier session, which is about to end.
+                # It belongs to an earlier session, which is about to end.
                 self._wake.set()
 
     def _stands_first(self, client: KazooClient) -> bool:
@@ -175,7 +175,7 @@ class ZooKeeperLeader:
         return str(foremost)[:-_SUFFIX] == self.instance
 
     def _assign(self, client: KazooClient) -> None:
-        """Deal the partitions to the members in turn."""
+        """Assign the partitions to the members in turn."""
         members = sorted(client.get_children(f"{self._root}/members", watch=self._changed))
         partitions = sorted(self._partitions())
         communicator = f"{self._root}/communicator"
@@ -189,8 +189,8 @@ class ZooKeeperLeader:
         for gone in set(client.get_children(communicator)) - set(members):
             client.delete(f"{communicator}/{gone}")
 
-    def _told(self, client: KazooClient) -> dict[str, object]:
-        """What the leader has told this instance."""
+    def _assignment(self, client: KazooClient) -> dict[str, object]:
+        """Return the leader's assignment to this instance."""
         path = f"{self._root}/communicator/{self.instance}"
         try:
             data, _ = client.get(path)

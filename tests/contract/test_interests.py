@@ -114,7 +114,7 @@ def test_an_exclusive_consumer_keeps_others_out(store, queue):
 def test_a_queue_that_others_use_cannot_be_had_alone(queue):
     join(queue, "early")
 
-    with pytest.raises(QueueTaken, match="cannot be had alone while consumer 'early' is there"):
+    with pytest.raises(QueueTaken, match="cannot be exclusive while consumer 'early' is active"):
         join(queue, "alone", claim=interests.EXCLUSIVE)
 
 
