@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.leader import Leader, candidate
 from queue_core.model import QueueInfo
-from queue_core.store import Store
 from queue_core.tasks.runner import RETRY_SECONDS, SideTasks
 from queue_core.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
@@ -24,7 +24,7 @@ Known = Callable[[], Sequence[QueueInfo]]
 _log = logging.getLogger(__name__)
 
 
-def runner(store: Store, options: SourceOptions, queues: Known) -> tuple[SideTasks, Leader]:
+def runner(store: StoreHandle, options: SourceOptions, queues: Known) -> tuple[SideTasks, Leader]:
     """
     What runs the tasks that the options name, and its leader, not yet started.
 
@@ -67,7 +67,7 @@ class BackgroundTasks:
     with its process: what a task has not committed then is done by the next one who comes.
     """
 
-    def __init__(self, store: Store, options: SourceOptions, queues: Known) -> None:
+    def __init__(self, store: StoreHandle, options: SourceOptions, queues: Known) -> None:
         self._queues = queues
         self._sweeps = "sweep" in options.tasks
         self._tasks, self._leader = runner(store, options, queues)
@@ -83,6 +83,10 @@ class BackgroundTasks:
         self._ended.set()
         self._thread.join()
         self._leader.stop()
+
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         leads = False

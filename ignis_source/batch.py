@@ -9,7 +9,8 @@ DataFrame with the filters that were pushed for one of them, so that ``t.where("
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -18,6 +19,9 @@ from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
 from ignis_source.table_partition import TablePartition
+
+if TYPE_CHECKING:
+    from ignis_source.handle import StoreHandle
 
 
 class IgnisBatchReader(DataSourceReader):
@@ -30,13 +34,13 @@ class IgnisBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """What to read, as the catalog says now."""
         # Not at the top: executors import this module and need no SQL library.
+        from ignis_source.handle import StoreHandle
         from ignis_source.queue_refresh import open_queues
-        from queue_core.store import Store
         from queue_core.verbs.browse import browse
         from queue_core.verbs.quarantine import quarantine
 
         options = self._options
-        with Store(options.address, create=False) as store:
+        with closing(StoreHandle(options.address)) as store:
             if options.view is not None:
                 return [TablePartition.of(_view(store, options))]
             queues = open_queues(store, options.queues)
@@ -56,8 +60,11 @@ class IgnisBatchReader(DataSourceReader):
         return iter(())
 
 
-def _view(store: Any, options: SourceOptions) -> pa.Table:
+def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
+    from queue_core.catalog import views
+
+    assert options.view is not None
     # The view of consumers is of the whole store, whichever queue is named.
     names = options.queues[:1] if options.view == "consumers" else options.queues
-    tables = [store.view(options.view, name) for name in names or (None,)]
+    tables = [views.view(store.catalog, options.view, name) for name in names or (None,)]
     return pa.concat_tables(tables)

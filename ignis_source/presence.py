@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -11,7 +12,9 @@ from queue_core.catalog import consumers, interests
 from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer
 from queue_core.presence.heartbeat import Heartbeat
-from queue_core.presence.presence import Presence
+
+if TYPE_CHECKING:
+    from queue_core.presence.presence import Presence
 
 
 class QueryPresence:
@@ -36,6 +39,8 @@ class QueryPresence:
         self._runs = runs
         self._presence: Presence | None = None
         if options.is_ranked:
+            from queue_core.presence.presence import Presence
+
             claim = interests.claim_of(
                 exclusive=options.exclusive, single_active=options.single_active
             )

@@ -1,4 +1,4 @@
-"""The queues that a query is about, read again now and then: their settings can change."""
+"""The queues of a query, read again from time to time, because their settings can change."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ignis_source.handle import StoreHandle
 from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
-from queue_core.store import Store
 
 
 class Queues:
     """
-    What *read* told at most *interval* seconds ago; safe for threads that only look.
+    The result of *read*, at most *interval* seconds old. Other threads may look at it.
 
-    It is given what it told before, and at first nothing.
+    *read* is given its last result, and at first an empty list.
     """
 
     def __init__(
@@ -32,29 +32,29 @@ class Queues:
         self._read_at = time.monotonic()
 
     def refresh_if_due(self) -> None:
-        """Read them again when it is time to, and at each look while one of them is paused."""
+        """Read them again when the interval is over, and always while one of them is paused."""
         if self.paused or time.monotonic() - self._read_at >= self._interval:
             self.refresh()
 
     @property
     def paused(self) -> list[QueueInfo]:
-        """Those of which nothing is to be fired."""
+        """The queues whose messages are not fired."""
         return [info for info in self.infos if not info.settings.concurrency]
 
     @property
     def running(self) -> list[QueueInfo]:
-        """The others."""
+        """The queues that are not paused."""
         return [info for info in self.infos if info.settings.concurrency]
 
     @property
     def concurrency(self) -> int:
-        """How many partitions a batch has at most, where nobody says otherwise."""
+        """How many partitions a batch has at most by default."""
         return max([1, *(info.settings.concurrency for info in self.infos)])
 
 
-def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
-    """The queues of those names; raises `NoSuchQueue`, or `BadOption` if their schemas differ."""
-    infos = [store.queue(name).info for name in names]
+def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:
+    """Find queues by name; raises `NoSuchQueue`, or `BadOption` if their schemas differ."""
+    infos = [store.queue(name) for name in names]
     for info in infos[1:]:
         if not info.schema.equals(infos[0].schema):
             raise BadOption(
@@ -65,7 +65,7 @@ def open_queues(store: Store, names: Sequence[str]) -> list[QueueInfo]:
 
 
 def with_columns_of(before: Sequence[QueueInfo], now: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """The queues as they are now, but with the columns that they had: a query keeps its own."""
+    """Return the queues as they are now, but with the columns that the query began with."""
     return [
         replace(info, schema=was.schema, schema_version=was.schema_version)
         for was, info in zip(before, now, strict=True)

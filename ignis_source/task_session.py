@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from ignis_source.background_tasks import LOOK_SECONDS, runner
+from ignis_source.handle import StoreHandle
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
@@ -20,7 +21,6 @@ from queue_core.catalog import queues, task_log
 from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
-from queue_core.store import Store
 from queue_core.tasks.registry import REGISTRY
 from queue_core.tasks.runner import RETRY_SECONDS
 
@@ -39,7 +39,7 @@ class TaskSession:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self.store = Store(options.address, create=False)
+        self.store = StoreHandle(options.address)
         try:
             self._queues = Queues(lambda _: self._asked_for(), options.refresh_interval)
             self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
@@ -85,6 +85,11 @@ class TaskSession:
             return task_log.read(
                 connection, self._about(connection), self._options.tasks, after, end.report
             )
+
+    def close(self) -> None:
+        """Give up the lead and close the store. Spark does not call this; tests do."""
+        self._leader.stop()
+        self.store.close()
 
     def _look(self) -> int | None:
         if not self._poller.wait(time.monotonic() + self._options.idle_wait):
@@ -166,6 +171,6 @@ class TaskSession:
 
     def _asked_for(self) -> list[QueueInfo]:
         if self._options.queues:
-            return [self.store.queue(name).info for name in self._options.queues]
+            return [self.store.queue(name) for name in self._options.queues]
         with self.store.catalog.read() as connection:
             return queues.find_all(connection)

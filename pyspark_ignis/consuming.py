@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import open_queues
 from ignis_source.schema import source_schema
@@ -22,7 +24,6 @@ from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.payloads import Payload
 from queue_core.names import nearest
-from queue_core.store import Store
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: Options that the source and the sink share.
@@ -213,7 +214,7 @@ def _activate(spark: SparkSession) -> None:
 
 def _timeout(options: SourceOptions, contract: Contract) -> float:
     """Return how many seconds a call of the handler may take."""
-    with Store(options.address, create=False) as store:
+    with closing(StoreHandle(options.address)) as store:
         return contract.timeout_for(open_queues(store, options.queues))
 
 

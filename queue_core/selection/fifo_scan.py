@@ -145,7 +145,7 @@ class ShardScan:
     def _matching(self, sure: Sequence[Taken], unsure: Sequence[Taken]) -> pa.Table:
         found = matching_rows(self._scan, self._conditions.all, sure, unsure, frozenset())
         tables = [rows.select([ID, PLACE]) for rows, _ in found]
-        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _NOTHING
+        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _nothing()
 
     def _heads(self, taken: Sequence[Taken]) -> pa.Table:
         conditions = self._conditions
@@ -171,7 +171,9 @@ class ShardScan:
         return early
 
 
-_NOTHING = pa.table({ID: pa.array([], pa.int64())})
+def _nothing() -> pa.Table:
+    # Not at the top: a call of pa.array imports pandas.
+    return pa.table({ID: pa.array([], pa.int64())})
 
 
 def matching_rows(

@@ -37,18 +37,7 @@ def session(store):
 
     yield make
     for each in made:
-        end(each)
-
-
-def end(session):
-    """Stop what ends with the process, else."""
-    if session._side is not None:
-        session._side.stop()
-    if session._standing is not None:
-        session._standing.stop()
-        session._standing._life._thread.join()
-    session._poller.close()
-    session.store.close()
+        each.close()
 
 
 def ask(session, start=START):
@@ -105,7 +94,7 @@ def test_a_query_without_tasks_runs_none(store, session):
     query = session()
 
     assert ask(query) == START
-    assert query._side is None
+    assert query.tasks is None
     with store.catalog.read() as connection:
         assert schedule.due(connection, {job: 60.0}) == [job]
 
@@ -146,7 +135,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
     queue.load(orders(3))
 
     assert ask(query) == Offset("reader", 1)
-    assert query._side._thread.is_alive()
+    assert query.tasks.is_alive()
 
 
 def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, session):
@@ -157,7 +146,7 @@ def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, sess
 
     queue.change_settings(concurrency=1)
     # It looks again when something has changed, or else after a while.
-    query._poller.look_at_once()
+    query.look_at_once()
     assert ask(query) == Offset("reader", 1)
 
 
@@ -208,7 +197,7 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     red.change_settings(concurrency=11)
     for queue in (red, blue):
         queue.load(orders(3))
-    query._poller.look_at_once()
+    query.look_at_once()
 
     offset = ask(query)
 
@@ -224,7 +213,7 @@ def test_a_refresh_pauses_a_query(store, session):
     offset = ask(query)
     queue.change_settings(concurrency=0)
     queue.load(orders(1))
-    query._poller.look_at_once()
+    query.look_at_once()
 
     assert ask(query, offset) == offset
 

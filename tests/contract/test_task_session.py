@@ -30,8 +30,7 @@ def session(store):
 
     yield make
     for each in made:
-        each._leader.stop()
-        each.store.close()
+        each.close()
 
 
 @pytest.fixture(autouse=True)

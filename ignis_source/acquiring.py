@@ -1,0 +1,46 @@
+"""A query that takes messages: it fires tickets, and deletes or leaves what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ignis_source.handle import StoreHandle
+from ignis_source.queue_refresh import Queues
+from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.selection.request import FireRequest
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.fire import fire
+from queue_core.verbs.read_tickets import read_tickets
+
+
+class AcquiringTickets:
+    """Tickets that hold their messages until these are settled, by *deletes* or by a sink."""
+
+    def __init__(self, store: StoreHandle, queues: Queues, *, deletes: bool) -> None:
+        self._store = store
+        self._queues = queues
+        self._deletes = deletes
+
+    @property
+    def fireable_queues(self) -> Sequence[QueueInfo]:
+        """The queues that are not paused."""
+        return self._queues.running
+
+    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
+        """Fire a ticket; None when there is nothing to fire."""
+        return fire(self._store.catalog, consumer, request, seen=False)
+
+    def acknowledge(self, consumer: Consumer, ticket: int) -> None:
+        """Note that all tickets up to *ticket* are committed."""
+        acknowledge(
+            self._store.catalog,
+            consumer,
+            ticket,
+            delete=self._deletes,
+            queues=self._queues.infos,
+        )
+
+    def plan(self, tickets: TicketRange) -> ReadPlan:
+        """Return how to read the messages that tickets hold."""
+        uri = self._store.storage.uri
+        return read_tickets(self._store.catalog, uri, self._queues.infos, tickets)

@@ -1,0 +1,39 @@
+"""A query that takes no messages: its tickets are windows of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ignis_source.handle import StoreHandle
+from ignis_source.queue_refresh import Queues
+from queue_core.model import Consumer, Magazine, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.selection.request import FireRequest
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.browse import browse_next, browsed
+
+
+class BrowsingTickets:
+    """Tickets that each begin where the last one ended."""
+
+    def __init__(self, store: StoreHandle, queues: Queues, magazine: Magazine) -> None:
+        self._store = store
+        self._queues = queues
+        self._magazine = magazine
+
+    @property
+    def fireable_queues(self) -> Sequence[QueueInfo]:
+        """All queues: a browser takes nothing, and so is not paused."""
+        return self._queues.infos
+
+    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
+        """Note the next window; None when nothing is new."""
+        return browse_next(self._store.catalog, consumer, request)
+
+    def acknowledge(self, consumer: Consumer, ticket: int) -> None:
+        """Forget the tickets before *ticket*, which says where to go on."""
+        acknowledge(self._store.catalog, consumer, ticket - 1, delete=False)
+
+    def plan(self, tickets: TicketRange) -> ReadPlan:
+        """Return how to read the messages in the windows of tickets."""
+        uri, queues = self._store.storage.uri, self._queues.infos
+        return browsed(self._store.catalog, uri, queues, self._magazine, tickets)

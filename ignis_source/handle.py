@@ -1,0 +1,33 @@
+"""The catalog and the storage of an existing store, for processes that Spark starts.
+
+`Store` would do, but it imports every verb, and a query waits for imports when it starts.
+"""
+
+from __future__ import annotations
+
+from queue_core.address import Address
+from queue_core.catalog import consumers, queues
+from queue_core.catalog.database import Catalog
+from queue_core.model import Consumer, QueueInfo
+from queue_core.segments.storage import Storage
+
+
+class StoreHandle:
+    """An open store. Raises `NoSuchStore` where there is none."""
+
+    def __init__(self, address: Address) -> None:
+        self.storage = Storage.open(address.storage)
+        self.catalog = Catalog(address.catalog, create=False)
+
+    def queue(self, name: str) -> QueueInfo:
+        """Return a queue as it is now; raises `NoSuchQueue`."""
+        with self.catalog.read() as connection:
+            return queues.find(connection, name)
+
+    def enlist(self, name: str) -> Consumer:
+        """Begin a new life of a consumer that sends heartbeats."""
+        return self.catalog.write(lambda connection: consumers.enlist(connection, name, beats=True))
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self.catalog.close()

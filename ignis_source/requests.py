@@ -1,0 +1,67 @@
+"""What a query asks of its queues: their settings as they are now, and its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ignis_source.handle import StoreHandle
+from ignis_source.options import SourceOptions
+from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
+from queue_core.column_roles import holding
+from queue_core.model import QueueInfo
+from queue_core.selection.conditions import fireable
+from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.selection import Selection
+
+
+class Requests:
+    """Makes the fire requests of a query. Raises what is wrong with its options or queues."""
+
+    def __init__(self, store: StoreHandle, options: SourceOptions) -> None:
+        self._store = store
+        self._options = options
+        # With their present columns; `queues` keeps the columns that the query began with.
+        self._current: list[QueueInfo] = []
+        self.queues = Queues(self._read, options.refresh_interval)
+        #: The end of a run that ends by itself.
+        self.horizon: Horizon | None = None
+        # A selector that a queue does not understand is refused before anything is fired.
+        self._selection()
+
+    def request(
+        self, queues: Sequence[QueueInfo], max_messages: int | None, max_bytes: int | None
+    ) -> FireRequest:
+        """Return the request for the next ticket from some of the queues."""
+        return FireRequest(
+            queue_ids=tuple(info.id for info in queues),
+            magazine=self._options.magazine,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            horizon=self.horizon,
+            selection=self._selection(),
+            rules=fireable(queues, self._options.magazine),
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Whether messages of the queues may become due by time alone."""
+        return any(holding(info.settings, info.schema) for info in self._current)
+
+    def _read(self, known: Sequence[QueueInfo]) -> list[QueueInfo]:
+        if not known:
+            self._current = open_queues(self._store, self._options.queues)
+            return self._current
+        self._current = [self._store.queue(info.name) for info in known]
+        return with_columns_of(known, self._current)
+
+    def _selection(self) -> Selection | None:
+        return Selection.parse(
+            self._current,
+            self._store.storage.uri,
+            self._options.selector,
+            self._options.order_by,
+            fallback=self._options.fallback,
+            eligibility=partial(of_firing, magazine=self._options.magazine),
+        )
