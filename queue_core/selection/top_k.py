@@ -8,6 +8,7 @@ came into the magazine, and within a shard by its place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 FIRST_STEP = 1 << 15
 #: Columns of ranked rows: the tie-breaker, of which the lower comes first, and the estimated bytes.
 TIE, BYTES = "#tie", "#bytes"
-
-_NOTHING = pa.table({ID: pa.array([], pa.int64()), BYTES: pa.array([], pa.float64())})
 
 
 class _Entry(NamedTuple):
@@ -80,7 +79,7 @@ class TopK:
     def messages(self) -> pa.Table:
         """Return the first messages, with `ID` and `BYTES`."""
         entries = self._entries()
-        best = _NOTHING
+        best = _nothing()
         at, size = 0, FIRST_STEP
         while at < len(entries) and not self._is_settled(best, entries[at]):
             step = self._step(entries, at, size)
@@ -139,7 +138,7 @@ class TopK:
     def _best(self, tables: Sequence[pa.Table]) -> pa.Table:
         found = [table for table in tables if table.num_rows]
         if not found:
-            return _NOTHING
+            return _nothing()
         rows = pa.concat_tables(found)
         return rows.take(self._order.top(rows, self._limit, rows.column(TIE)))
 
@@ -168,3 +167,9 @@ def _ties(shards: Mapping[ShardKey, Sequence[Slice]]) -> dict[int, int]:
         for rank, (_, _, position, block) in enumerate(blocks)
         for piece in block
     }
+
+
+@cache
+def _nothing() -> pa.Table:
+    # Not at the top: a call of pa.array imports pandas.
+    return pa.table({ID: pa.array([], pa.int64()), BYTES: pa.array([], pa.float64())})

@@ -1,0 +1,180 @@
+"""How long a short query takes, beside one of a bare source that gives the same rows.
+
+    python benchmarks/startup.py [--messages 1000] [--rounds 10] [--imports]
+
+Each round runs two queries to their end, with Trigger.AvailableNow in one Spark session: one reads
+rows that a bare Python source makes, the other fires as many messages from a queue. Measured is the
+time from `start()` to the end of the query. Two rounds that are not counted start Spark's workers.
+With `--imports`, only the import of each module that a Spark process starts with is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from rich.console import Console
+from rich.table import Table
+from session import local_session
+
+from queue_core import Store
+
+SCHEMA = pa.schema([("number", pa.int64())])
+#: What the processes of a query import: its driver's side, its executors, and both sides of a sink.
+MODULES = (
+    "pyspark.sql.datasource",
+    "pyspark_ignis.source",
+    "ignis_source.stream",
+    "ignis_source.acquiring, ignis_source.session",
+    "ignis_sink.load",
+    "ignis_sink.publishing",
+)
+
+
+class BareRows(DataSource):
+    """A source that makes its rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bare_rows"
+
+    def schema(self) -> str:
+        """One number."""
+        return "number bigint"
+
+    def streamReader(self, schema: Any) -> BareRowsReader:
+        """One micro-batch of all rows."""
+        return BareRowsReader(int(self.options["rows"]))
+
+
+class BareRowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Gives all rows in one micro-batch, of as many partitions as a queue has shards."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Before the only batch."""
+        return {"batch": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """There is nothing to prepare."""
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        """After the only batch."""
+        return {"batch": 1}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One partition."""
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        yield pa.RecordBatch.from_pydict({"number": range(self._rows)}, schema=SCHEMA)
+
+
+class Contest:
+    """Both contenders in one folder."""
+
+    def __init__(self, folder: Path, messages: int) -> None:
+        self._folder = folder
+        self._messages = messages
+        self._spark = local_session("startup")
+        self._spark.dataSource.register(BareRows)
+        self._runs = 0
+
+    def bare(self) -> float:
+        """Seconds that a query of the bare source takes."""
+        return self._run(self._spark.readStream.format("bare_rows").option("rows", self._messages))
+
+    def queue(self) -> float:
+        """Seconds that a query of a new queue takes."""
+        path = str(self._folder / f"store-{self._runs}")
+        with Store.open(path) as store:
+            store.create_queue("q", SCHEMA).load(
+                pa.table({"number": range(self._messages)}, schema=SCHEMA)
+            )
+        reader = self._spark.readStream.format("ignis").option("includeMetadata", "false")
+        return self._run(reader.option("queue", "q").option("path", path))
+
+    def _run(self, reader: Any) -> float:
+        self._runs += 1
+        rows: DataFrame = reader.load()
+        checkpoint = self._folder / f"checkpoint-{self._runs}"
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        start = time.perf_counter()
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        seconds = time.perf_counter() - start
+        read = sum(progress.numInputRows for progress in query.recentProgress)
+        if read != self._messages:
+            raise RuntimeError(f"{read} rows of {self._messages} were read")
+        shutil.rmtree(checkpoint)
+        return seconds
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--messages", type=int, default=1000)
+    arguments.add_argument("--rounds", type=int, default=10)
+    arguments.add_argument("--imports", action="store_true")
+    given = arguments.parse_args()
+    console = Console()
+    console.print(_imports(given.rounds))
+    if given.imports:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="ignis-startup-") as name:
+        contest = Contest(Path(name), given.messages)
+        rounds = [(contest.bare(), contest.queue()) for _ in range(given.rounds + 2)][2:]
+    table = Table(title=f"start() to the end of a query over {given.messages} messages")
+    table.add_column("source")
+    table.add_column("median s", justify="right")
+    table.add_column("best to worst s", justify="right")
+    bare, queue = ([*seconds] for seconds in zip(*rounds, strict=True))
+    more = [queue - bare for bare, queue in rounds]
+    for label, seconds in (("bare", bare), ("queue", queue), ("more than bare", more)):
+        spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
+        table.add_row(label, f"{statistics.median(seconds):.2f}", spread)
+    console.print(table)
+    return 0
+
+
+def _imports(rounds: int) -> Table:
+    """The CPU seconds of imports, each in a fresh process, turn by turn."""
+    seconds: dict[str, list[float]] = {module: [] for module in MODULES}
+    for _ in range(rounds):
+        for module, measured in seconds.items():
+            begun = _children()
+            subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+            measured.append(_children() - begun)
+    table = Table(title="imports in a fresh process")
+    table.add_column("module")
+    table.add_column("median CPU s", justify="right")
+    for module, measured in seconds.items():
+        table.add_row(module, f"{statistics.median(measured):.2f}")
+    return table
+
+
+def _children() -> float:
+    """The CPU seconds of all processes that were started and have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+if __name__ == "__main__":
+    sys.exit(main())
