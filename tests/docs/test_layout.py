@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
-#: Libraries that no import loads: pandas takes a third of a second, and some calls of Arrow load it.
+#: Libraries that no import loads. Pandas takes a third of a second; some calls of Arrow load it.
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.
 NOT_TO_START = {"queue_core.queue", "queue_core.smart", "queue_core.tasks.runner"}
