@@ -1,4 +1,4 @@
-"""Pure decisions: how a limit is shared out, where it cuts, how shards become partitions."""
+"""Pure decisions: how to share a limit, where to cut slices, how to read and partition them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from queue_core.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
 
-#: Part of a slice that is taken.
+#: A slice, and those of its rows that are taken.
 Taken = tuple[Slice, Rows]
 
 
 def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name, int]:
     """
-    Share *limit* out among those that have something, as evenly as they can take it.
+    Share *limit* among the names, as evenly as the available numbers allow.
 
-    What cannot be divided goes to one after the other, beginning at *turn*, so that over many
-    turns all get the same.
+    The remainder of the division goes to one after the other, beginning at *turn*, so that over
+    many turns all get the same.
     """
     names = sorted((name for name in available if available[name] > 0), key=repr)
     names = names[turn % len(names) :] + names[: turn % len(names)] if names else []
@@ -44,8 +44,8 @@ def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
     """
     Take the first *limit* messages of one shard, in order of their places.
 
-    *slices* come in order of their positions. The spans of some may interleave, when messages in
-    between were reloaded: such are cut at one place.
+    *slices* come in order of their positions. Their spans may interleave where messages in between
+    were reloaded: interleaved slices are cut at one place.
     """
     taken: list[Taken] = []
     left = sum(len(piece.rows) for piece in slices) if limit is None else limit
@@ -58,7 +58,7 @@ def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
 
 
 def before(taken: Sequence[Taken], end: int) -> list[Taken]:
-    """Of what was taken from one shard, the messages that stand before a place."""
+    """Return the rows, of those taken from one shard, at places before *end*."""
     cut = [
         (piece, rows)
         if piece.place_of(rows.stop) <= end
@@ -72,10 +72,10 @@ def within_bytes(
     taken: Mapping[Name, Sequence[Taken]], limit: int, ranked: Collection[Name] = ()
 ) -> dict[Name, list[Taken]]:
     """
-    Of what was taken from each shard, the first messages that fit into *limit* bytes in all.
+    Return the first messages of each shard that fit into *limit* bytes in all.
 
-    At least one message is left, so that one which is larger than the limit is not stuck. What was
-    taken of *ranked* shards was cut by another order than that of places, and stays.
+    At least one message is left, so that one that is larger than the limit is not stuck. *ranked*
+    shards were already cut, by another order than that of places, and stay as they are.
     """
     sizes = {name: _bytes(pieces) for name, pieces in taken.items()}
     whole = {name: list(pieces) for name, pieces in taken.items() if name in ranked}
@@ -97,7 +97,7 @@ def within_bytes(
 def scan_tasks(
     held: Iterable[tuple[Slice, Rows]], sources: Mapping[int, SegmentRef], queue: str
 ) -> Iterator[ScanTask]:
-    """What to read for slices of one queue, in order of shards and places."""
+    """Yield the tasks that read slices of one queue, in order of shards and places."""
     shards: dict[tuple[int, int], list[Taken]] = {}
     for piece, rows in held:
         shards.setdefault((piece.magazine, piece.shard), []).append((piece, rows))
@@ -126,10 +126,10 @@ def _piece(stretch: Sequence[Taken], source: SegmentRef, queue: str) -> ScanTask
 
 def _in_order_of_rows(group: Sequence[Taken]) -> Iterator[list[Taken]]:
     """
-    Slices that interleave, cut into stretches whose rows follow each other as their places do.
+    Cut interleaved slices into stretches whose rows are in the order of their places.
 
-    Those are of one segment, and of one distance there between rows and places: slices that were
-    written anew at different times, or apart from each other, have different ones.
+    A stretch has one segment and one distance between rows and places; slices that were compacted
+    at different times, or separately, have different distances.
     """
     distances = [(piece.segment_id, piece.place_of(0)) for piece, _ in group]
     if len(set(distances)) == 1:
@@ -152,7 +152,7 @@ def _in_order_of_rows(group: Sequence[Taken]) -> Iterator[list[Taken]]:
 
 
 def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
-    """Spread shards over at most *count* partitions, the largest first to the emptiest."""
+    """Distribute shards to at most *count* partitions, the largest first to the emptiest."""
     bins = [(0, index) for index in range(max(1, min(count, len(sizes))))]
     spread: list[list[Name]] = [[] for _ in bins]
     for name in sorted(sizes, key=lambda name: (-sizes[name], repr(name))):
@@ -163,7 +163,7 @@ def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
 
 
 def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Neighbours whose spans of places overlap belong together; others stand alone."""
+    """Group neighbours whose spans of places overlap; others are groups of their own."""
     group: list[Slice] = []
     end = -1
     for piece in slices:
@@ -177,7 +177,7 @@ def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
 
 
 def _first(group: Sequence[Taken], count: int) -> list[Taken]:
-    """Of slices that interleave, the first *count* messages by their places."""
+    """Return the first *count* messages of interleaved slices, by place."""
     if count >= sum(len(rows) for _, rows in group):
         return list(group)
     if len(group) == 1:

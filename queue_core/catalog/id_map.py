@@ -1,7 +1,7 @@
-"""Where compaction has put messages: their ids stay, the segment and the row they stand for do not.
+"""Map message ids to the rows that hold the messages after a compaction.
 
-Users hold message ids; slices name rows of segments. The two are the same until compaction writes
-a message into another segment. Then the segment has a row here, with the ids of its rows.
+Users hold message ids; slices name rows of segments. The two are the same until compaction moves a
+message to another segment. That segment then has a row here, with the ids of its rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from queue_core.model import ROW_BITS
 from queue_core.rows import Numbers
 from queue_core.segments.ipc import pack, unpack
 
-#: Runs of ids that are rows one after the other. Ids and rows are kept as steps from run to run,
-#: which are mostly the same, and so take next to no room.
+#: Runs of consecutive ids in consecutive rows. Ids and rows are stored as steps from run to run,
+#: which are mostly equal and compress well.
 _RUNS = pa.schema(
     [
         pa.field("first_id", pa.int64()),
@@ -34,7 +34,7 @@ _RUNS = pa.schema(
 def record(
     connection: Connection, queue_id: int, segment_id: int, ids: Numbers, rows: Numbers
 ) -> None:
-    """Keep which row of a new segment each of some messages is."""
+    """Record which row of a new segment holds each message."""
     order = np.argsort(ids)
     ids, rows = ids[order], rows[order]
     breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(rows) != 1)) + 1
@@ -54,7 +54,7 @@ def record(
 
 
 def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
-    """The rows of segments that the messages of a set are now."""
+    """Return the rows that hold the messages now, as ids."""
     if not len(ids):
         return ids
     numbers = ids.numbers()
@@ -63,7 +63,7 @@ def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> I
 
 
 def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -> Numbers:
-    """For each message id, that of the row which it is now; *ids* itself if none was moved."""
+    """Return the row that holds each message now, as an id; *ids* itself if none was moved."""
     if not len(ids):
         return ids
     met = connection.execute(
@@ -73,7 +73,7 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
             id_map.c.last_id >= int(ids.min()),
             id_map.c.first_id <= int(ids.max()),
         )
-        # Of a message that was moved more than once, the newest segment has the last word.
+        # If a message was moved more than once, the newest segment is applied last.
         .order_by(id_map.c.segment_id)
     ).all()
     if not met:
@@ -83,14 +83,14 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
         firsts, counts, rows = _runs(row.arrow)
         run = np.searchsorted(firsts, ids, side="right") - 1
         offsets = ids - firsts[run]
-        # What is below the first run has got the last one, and a negative offset.
+        # An id below the first run gets the last run, and a negative offset.
         inside = (offsets >= 0) & (offsets < counts[run])
         found[inside] = first_id(row.segment_id) + (rows[run] + offsets)[inside]
     return found
 
 
 def logical(connection: Connection, ids: Numbers) -> Numbers:
-    """For each row of a segment, given as an id, the id of the message that it is."""
+    """Return the message id of each row of a segment, given as an id."""
     segments = ids >> ROW_BITS
     here = dialect.one_of(connection, id_map.c.segment_id, np.unique(segments).tolist())
     found = ids
@@ -105,10 +105,10 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
     return found
 
 
-# What is settled next was often compacted with what was settled last.
+# Messages that are settled one after the other were often compacted together.
 @lru_cache(maxsize=128)
 def _runs(data: bytes) -> tuple[Numbers, Numbers, Numbers]:
-    """The first id, the count and the first row of each run."""
+    """Return the first id, the count and the first row of each run."""
     runs = unpack(data)
     steps, counts, rows = (column.to_numpy() for column in runs.columns)
     return np.cumsum(steps), counts, np.cumsum(rows)

@@ -1,4 +1,4 @@
-"""Turns and pointers: who may fire from a shard, what waits there, and where the next load goes.
+"""Lock the turns of shards, and read their backlogs and load pointers.
 
 A row of the table `turns` is the right to fire from its shard: a firing locks it until it commits.
 Otherwise a later message could be fired before an earlier one that another firing has locked.
@@ -20,7 +20,7 @@ _WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.da
 
 
 class Backlog(NamedTuple):
-    """What the counters of a shard say."""
+    """The backlog of a shard, by its counters."""
 
     #: How many messages wait. A hint while other transactions are at work.
     waiting: int
@@ -55,7 +55,7 @@ def lock_free(
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
-    """Lock the turns that no other transaction has, of shards with a backlog; return that."""
+    """Lock the free turns of shards that have a backlog, without waiting; return the backlog."""
     query = _query(connection, queue_ids, magazine, shard_numbers).where(_WAITING > 0)
     return _read(connection, dialect.skip_locked(connection, query, turns))
 

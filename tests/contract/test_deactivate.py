@@ -8,7 +8,7 @@ from sqlalchemy import select
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog import tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
-from queue_core.tasks.purge import forget
+from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire
 from queue_core.verbs.drop import drop
 from tests.dump import age, backdate, dump
@@ -213,13 +213,13 @@ def test_notes_of_messages_that_are_gone_are_forgotten(store):
     queue.load(orders(2))
     queue.sideline(queue.fire(), reason="no")
     queue.shovel()
-    forget(store.catalog, 0)
+    purge(store.catalog, 0)
     assert queue.failures().num_rows == 2, "the messages are there still"
     with store.catalog.read() as connection:
         assert connection.execute(select(tables.task_log)).all() == []
 
     queue.delete(queue.fire())
-    forget(store.catalog, 3600)
+    purge(store.catalog, 3600)
     assert queue.failures().num_rows == 2
-    forget(store.catalog, 0)
+    purge(store.catalog, 0)
     assert queue.failures().num_rows == 0

@@ -10,7 +10,7 @@ from queue_core import Queue, Store
 from queue_core.catalog import dedup as keys
 from queue_core.catalog.tables import dedup
 from queue_core.errors import BadOption
-from queue_core.tasks.purge import forget
+from queue_core.tasks.purge import purge
 from tests.factories import make_queue
 
 PAYMENTS = pa.schema([("order_id", pa.int64()), ("part", pa.string()), ("amount", pa.float64())])
@@ -66,10 +66,10 @@ def test_it_is_unknown_after_the_window(store: Store) -> None:
 def test_what_need_not_be_known_is_forgotten(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",))
     pay(queue, 1)
-    forget(store.catalog)
+    purge(store.catalog)
     assert pay(queue, 1) == [False]
     store.catalog.write(lambda c: c.execute(update(dedup).values(known_until=0)))
-    forget(store.catalog)
+    purge(store.catalog)
     assert _scalar(store, select(func.count()).select_from(dedup)) == 0
 
 
