@@ -3,13 +3,14 @@
 A notification of one of its consumers wakes the thread. It visits the consumers that are ready:
 each pulls a batch, which is handled before the next consumer's turn, until none of them is given
 anything. When a call of the handler takes too long, another thread takes the worker over and goes
-on with the rest of the batch. The late thread is interrupted if it runs Python code; if it blocks,
-it ends when its call returns.
+on with the rest of the batch, and then with the consumers that are ready. The late thread is
+interrupted if it runs Python code; if it blocks, it ends when its call returns.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 import time
 from collections import Counter
@@ -32,6 +33,8 @@ from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import RETRY_SECONDS
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,14 @@ class Worker:
         elif time.monotonic() - self._since > seconds:
             late = self._thread
             if batch.calls.time_out(seen[1], f"not done after {seconds:g} s"):
+                _log.warning(
+                    "%s of %s: a call of the handler took longer than %g s; another thread goes on",
+                    self.name,
+                    self._context.name,
+                    seconds,
+                )
+                # The late thread has taken the wake-up of its consumers with it.
+                self._wake.set()
                 self._start_thread()
                 _interrupt(late)
 
@@ -155,7 +166,8 @@ class Worker:
         except (Superseded, TimedOut):
             # Another thread goes on.
             return
-        except Exception as error:  # noqa: BLE001 - the pool's owner must hear of any error
+        except BaseException as error:  # noqa: BLE001 - the pool's owner must hear of any error
+            # A handler may even call `sys.exit`, which would end this thread in silence.
             if self._thread is threading.current_thread():
                 self._context.fail(error)
 

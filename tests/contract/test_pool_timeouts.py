@@ -1,0 +1,100 @@
+"""A worker whose handler's call timed out goes on: it pulls until there is nothing more to do."""
+
+import threading
+
+import pytest
+
+from queue_core import ConsumerPool
+from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.factories import make_queue, orders
+
+TIMEOUT = 0.2
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, shards=1)
+
+
+@pytest.fixture
+def slow():
+    """A handler whose calls for the first of every hundred orders block until the test is over."""
+    over = threading.Event()
+
+    def handler(message):
+        if message["number"] % 100 == 0:
+            over.wait(PATIENCE)
+        return True
+
+    yield handler
+    over.set()
+
+
+def settled(pool, **counts):
+    eventually(lambda: pool.counts == counts)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 100])
+def test_one_worker_goes_on_with_the_next_batches(store, queue, slow, batch):
+    queue.load(orders(7))
+    with ConsumerPool(
+        store, "orders", slow, concurrency=1, batch=batch, handler_timeout=TIMEOUT
+    ) as pool:
+        settled(pool, sidelined=1, deleted=6)
+        queue.load(orders(5, 1))
+        settled(pool, sidelined=1, deleted=11)
+        assert pool.drain(PATIENCE)
+
+
+def test_as_many_timeouts_as_workers_stop_nobody(store, queue, slow):
+    for number in range(3):
+        queue.load(orders(1, 100 * number))
+    with ConsumerPool(
+        store, "orders", slow, concurrency=3, batch=1, handler_timeout=TIMEOUT
+    ) as pool:
+        settled(pool, sidelined=3)
+        queue.load(orders(10, 1))
+        settled(pool, sidelined=3, deleted=10)
+
+
+def test_the_worker_goes_on_in_all_of_its_queues(store, queue, slow):
+    refunds = make_queue(store, "refunds", shards=1)
+    for each in (queue, refunds):
+        each.load(orders(3))
+    with ConsumerPool(
+        store, ["orders", "refunds"], slow, concurrency=1, batch=1, handler_timeout=TIMEOUT
+    ) as pool:
+        settled(pool, sidelined=2, deleted=4)
+        for each in (queue, refunds):
+            each.load(orders(3, 1))
+        settled(pool, sidelined=2, deleted=10)
+
+
+def test_the_higher_priority_goes_on_and_the_lower_one_gets_what_it_leaves(store, queue, slow):
+    recorder = Recorder()
+    how = {"concurrency": 1, "batch": 1, "handler_timeout": TIMEOUT}
+    high = ConsumerPool(store, "orders", slow, priority=9, **how)
+    low = ConsumerPool(store, "orders", recorder, priority=1, **how)
+    queue.load(orders(1))
+    with high, low:
+        settled(high, sidelined=1)
+        queue.load(orders(5, 1))
+        settled(high, sidelined=1, deleted=5)
+        assert recorder.messages == []
+        high.pause()
+        queue.load(orders(5, 6))
+        settled(low, deleted=5)
+    assert recorder.numbers == [6, 7, 8, 9, 10]
+
+
+def test_a_handler_that_wants_to_exit_fails_the_pool_aloud(store, queue):
+    def handler(message):
+        raise SystemExit("enough")
+
+    queue.load(orders(1))
+    pool = ConsumerPool(store, "orders", handler, concurrency=1)
+    pool.start()
+    eventually(lambda: pool.error is not None)
+    assert isinstance(pool.error, SystemExit)
+    with pytest.raises(SystemExit):
+        pool.stop()
