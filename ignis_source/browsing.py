@@ -31,7 +31,14 @@ class BrowsingTickets:
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Forget the tickets before *ticket*, which says where to go on."""
-        acknowledge(self._store.catalog, consumer, ticket - 1, delete=False)
+        acknowledge(
+            self._store.catalog,
+            consumer,
+            ticket - 1,
+            delete=False,
+            queues=self._queues.infos,
+            logged=ticket,
+        )
 
     def plan(self, tickets: TicketRange) -> ReadPlan:
         """Return how to read the messages in the windows of tickets."""

@@ -31,9 +31,13 @@ class Requests:
         self._selection()
 
     def request(
-        self, queues: Sequence[QueueInfo], max_messages: int | None, max_bytes: int | None
+        self,
+        queues: Sequence[QueueInfo],
+        max_messages: int | None,
+        max_bytes: int | None,
+        after: int,
     ) -> FireRequest:
-        """Return the request for the next ticket from some of the queues."""
+        """Return the request for the ticket that follows *after* from some of the queues."""
         return FireRequest(
             queue_ids=tuple(info.id for info in queues),
             magazine=self._options.magazine,
@@ -42,6 +46,7 @@ class Requests:
             horizon=self.horizon,
             selection=self._selection(),
             rules=fireable(queues, self._options.magazine),
+            after=after,
         )
 
     @property

@@ -87,7 +87,7 @@ class Session:
         number = self._fired_before(presence.consumer, start.ticket)
         if number is None:
             self._tidy()
-            number = self._fire_or_wait(presence, max_messages, max_bytes)
+            number = self._fire_or_wait(presence, start.ticket, max_messages, max_bytes)
             self._newest = number or start.ticket
             # Afterwards, so that the first batch does not wait for what tasks import.
             self._start_tasks()
@@ -102,6 +102,9 @@ class Session:
         after = start.ticket if start.consumer == end.consumer else 0
         consumer = self._as(end.consumer).consumer
         faults.point("source.planning")
+        if end.ticket > self._latest:
+            # An earlier run has logged it, perhaps in a catalog that is older now than it was then.
+            self._skip_forgotten(consumer, end.ticket)
         plan = self._tickets.plan(TicketRange(consumer.id, after, end.ticket))
         faults.point("source.planned")
         self._latest = max(self._latest, end.ticket)
@@ -173,15 +176,25 @@ class Session:
         with self.store.catalog.read() as connection:
             return consumers.ticket_behind(connection, consumer, after)
 
+    def _skip_forgotten(self, consumer: Consumer, logged: int) -> None:
+        ids = [info.id for info in self._queues.infos]
+        self.store.catalog.write(
+            lambda connection: consumers.check(connection, consumer, logged, ids)
+        )
+
     def _fire_or_wait(
-        self, presence: QueryPresence, max_messages: int | None, max_bytes: int | None
+        self,
+        presence: QueryPresence,
+        after: int,
+        max_messages: int | None,
+        max_bytes: int | None,
     ) -> int | None:
         if self._requests.horizon is not None:
-            return self._fire(presence, max_messages, max_bytes)
+            return self._fire(presence, after, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
         while self._poller.wait(end):
             self._poller.pause()
-            number = self._fire(presence, max_messages, max_bytes)
+            number = self._fire(presence, after, max_messages, max_bytes)
             if number is not None:
                 # A limit may have left some messages.
                 self._poller.look_at_once()
@@ -193,13 +206,19 @@ class Session:
         return None
 
     def _fire(
-        self, presence: QueryPresence, max_messages: int | None, max_bytes: int | None
+        self,
+        presence: QueryPresence,
+        after: int,
+        max_messages: int | None,
+        max_bytes: int | None,
     ) -> int | None:
         self._queues.refresh_if_due()
         credit = presence.credit()
         if credit is not None:
             max_messages = credit if max_messages is None else min(max_messages, credit)
-        request = self._requests.request(self._tickets.fireable_queues, max_messages, max_bytes)
+        request = self._requests.request(
+            self._tickets.fireable_queues, max_messages, max_bytes, after
+        )
         if not request.queue_ids or (max_messages is not None and max_messages <= 0):
             return None
         faults.point("source.before_fire")

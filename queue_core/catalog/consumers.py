@@ -6,10 +6,25 @@ that two lives of one consumer never fire side by side.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, func, insert, null, select, update
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import consumers, slices, tickets
+from queue_core.catalog.tables import consumers, queues, slices, tickets
+from queue_core.catalog.task_log import Moves
 from queue_core.errors import ConsumerFenced
 from queue_core.model import Consumer, State
 
@@ -18,6 +33,11 @@ DEAD_AFTER_SECONDS = 60.0
 
 #: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
+
+#: The name in the view of reports under which forgotten tickets are listed.
+RESTORE = "restore"
+
+_log = logging.getLogger(__name__)
 
 
 def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
@@ -49,13 +69,22 @@ def by_name(connection: Connection, name: str) -> Consumer | None:
     return Consumer(id=row.id, name=name, epoch=row.epoch) if row else None
 
 
-def check(connection: Connection, consumer: Consumer) -> None:
-    """Lock the consumer until the transaction ends; raises `ConsumerFenced`."""
-    here = select(consumers.c.id).where(
-        consumers.c.id == consumer.id, consumers.c.epoch == consumer.epoch
-    )
-    if connection.scalar(dialect.locked(connection, here)) is None:
+def check(
+    connection: Connection, consumer: Consumer, logged: int = 0, queue_ids: Sequence[int] = ()
+) -> None:
+    """
+    Lock the consumer until the transaction ends; raises `ConsumerFenced`.
+
+    *logged* is the newest ticket that Spark has logged. If this catalog has not fired it, the
+    catalog is older than Spark's checkpoint: the tickets up to it are skipped, and reported for the
+    queues.
+    """
+    here = select(consumers.c.last_ticket).where(_is_current(consumer))
+    last = connection.scalar(dialect.locked(connection, here))
+    if last is None:
         raise _fenced(consumer)
+    if last < logged:
+        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
@@ -136,29 +165,86 @@ def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int
     return sorted(row.number for row in shown if row.lives > 1)
 
 
-def close_tickets(connection: Connection, consumer: Consumer, upto: int) -> None:
-    """Acknowledge all tickets of a consumer up to *upto*; raises `ConsumerFenced`."""
-    _guarded(
+def close_tickets(
+    connection: Connection,
+    consumer: Consumer,
+    upto: int,
+    logged: int | None = None,
+    queue_ids: Sequence[int] = (),
+) -> None:
+    """
+    Acknowledge all tickets of a consumer up to *upto*; raises `ConsumerFenced`.
+
+    *logged* and *queue_ids* are as in `check`; *logged* is *upto* by default.
+    """
+    logged = upto if logged is None else logged
+    last, _ = _guarded(
         connection,
         consumer,
         acknowledged=dialect.greatest(connection, consumers.c.acknowledged, upto),
     )
+    if last < logged:
+        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
+    # A browser's newest ticket says where it goes on, even if it is older than a checkpoint.
+    newest = select(func.max(tickets.c.number)).where(tickets.c.consumer_id == consumer.id)
     connection.execute(
-        delete(tickets).where(tickets.c.consumer_id == consumer.id, tickets.c.number <= upto)
+        delete(tickets).where(
+            tickets.c.consumer_id == consumer.id,
+            tickets.c.number <= upto,
+            or_(tickets.c.browsed.is_(None), tickets.c.number < newest.scalar_subquery()),
+        )
     )
+
+
+def _skip_forgotten(
+    connection: Connection, consumer: Consumer, first: int, last: int, queue_ids: Sequence[int]
+) -> None:
+    """
+    Give the tickets from *first* to *last* to nobody, and report them.
+
+    Spark has committed them, or plans a batch with them. A firing under such a number would be
+    acknowledged unseen.
+    """
+    connection.execute(update(consumers).where(_is_current(consumer)).values(last_ticket=last))
+    forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
+    here = select(queues.c.id, queues.c.name).where(
+        dialect.one_of(connection, queues.c.id, list(queue_ids))
+    )
+    for queue_id, name in connection.execute(here.order_by(queues.c.name)).all():
+        moves = Moves()
+        moves.count(None, last - first + 1, f"{forgotten} of consumer {consumer.name!r}", None)
+        moves.record(connection, queue_id, RESTORE)
+        _log.warning(
+            "queue %r, consumer %r: a checkpoint names %s, which the catalog does not know, so the "
+            "catalog was restored or is new; of their messages, those that the catalog knows "
+            "come again, and those that were loaded after the backup are lost",
+            name,
+            consumer.name,
+            forgotten,
+        )
 
 
 def _guarded(connection: Connection, consumer: Consumer, **values: object) -> tuple[int, int]:
     """Change the consumer's row if its epoch is current; return its last ticket and the time."""
     row = connection.execute(
         update(consumers)
-        .where(consumers.c.id == consumer.id, consumers.c.epoch == consumer.epoch)
+        .where(_is_current(consumer))
         .values(**values)
         .returning(consumers.c.last_ticket, dialect.now().label("at"))
     ).first()
     if row is None:
         raise _fenced(consumer)
     return int(row.last_ticket), int(row.at)
+
+
+def _is_current(consumer: Consumer) -> ColumnElement[bool]:
+    """Whether a row is that of the consumer, in its present life."""
+    return and_(
+        consumers.c.id == consumer.id,
+        consumers.c.epoch == consumer.epoch,
+        # A catalog that was restored can have given the number to another consumer.
+        consumers.c.name == consumer.name,
+    )
 
 
 def _fenced(consumer: Consumer) -> ConsumerFenced:

@@ -37,6 +37,8 @@ class FireRequest:
     rules: Rules = ()
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
+    #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

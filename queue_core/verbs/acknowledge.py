@@ -28,16 +28,19 @@ def acknowledge(
     *,
     delete: bool,
     queues: Sequence[QueueInfo] | None = None,
+    logged: int | None = None,
 ) -> int:
     """
     Close all tickets up to *upto*; return how many messages that deleted.
 
     *queues* are those of the messages, by default any: where none is bounded, no load waits for
-    room.
+    room. *logged* is the newest ticket that Spark has logged, by default *upto*; tickets up to it
+    that the catalog has not fired are skipped, since the catalog was restored.
     """
 
     def work(connection: Connection) -> int:
-        consumers.close_tickets(connection, consumer, upto)
+        ids = [queue.id for queue in queues or ()]
+        consumers.close_tickets(connection, consumer, upto, logged, ids)
         return _delete_held(connection, consumer, upto, queues) if delete else 0
 
     return transact(catalog, "acknowledge", work)

@@ -84,6 +84,7 @@ def browse_next(catalog: Catalog, consumer: Consumer, request: FireRequest) -> T
     text = json.dumps({"/".join(map(str, key)): window for key, window in windows.items()})
 
     def work(connection: Connection) -> Ticket:
+        consumers.check(connection, consumer, request.after, request.queue_ids)
         number, fired_at = consumers.new_ticket(connection, consumer, seen=False, browsed=text)
         count = sum(shares.values())
         return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)

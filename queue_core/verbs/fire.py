@@ -72,7 +72,7 @@ def _take(
     lock: str,
     connection: Connection,
 ) -> Ticket | None:
-    consumers.check(connection, consumer)
+    consumers.check(connection, consumer, request.after, request.queue_ids)
     taken = acquire(connection, request, lock, candidates)
     if not taken:
         return None
