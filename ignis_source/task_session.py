@@ -160,7 +160,7 @@ class TaskSession:
         return newest
 
     def _last(self) -> int | None:
-        with self.store.catalog.read() as connection:
+        with self.store.catalog.read(locking=True) as connection:
             return task_log.last(connection, self._about(connection), self._options.tasks)
 
     def _about(self, connection: Connection) -> list[QueueInfo | None]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.fs as pafs
 import sqlalchemy as sa
 
@@ -42,6 +43,30 @@ class Postgres:
             yield self._url(name)
         finally:
             self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all processes of the server, as a machine that hangs does, and let them go on."""
+        main = psutil.Process(self._server.get_pid())
+        main.suspend()
+        processes = [main, *main.children(recursive=True)]
+        for process in processes[1:]:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in reversed(processes):
+                process.resume()
+
+    @contextmanager
+    def role(self, url: str) -> Iterator[str]:
+        """The URL of the same database for a role that may only connect."""
+        name = f"stranger_{uuid.uuid4().hex[:12]}"
+        self._run(f"CREATE ROLE {name} LOGIN")
+        try:
+            yield str(sa.make_url(url).set(username=name).render_as_string(hide_password=False))
+        finally:
+            self._run(f"DROP ROLE {name}")
 
     def close(self) -> None:
         """Disconnect; the server is another one's to stop."""

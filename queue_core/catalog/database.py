@@ -70,10 +70,15 @@ class Catalog:
         raise AssertionError("the loop above returns or raises")
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the catalog and changes nothing."""
+    def read(self, *, locking: bool = False) -> Iterator[Connection]:
+        """
+        Open a transaction that sees one state of the catalog and changes nothing.
+
+        *locking*: it may take locks, and then each statement may see a newer state.
+        """
+        locks = locking and dialect.writes_in_parallel(self.engine)
         try:
-            with self._transaction(write=False) as connection:
+            with self._transaction(write=locks) as connection:
                 yield connection
         except DBAPIError as error:
             raise self._translated(error) from error

@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    and_,
     bindparam,
     cast,
     create_engine,
@@ -39,7 +40,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from queue_core.catalog import postgres
 from queue_core.catalog.listeners import Listener, PostgresListener, SqliteListener
+from queue_core.catalog.tables import locks
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
@@ -49,7 +52,7 @@ from queue_core.errors import (
 )
 
 _SQLITE = "sqlite:///"
-#: Seconds that SQLite waits for another process to commit.
+#: Seconds to wait for another process to commit: for SQLite's file, or a lock of PostgreSQL.
 BUSY_SECONDS = 60.0
 
 #: The pause between two attempts of a writer to take a SQLite database: seconds, from and to.
@@ -72,12 +75,13 @@ _SQLITE_REASONS = {
 _POSTGRES_RETRY = {"40001", "40P01", "55P03"}
 _POSTGRES_DAMAGED = {"XX001", "XX002"}
 _POSTGRES_NO_TABLE = {"42P01", "42703"}
-# The lock for creating and migrating tables: any number that others are unlikely to use.
-_CREATING = 0x69676E6973
+_POSTGRES_DUPLICATE = {"23505", "42P07", "42710"}
 #: The lock for writing reports, shared among writers.
-REPORTING = 0x69676E6974
-# The lock for the room of a bounded queue, together with the queue's id.
-_ROOM = 0x69676E69
+REPORTING = "task_log"
+#: The lock for the room of a bounded queue.
+ROOM = "room"
+#: Where a lock of the whole store has a queue's id.
+STORE = 0
 
 
 def connect(url: str) -> Engine:
@@ -95,11 +99,13 @@ def connect(url: str) -> Engine:
         )
     try:
         # AUTOCOMMIT is never used: each transaction is explicit. pre_ping finds dead connections.
-        return create_engine(parsed, pool_pre_ping=True, pool_size=4, max_overflow=16)
+        engine = create_engine(parsed, pool_pre_ping=True, pool_size=4, max_overflow=16)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise BadOption(
             f"catalog={_hidden(url)!r} needs a driver: pip install 'ignis-queue[postgres]'"
         ) from error
+    postgres.bound_waits(engine, BUSY_SECONDS)
+    return engine
 
 
 def file_of(engine: Engine) -> Path | None:
@@ -204,38 +210,51 @@ def read_clock(connection: Connection) -> int:
     return int(connection.scalar(select(now())) or 0)
 
 
-def lock_creation(connection: Connection) -> None:
-    """Wait for the other transactions that create or migrate tables, and keep new ones waiting."""
+def create_alone(connection: Connection, table: Table) -> bool:
+    """Create the first table; return False if another transaction created it meanwhile."""
     match connection.dialect.name:
         case "sqlite":
             # The transaction has the whole database.
-            pass
+            table.create(connection)
+            return True
         case "postgresql":
-            # Two that create the same tables at once would fail instead of waiting for each other.
-            connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
+            # Of two that create the same table at once, the second waits, and then fails.
+            try:
+                with connection.begin_nested():
+                    table.create(connection, checkfirst=False)
+            except DBAPIError as error:
+                if _code(error) not in _POSTGRES_DUPLICATE:
+                    raise
+                return False
+            return True
         case other:
             raise _unknown(other)
 
 
-def share_lock(connection: Connection, lock: int) -> None:
+def share_lock(connection: Connection, lock: str) -> None:
     """Take a lock until the transaction ends, together with others; `try_lock` fails meanwhile."""
     match connection.dialect.name:
         case "sqlite":
             pass
         case "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock_shared(lock)))
+            _lock_row(connection, lock, STORE, shared=True)
         case other:
             raise _unknown(other)
 
 
-def try_lock(connection: Connection, lock: int) -> bool:
-    """Take a lock alone until the transaction ends; return False if a transaction shares it."""
+def try_lock(connection: Connection, lock: str) -> bool:
+    """
+    Take a lock alone until the transaction ends; return False if a transaction shares it.
+
+    On a database that writes in parallel it needs a transaction that may write.
+    """
     match connection.dialect.name:
         case "sqlite":
             # One transaction writes at a time, and a reader sees nothing of one that is open.
             return True
         case "postgresql":
-            return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(lock))))
+            query = select(locks.c.name).where(_is_lock(lock, STORE))
+            return connection.scalar(query.with_for_update(skip_locked=True)) is not None
         case other:
             raise _unknown(other)
 
@@ -248,7 +267,7 @@ def lock_room(connection: Connection, queue_id: int) -> None:
         case "postgresql":
             # The count before the commit must still be true at the commit. Rows of the queue would
             # not do: its firings lock them too, and need not wait.
-            connection.execute(select(func.pg_advisory_xact_lock(_ROOM, queue_id)))
+            _lock_row(connection, ROOM, queue_id, shared=False)
         case other:
             raise _unknown(other)
 
@@ -415,6 +434,19 @@ def _rename_constraints(connection: Connection, table: str, old: str, new: str) 
     for name in connection.scalars(named, {"table": table, "prefix": old}).all():
         renamed = new + name.removeprefix(old)
         connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
+
+
+def _is_lock(name: str, queue_id: int) -> ColumnElement[bool]:
+    return and_(locks.c.name == name, locks.c.queue_id == queue_id)
+
+
+def _lock_row(connection: Connection, name: str, queue_id: int, *, shared: bool) -> None:
+    """Lock a row of the table `locks`; make it if an older ignis made its queue."""
+    query = select(locks.c.name).where(_is_lock(name, queue_id)).with_for_update(read=shared)
+    if connection.scalar(query) is None:
+        new = postgresql.insert(locks).values(name=name, queue_id=queue_id)
+        connection.execute(new.on_conflict_do_nothing())
+        connection.execute(query)
 
 
 def _unknown(name: str) -> NotImplementedError:

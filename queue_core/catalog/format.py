@@ -6,7 +6,7 @@ from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import facts, metadata
+from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
 #: The format that this version of ignis writes.
@@ -17,7 +17,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: tables have the names by which the code and the pages know them."""
+    """From 1 to 2: tables have the names by which the code knows them, and one of locks is new."""
     dialect.rename_table(connection, "lines", "waiters")
     dialect.rename_column(connection, "waiters", "side", "verb")
     dialect.rename_index(
@@ -30,6 +30,11 @@ def _rename_tables(connection: Connection) -> None:
     dialect.rename_index(
         connection, "compactions_by_ids", "id_map_by_ids", "id_map (queue_id, last_id)"
     )
+    connection.exec_driver_sql(
+        "CREATE TABLE locks (name VARCHAR(32) NOT NULL, queue_id BIGINT NOT NULL, "
+        "PRIMARY KEY (name, queue_id))"
+    )
+    connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and
@@ -59,7 +64,6 @@ def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None
     Return ``open`` if it created them, ``migrate`` if it changed them, and else None. Raises
     `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
     """
-    dialect.lock_creation(connection)
     there = _tables(connection)
     if facts.name not in there:
         strange = there & metadata.tables.keys() if dialect.shares_database(connection) else there
@@ -70,10 +74,14 @@ def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None
             )
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
-        metadata.create_all(connection)
-        connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
-        faults.point("open.before_commit")
-        return "open"
+        if dialect.create_alone(connection, facts):
+            metadata.create_all(connection)
+            connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
+            connection.execute(insert(locks).values(name=dialect.REPORTING, queue_id=dialect.STORE))
+            faults.point("open.before_commit")
+            return "open"
+    # Others that migrate wait for this row.
+    connection.execute(dialect.locked(connection, select(facts))).all()
     found = read(connection, catalog)
     if found == FORMAT:
         # Another process was faster.

@@ -5,6 +5,7 @@ Each listener owns a connection outside of transactions. `dialect.listen` choose
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Protocol
 
@@ -56,6 +57,8 @@ class PostgresListener:
         self._driver = driver
         driver.autocommit = True
         driver.execute(f"LISTEN {channel}")
+        # A notification may take as long as it likes.
+        driver.answer_seconds = math.inf
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, insert, select, updat
 
 from queue_core import column_roles
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import counters, queues, schemas, shards, turns
+from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import nearest
@@ -193,6 +193,7 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
     connection.execute(
         insert(schemas).values(queue_id=queue_id, version=1, arrow=serialize(schema))
     )
+    connection.execute(insert(locks).values(name=dialect.ROOM, queue_id=queue_id))
     places = [
         {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
         for magazine in Magazine

@@ -356,3 +356,13 @@ leases = Table(
     Column("term", BigInteger, nullable=False),
     Column("ends_at", BigInteger, nullable=False),
 )
+
+#: Rows that transactions lock for as long as they last; nothing else is in them. Advisory locks
+#: would not do: every role of the database can take those.
+locks = Table(
+    "locks",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    #: 0 for a lock of the whole store.
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+)

@@ -59,7 +59,8 @@ def last(
     """
     The number of the newest report of some queues (None: of the store) and tasks; 0 before any.
 
-    None when somebody is writing one just now, whose number may be lower: ask again.
+    Return None while a report is being written, whose number may be lower: call again. Needs a
+    transaction that may take locks.
     """
     if not dialect.try_lock(connection, dialect.REPORTING):
         return None

@@ -16,6 +16,7 @@ from queue_core.catalog.tables import (
     failures,
     id_map,
     interests,
+    locks,
     publications,
     queues,
     schedule,
@@ -46,6 +47,7 @@ _THEN: tuple[Table, ...] = (
     task_log,
     schedule,
     schemas,
+    locks,
 )
 
 

@@ -22,7 +22,7 @@ def shovelled(store, count=5, name="orders", **shape):
 
 
 def last(store, *infos, tasks=("shovel",)):
-    with store.catalog.read() as connection:
+    with store.catalog.read(locking=True) as connection:
         return task_log.last(connection, infos, tasks)
 
 

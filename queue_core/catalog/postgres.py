@@ -1,0 +1,111 @@
+"""Connections to PostgreSQL that never wait for ever.
+
+The server limits a statement, and within it the wait for locks. A server that is frozen, or a
+network that drops packets, enforces nothing: the client therefore stops waiting for an answer a
+little later, and closes the connection. Limits that the role, the database or the URL already set
+stay, and the client's limit follows the server's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+#: Seconds: for a new connection, for a sign of life from a pooled one, and for a statement.
+CONNECT_SECONDS = 10
+PING_SECONDS = 10.0
+STATEMENT_SECONDS = 60.0
+#: How much longer than the server the client waits.
+MARGIN_SECONDS = 10.0
+
+# A peer that is gone is noticed within 30 seconds. Platforms ignore the ones that they lack.
+_TCP = {
+    "keepalives": 1,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+# Not by the parameter `options`, which connection poolers refuse.
+_LIMIT = (
+    "SELECT set_config('statement_timeout', %s, false) "
+    "FROM pg_settings WHERE name = 'statement_timeout' AND setting = '0'",
+    "SELECT set_config('lock_timeout', %s, false) "
+    "FROM pg_settings WHERE name = 'lock_timeout' AND setting = '0'",
+)
+_READ_LIMIT = "SELECT setting FROM pg_settings WHERE name = 'statement_timeout'"
+
+
+def bound_waits(engine: Engine, lock_seconds: float) -> None:
+    """Limit all waits of an engine's connections; *lock_seconds* is the wait for one lock."""
+    ping = engine.dialect.do_ping
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_: Any, __: Any, args: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
+        limits = {"connect_timeout": CONNECT_SECONDS} | _TCP
+        connection = _connection_class().connect(*args, **(limits | parameters))
+        try:
+            _limit(connection, lock_seconds)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def ping_briefly(dbapi_connection: Any) -> bool:
+        usual = dbapi_connection.answer_seconds
+        dbapi_connection.answer_seconds = PING_SECONDS
+        try:
+            return bool(ping(dbapi_connection))
+        finally:
+            dbapi_connection.answer_seconds = usual
+
+    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign]
+
+
+def _limit(connection: Any, lock_seconds: float) -> None:
+    """Set the server's limits where there are none, and the client's above them."""
+    connection.answer_seconds = CONNECT_SECONDS
+    connection.autocommit = True
+    for query, seconds in zip(_LIMIT, (STATEMENT_SECONDS, lock_seconds), strict=True):
+        connection.execute(query, [f"{seconds * 1000:.0f}"])
+    milliseconds = int(connection.execute(_READ_LIMIT).fetchone()[0])
+    connection.autocommit = False
+    connection.answer_seconds = milliseconds / 1000 + MARGIN_SECONDS
+
+
+@lru_cache(maxsize=1)
+def _connection_class() -> Any:
+    # The driver is an optional dependency.
+    import psycopg
+
+    class BoundedConnection(psycopg.Connection[Any]):
+        """A connection that is closed if the server does not answer in time."""
+
+        #: Seconds to wait for an answer.
+        answer_seconds = STATEMENT_SECONDS
+
+        def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+            """Wait for an answer; raises `OperationalError` if none comes in time."""
+            return super().wait(self._bounded(gen), *args, **kwargs)
+
+        def _bounded(self, gen: Any) -> Generator[Any, Any, Any]:
+            end = time.monotonic() + self.answer_seconds
+            try:
+                state = next(gen)
+                while True:
+                    # The driver sends what is ready, ten times a second nothing.
+                    ready = yield state
+                    if not ready and time.monotonic() > end:
+                        self.pgconn.finish()
+                        raise psycopg.OperationalError(
+                            f"the server has not answered for {self.answer_seconds:g} seconds"
+                        )
+                    state = gen.send(ready)
+            except StopIteration as done:
+                return done.value
+
+    return BoundedConnection
