@@ -92,7 +92,11 @@ OPTIONS: tuple[Option, ...] = (
         "none",
     ),
     Option("maxMessagesPerTrigger", "Messages of one micro-batch at most.", whole(1)),
-    Option("maxBytesPerTrigger", "Bytes of one micro-batch at most: `64m`.", size),
+    Option(
+        "maxBytesPerTrigger",
+        "Bytes of one micro-batch at most, uncompressed as Arrow: `64m`.",
+        size,
+    ),
     Option(
         "priority",
         "Among the consumers of a queue, who goes first: one of a lower number is given nothing "

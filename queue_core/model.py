@@ -106,6 +106,7 @@ class Staged:
     location: str | None
     data: bytes | None
     rows: int
+    #: The memory that a reader of all rows needs: uncompressed, never less than the stored size.
     bytes: int
     chunks: tuple[Chunk, ...]
     runs: tuple[Run, ...]

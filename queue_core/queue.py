@@ -219,8 +219,9 @@ class Queue:
         Args:
             max_messages: At most this many messages, 1 or more. Without *max_messages* and
                 *max_bytes*, one firing takes everything that waits, up to 65,536 slices.
-            max_bytes: At most this many bytes, 1 or more. One message is always taken, even if it
-                is larger.
+            max_bytes: At most this many bytes of messages, uncompressed as Arrow, 1 or more.
+                Messages of one load count with their mean size. One message is always taken, even
+                if it is larger.
             timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
             selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
                 the seconds since a message was loaded. By default, take any message.

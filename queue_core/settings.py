@@ -188,7 +188,8 @@ class QueueSettings:
     max_bytes: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Bytes that main holds at most, waiting or in flight. none: no limit.",
+        "Bytes of messages, uncompressed, that main holds at most, waiting or in flight. none: no "
+        "limit.",
     )
     overflow: str = _setting(
         "block",

@@ -41,7 +41,7 @@ _QUEUES = (
     ViewColumn("in_flight", _LONG, "Messages that were fired and are not settled."),
     ViewColumn("sidelined", _LONG, "Messages that wait in the sideline."),
     ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
-    ViewColumn("bytes", _LONG, "Size of all its messages."),
+    ViewColumn("bytes", _LONG, "Size of all its messages, uncompressed."),
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
     ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
     ViewColumn("deactivated_at", TIMESTAMP, "Time of its deactivation; null while it is in use."),
@@ -79,7 +79,9 @@ _SLICES = (
     ViewColumn("position", _LONG, "Place of its first row in the shard."),
     ViewColumn("state", _TEXT, "`loaded`, `fired` or `damaged`."),
     ViewColumn("messages", _LONG, "How many messages it has."),
-    ViewColumn("bytes", _LONG, "Size of the messages; an estimate once a segment is split."),
+    ViewColumn(
+        "bytes", _LONG, "Size of the messages, uncompressed; an estimate once a segment is split."
+    ),
     ViewColumn("attempts", _INT, "How often the messages have failed."),
     ViewColumn("deliveries", _INT, "How often the messages have been fired."),
     ViewColumn("loaded_at", TIMESTAMP, "Time at which the oldest of the messages was loaded."),

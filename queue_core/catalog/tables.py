@@ -136,6 +136,7 @@ segments = Table(
     Column("location", String(400)),
     Column("data", LargeBinary),
     Column("rows", Integer, nullable=False),
+    #: The memory that a reader of all rows needs; in rows of format 1 the stored size.
     Column("bytes", BigInteger, nullable=False),
     #: The offset and the checksum of each record batch.
     Column("chunks", LargeBinary, nullable=False),
@@ -194,6 +195,7 @@ slices = Table(
     #: The rows when they have gaps: a roaring bitmap.
     Column("bitmap", LargeBinary),
     Column("count", Integer, nullable=False),
+    #: Its share of the segment's bytes.
     Column("bytes", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("deliveries", Integer, nullable=False),

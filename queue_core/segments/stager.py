@@ -81,6 +81,7 @@ class Stager:
         self._staged.clear()
 
     def _inlined(self) -> Staged:
+        memory = self._waiting.bytes
         sorted_run = self._sort_waiting()
         # It is too small to be cut.
         data, chunks = inline(
@@ -90,7 +91,7 @@ class Stager:
             location=None,
             data=data,
             rows=sum(chunk.rows for chunk in chunks),
-            bytes=len(data),
+            bytes=max(len(data), memory),
             chunks=chunks,
             runs=self._runs(sorted_run, 0),
             schema_version=self._spec.schema_version,
@@ -160,7 +161,7 @@ class _OpenSegment:
 
     def __init__(self, storage: Storage, spec: StagingSpec) -> None:
         self.location = storage.new_location(spec.queue)
-        self.rows = 0
+        self.rows = self._memory = 0
         self.runs: list[Run] = []
         self._stack = ExitStack()
         sink = self._stack.enter_context(storage.create(self.location))
@@ -170,6 +171,7 @@ class _OpenSegment:
         self._guarded(self._writer.write, batch)
         faults.point("load.writing")
         self.rows += batch.num_rows
+        self._memory += batch.nbytes
 
     def close(self, schema_version: int) -> Staged:
         self._stack.close()
@@ -177,7 +179,7 @@ class _OpenSegment:
             location=self.location,
             data=None,
             rows=self.rows,
-            bytes=self._writer.bytes,
+            bytes=max(self._writer.bytes, self._memory),
             chunks=tuple(self._writer.chunks),
             runs=tuple(self.runs),
             schema_version=schema_version,
