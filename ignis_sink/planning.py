@@ -28,13 +28,16 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     Raises `SchemaMismatch` or `BadOption`.
     """
     incoming = _incoming(rows)
+    identity = None
     try:
-        info = known_store(options.address).queue(options.queue).info
+        store = known_store(options.address)
+        identity = store.storage.identity
+        info = store.queue(options.queue).info
     except (NoSuchStore, NoSuchQueue):
         spec = _new_queue(options, incoming)
     else:
         spec = _existing_queue(info, options, incoming)
-    return Target(storage=options.address.storage, spec=spec)
+    return Target(storage=options.address.storage, spec=spec, store=identity)
 
 
 def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> StagingSpec:

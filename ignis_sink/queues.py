@@ -25,7 +25,8 @@ def open_store(address: Address, *, create: bool) -> Store:
     # Not at the top: executors import this package and need no SQL library.
     from queue_core.store import Store
 
-    return Store(address, create=create)
+    # The tasks of a first write have staged its segments before there is a store.
+    return Store(address, create=create, leftovers=create)
 
 
 def check_queue(info: QueueInfo, options: SinkOptions) -> None:

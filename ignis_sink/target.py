@@ -16,7 +16,9 @@ class Target:
     #: Not shown, as it may have credentials.
     storage: str = field(repr=False)
     spec: StagingSpec
+    #: The id of the store; None if it does not exist yet.
+    store: str | None = None
 
     def stager(self) -> Stager:
         """Return a stager for one task."""
-        return Stager(Storage.open(self.storage), self.spec)
+        return Stager(Storage.open(self.storage).of_store(self.store), self.spec)

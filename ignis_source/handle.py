@@ -8,6 +8,7 @@ from __future__ import annotations
 from queue_core.address import Address
 from queue_core.catalog import consumers, queues
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import Identity
 from queue_core.model import Consumer, QueueInfo
 from queue_core.segments.storage import Storage
 
@@ -16,8 +17,13 @@ class StoreHandle:
     """An open store. Raises `NoSuchStore` where there is none."""
 
     def __init__(self, address: Address) -> None:
-        self.storage = Storage.open(address.storage)
+        self.storage = Storage.open(address.storage).of_store(None)
         self.catalog = Catalog(address.catalog, create=False)
+        try:
+            Identity(self.catalog, self.storage).attach()
+        except BaseException:
+            self.catalog.close()
+            raise
 
     def queue(self, name: str) -> QueueInfo:
         """Return a queue as it is now; raises `NoSuchQueue`."""

@@ -38,7 +38,13 @@ class IgnisError(Exception):
     The base of all errors that ignis raises. Each subclass belongs to one of four kinds, `Invalid`,
     `Conflict`, `Unavailable` and `Damaged`, which say what to do. Without a message of its own, an
     error shows the first line of its class's description.
+
+    Attributes:
+        outcome_unknown: Whether the change may have been made all the same, because the connection
+            broke during its commit. False: certainly nothing was changed.
     """
+
+    outcome_unknown: bool = False
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (inspect.getdoc(type(self)) or "").partition("\n")[0])
@@ -203,7 +209,8 @@ class StorageUnavailable(Unavailable):
     The storage cannot be reached or written.
 
     Raised when a folder cannot be written, the disk is full, or the server of a bucket does not
-    answer or refuses. Check the path, the server and the credentials, then try again.
+    answer or refuses; also when the storage is not mounted, or belongs to another store. Check the
+    path, the server and the credentials, then try again.
     """
 
 
@@ -237,8 +244,9 @@ class DamagedCatalog(Damaged):
     """
     The catalog cannot be read.
 
-    Raised when the database lacks tables, is corrupt, or holds tables of something else. Restore it
-    from a backup, or give ignis a database of its own.
+    Raised when the database lacks tables, is corrupt, or holds tables of something else, and when
+    it is missing where messages are stored. Restore it from a backup, or give ignis a database of
+    its own.
     """
 
 

@@ -15,6 +15,7 @@ from queue_core.address import Address
 from queue_core.catalog import consumers, queues, views
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import Identity, check_empty
 from queue_core.errors import BadOption
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
@@ -50,13 +51,34 @@ class Store(AbstractContextManager["Store"]):
     Args:
         address: Where the catalog and the storage are; `Store.open` makes it.
         create: Whether to create a store that does not exist yet.
+        adopt: Whether the catalog takes the storage over, as in `Store.open`.
+        leftovers: Whether a new store may be created beside segments that no store has marked.
     """
 
-    def __init__(self, address: Address, *, create: bool = True) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        create: bool = True,
+        adopt: bool = False,
+        leftovers: bool = False,
+    ) -> None:
         self.address = address
         # Before the catalog, because it creates nothing: a malformed URI leaves no catalog.
-        self.storage = Storage.open(address.storage)
-        self.catalog = Catalog(address.catalog, create=create)
+        self.storage = storage = Storage.open(address.storage).of_store(None)
+
+        def creating() -> str | None:
+            return None if adopt else check_empty(storage, leftovers=leftovers)
+
+        self.catalog = Catalog(address.catalog, create=create, creating=creating)
+        try:
+            identity = Identity(self.catalog, storage, leftovers=leftovers)
+            if adopt:
+                identity.adopt()
+            identity.attach()
+        except BaseException:
+            self.catalog.close()
+            raise
         self._consumer: Consumer | None = None
         self._keeper = Keeper(self.catalog)
         _close_in_children(self)
@@ -69,6 +91,7 @@ class Store(AbstractContextManager["Store"]):
         catalog: str | None = None,
         storage: str | None = None,
         create: bool = True,
+        adopt: bool = False,
     ) -> Store:
         """
         Open a store, and create it if it is new. Give either *path* or *catalog* and *storage*.
@@ -79,6 +102,10 @@ class Store(AbstractContextManager["Store"]):
                 ``sqlite:///file``.
             storage: Folder or URI of the segment files, such as ``s3://bucket/prefix``.
             create: Whether to create a store that does not exist yet.
+            adopt: Whether the catalog takes the storage over, whichever store or copy of the
+                catalog owned it. For a catalog that was restored, moved, or lost for good. Stop
+                every process that uses another copy first, and back the storage up if it has
+                messages that this catalog does not know: vacuum removes them.
 
         Returns:
             The open store.
@@ -87,10 +114,12 @@ class Store(AbstractContextManager["Store"]):
             BadOption: The address is incomplete, contradictory or malformed.
             NoSuchStore: There is no store, and *create* is false.
             CatalogUnavailable: The catalog cannot be reached.
-            DamagedCatalog: The catalog cannot be read.
+            StorageUnavailable: The storage belongs to another store, or is not mounted.
+            DamagedCatalog: The catalog cannot be read, or is missing where messages are stored.
             FormatTooNew: A newer version of ignis wrote the store.
         """
-        return cls(Address.of(path, catalog=catalog, storage=storage), create=create)
+        address = Address.of(path, catalog=catalog, storage=storage)
+        return cls(address, create=create, adopt=adopt)
 
     def create_queue(
         self,

@@ -102,3 +102,16 @@ def expire(ctx: typer.Context, queue: Name) -> None:
     with call.queue(queue) as found, working("expiring"):
         expired = found.expire()
     call.answer(f"{expired:,} expired messages of {queue} were removed", expired=expired)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def adopt(ctx: typer.Context) -> None:
+    """
+    Make this catalog the owner of the storage, after a restore, a move or a loss of the catalog.
+
+    First stop every process that uses another copy of the catalog. An hour later vacuum removes the
+    segments that this catalog does not know: back them up before if you may need them.
+    """
+    call = Invocation.current(ctx)
+    with call.store(create=True, adopt=True) as store:
+        call.answer(f"the catalog now owns the storage {store.storage.name}", adopted=True)

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from pyspark_ignis.cli.display import complain, say, show, show_json
 from queue_core import IgnisError, Queue, Store
+from queue_core.address import Address
 
 #: The exit code after an error.
 REFUSED = 2
@@ -57,9 +58,9 @@ class Invocation:
         assert call is not None, "the callback of `ignis` sets it"
         return call
 
-    def store(self, *, create: bool = False) -> Store:
+    def store(self, *, create: bool = False, adopt: bool = False) -> Store:
         """Open the store; create it only if *create* is true."""
-        return Store.open(**self.address, create=create)
+        return Store(Address.of(**self.address), create=create, adopt=adopt)
 
     @contextmanager
     def queue(self, name: str) -> Iterator[Queue]:

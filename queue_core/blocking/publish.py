@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -14,10 +15,12 @@ from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import segments
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
-from queue_core.errors import QueueFull
+from queue_core.errors import IgnisError
 from queue_core.model import QueueInfo, Staged
-from queue_core.segments.stager import remove_staged
+from queue_core.segments.stager import remove_refused
 from queue_core.segments.storage import Storage
+
+Result = TypeVar("Result")
 
 _AS_SET = OnFull()
 
@@ -37,20 +40,12 @@ def publish(
     cleaned up meanwhile; then nothing is loaded.
     """
 
-    def work(connection: Connection, waiter: int | None) -> list[int]:
+    def work(waiter: int | None, connection: Connection) -> list[int]:
         return load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
 
     if queue.settings.is_rendezvous:
         return meet(catalog, storage, queue, staged, when_full.timeout)
-    try:
-        for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
-            with attempt:
-                return commit_load(catalog, partial(work, waiter=attempt.waiter))
-    except QueueFull:
-        # Certainly nothing was committed.
-        remove_staged(storage, staged)
-        raise
-    raise AssertionError("an admission ends with a success or an error")
+    return _admitted(catalog, storage, queue, staged, when_full, work)
 
 
 def publish_once(
@@ -69,7 +64,7 @@ def publish_once(
     `publish` does.
     """
 
-    def work(connection: Connection, waiter: int | None) -> bool:
+    def work(waiter: int | None, connection: Connection) -> bool:
         is_new = is_new_batch(connection, queue.id, query_id, batch_id)
         if is_new:
             load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
@@ -77,7 +72,27 @@ def publish_once(
             segments.discard_unpublished(connection, [s.location for s in staged if s.location])
         return is_new
 
-    for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
-        with attempt:
-            return commit_load(catalog, partial(work, waiter=attempt.waiter))
+    return _admitted(catalog, storage, queue, staged, when_full, work)
+
+
+def _admitted(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    staged: Sequence[Staged],
+    when_full: OnFull,
+    work: Callable[[int | None, Connection], Result],
+) -> Result:
+    """Commit a load once it is admitted; remove its files if it is refused for certain."""
+    committed = False
+    try:
+        for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
+            with attempt:
+                result = commit_load(catalog, partial(work, attempt.waiter))
+                committed = True
+                return result
+    except IgnisError as error:
+        if not committed:
+            remove_refused(storage, staged, error)
+        raise
     raise AssertionError("an admission ends with a success or an error")

@@ -26,6 +26,7 @@ from queue_core.errors import QueueFull
 from queue_core.ids import IdSet, ids_from
 from queue_core.model import Magazine, QueueInfo, Staged, State
 from queue_core.plan import Taken
+from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 
 
@@ -58,9 +59,10 @@ def meet(
         faults.point("load.waiting")
         if timeout != 0 and line.wait(is_open):
             waiter = line.waiter
-            first_ids = commit_load(
-                catalog, lambda c: load_bounded(c, storage, queue, staged, waiter)
-            )
+            with removed_if_refused(storage, staged):
+                first_ids = commit_load(
+                    catalog, lambda c: load_bounded(c, storage, queue, staged, waiter)
+                )
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
             if line.wait(is_met, first=False):
@@ -70,6 +72,8 @@ def meet(
             if not withdrawn:
                 return first_ids
             fired = len(offered) - withdrawn
+        else:
+            remove_staged(storage, staged)
     with catalog.read() as connection:
         message = full_message(queue, read_usage(connection, queue), amount_of(staged))
     raise QueueFull(

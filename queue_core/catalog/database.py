@@ -16,7 +16,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
 from queue_core.catalog import dialect, format
-from queue_core.errors import CatalogUnavailable, FormatTooNew, IgnisError, NoSuchStore
+from queue_core.errors import (
+    CatalogUnavailable,
+    DamagedCatalog,
+    FormatTooNew,
+    IgnisError,
+    NoSuchStore,
+)
 
 Result = TypeVar("Result")
 
@@ -28,13 +34,16 @@ PAUSE_SECONDS = 0.005
 class Catalog:
     """The catalog at a database URL; safe for many threads, and for many processes at once."""
 
-    def __init__(self, url: str, *, create: bool = True) -> None:
+    def __init__(
+        self, url: str, *, create: bool = True, creating: format.Creating = lambda: None
+    ) -> None:
         self.url = url
         self.engine = dialect.connect(url)
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
         self.file = dialect.file_of(self.engine)
         self._create = create
+        self._creating = creating
         self._identity: int | None = None
         self._preparing = False
         try:
@@ -157,6 +166,13 @@ class Catalog:
                     "check the path"
                 )
             try:
+                # Before anything is made: it may refuse to.
+                self._creating()
+            except DamagedCatalog:
+                # Unless another process has made it meanwhile.
+                if not self.file.exists():
+                    raise
+            try:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CatalogUnavailable(
@@ -165,7 +181,9 @@ class Catalog:
         elif self._is_current():
             return
         done = self.write(
-            lambda connection: format.prepare(connection, self._shown(), create=create)
+            lambda connection: format.prepare(
+                connection, self._shown(), create=create, creating=self._creating
+            )
         )
         if done == "open":
             faults.point("open.committed")

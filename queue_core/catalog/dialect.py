@@ -63,6 +63,7 @@ _SQLITE_PRIMARY = 0xFF
 _SQLITE_RETRY = {5, 6}
 _SQLITE_DAMAGED = {11, 26}
 _SQLITE_NO_TABLE = 1
+_SQLITE_IO_ERROR = 10
 _SQLITE_REASONS = {
     5: "is busy",
     6: "is locked",
@@ -208,6 +209,25 @@ def _now_postgresql(*_: Any, **__: Any) -> str:
 def read_clock(connection: Connection) -> int:
     """Return the time by the database's clock, in microseconds since 1970."""
     return int(connection.scalar(select(now())) or 0)
+
+
+def place(connection: Connection) -> str:
+    """Return a name for where the catalog is, which a copy of it does not have."""
+    match connection.dialect.name:
+        case "sqlite":
+            return f"file {Path(connection.engine.url.database or '').stat().st_ino}"
+        case "postgresql":
+            # A standby that takes over keeps all three; a restored dump has another table.
+            allowed = text("SELECT has_function_privilege('pg_control_system()', 'execute')")
+            system = text("SELECT system_identifier FROM pg_control_system()")
+            names = [str(connection.scalar(system))] if connection.scalar(allowed) else []
+            oids = text(
+                "SELECT concat_ws(' ', oid, CAST('facts' AS regclass)::oid) "
+                "FROM pg_database WHERE datname = current_database()"
+            )
+            return " ".join(["database", *names, str(connection.scalar(oids))])
+        case other:
+            raise _unknown(other)
 
 
 def create_alone(connection: Connection, table: Table) -> bool:
@@ -418,11 +438,16 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
         reason = _SQLITE_REASONS.get(code, "") if isinstance(code, int) else ""
         reason = reason or f"failed ({_message_of(error)})"
     outcome = "nothing was changed"
-    if error.connection_invalidated:
+    # After a failed fsync of a commit, a recovery may find its pages or not.
+    failed_sync = committing and code == _SQLITE_IO_ERROR
+    unknown = failed_sync or (committing and error.connection_invalidated)
+    if unknown:
+        outcome = "the last change may have been made: check before you repeat it"
+    elif error.connection_invalidated:
         outcome += "; try again later"
-        if committing:
-            outcome = "the last change may have been made: check before you repeat it"
-    return kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
+    found = kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
+    found.outcome_unknown = unknown
+    return found
 
 
 def _rename_constraints(connection: Connection, table: str, old: str, new: str) -> None:

@@ -12,6 +12,9 @@ from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 #: The format that this version of ignis writes.
 FORMAT = 2
 
+#: Returns the id of a new store, if it is known already.
+Creating = Callable[[], str | None]
+
 #: The first format there was.
 OLDEST = 1
 
@@ -57,10 +60,13 @@ def is_current(connection: Connection, catalog: str) -> bool:
     return True
 
 
-def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None:
+def prepare(
+    connection: Connection, catalog: str, *, create: bool, creating: Creating = lambda: None
+) -> str | None:
     """
     Create the tables or bring them up to this format, inside a writing transaction.
 
+    *creating* is called before a new store is made, and returns its id or raises.
     Return ``open`` if it created them, ``migrate`` if it changed them, and else None. Raises
     `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
     """
@@ -75,8 +81,11 @@ def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         if dialect.create_alone(connection, facts):
+            store = creating()
             metadata.create_all(connection)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
+            if store is not None:
+                connection.execute(insert(facts).values(name="store", value=store))
             connection.execute(insert(locks).values(name=dialect.REPORTING, queue_id=dialect.STORE))
             faults.point("open.before_commit")
             return "open"

@@ -7,12 +7,13 @@ Runs on executors as well as in plain processes. Memory is bounded: the stager c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 
 from queue_core import faults
 from queue_core.column_stats import stats_of
+from queue_core.errors import IgnisError, PublicationRefused, StorageUnavailable
 from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
 from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
@@ -156,6 +157,25 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
             storage.remove(segment.location)
 
 
+@contextmanager
+def removed_if_refused(storage: Storage, staged: Iterable[Staged]) -> Iterator[None]:
+    """Remove the files of staged segments if the block, which publishes them, surely did not."""
+    try:
+        yield
+    except IgnisError as error:
+        remove_refused(storage, staged, error)
+        raise
+
+
+def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError) -> None:
+    """Remove the files of staged segments after an *error*, unless they may be published."""
+    # A claim is refused, too, when the files were published before.
+    if not error.outcome_unknown and not isinstance(error, PublicationRefused):
+        # What cannot be removed is left to vacuum.
+        with suppress(StorageUnavailable):
+            remove_staged(storage, staged)
+
+
 class _OpenSegment:
     """A segment file that is still written."""
 
@@ -163,9 +183,11 @@ class _OpenSegment:
         self.location = storage.new_location(spec.queue)
         self.rows = self._memory = 0
         self.runs: list[Run] = []
-        self._stack = ExitStack()
-        sink = self._stack.enter_context(storage.create(self.location))
-        self._writer = self._stack.enter_context(SegmentWriter(sink, spec.schema, spec.compression))
+        with ExitStack() as stack:
+            sink = stack.enter_context(storage.create(self.location))
+            # This writes the header; if it fails, the storage removes the file.
+            self._writer = stack.enter_context(SegmentWriter(sink, spec.schema, spec.compression))
+            self._stack = stack.pop_all()
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._guarded(self._writer.write, batch)

@@ -7,10 +7,12 @@ bucket is durable and visible as soon as it is closed.
 
 import os
 import re
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from copy import copy
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,9 @@ from queue_core.segments.filesystems import connect
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
+_IDENTITY = "identity"
+#: Seconds for which a bucket that was checked is trusted: it is never unmounted.
+_TRUSTED_SECONDS = 60.0
 #: Concurrent requests to a server: each takes a round trip.
 _AT_ONCE = 16
 #: Advice when a bucket refuses or does not answer.
@@ -33,6 +38,7 @@ _REMEDY = (
     "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) are right, then try again"
 )
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.arrow")
+_MARK_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 class Storage:
@@ -48,12 +54,101 @@ class Storage:
         self._local = isinstance(filesystem, pafs.LocalFileSystem)
         in_bucket = isinstance(filesystem, pafs.S3FileSystem)
         self._bucket = self._root.partition("/")[0] if in_bucket else None
+        #: The id of the store that it must belong to; None while nobody has said.
+        self.identity: str | None = None
+        #: Checks it against the catalog where the mark in it has changed; raises if it is another.
+        self.verify: Callable[[], None] | None = None
+        # The token that was verified last, and when.
+        self._verified: str | None = None
+        self._verified_at = 0.0
 
     @staticmethod
     @lru_cache(maxsize=64)
     def open(uri: str) -> "Storage":
         """Open a folder or a URI of `pyarrow.fs`; raises `BadOption` or `StorageUnavailable`."""
         return Storage(uri, *connect(uri))
+
+    def of_store(self, identity: str | None) -> "Storage":
+        """Return the same storage, written to only while it belongs to a store."""
+        mine = copy(self)
+        mine.identity = identity
+        return mine
+
+    def check(self, *, again: bool = False) -> None:
+        """
+        Raise `StorageUnavailable` if the storage does not belong to the store.
+
+        A folder, which may be unmounted, is looked at each time; a bucket once a minute, or *again*
+        at once.
+        """
+        if self.identity is None and self.verify is None:
+            return
+        now = time.monotonic()
+        trusted = not self._local and now - self._verified_at < _TRUSTED_SECONDS
+        if trusted and not again and self._verified is not None:
+            return
+        token = None if self.identity is None else self.token(self.identity)
+        if self.verify is not None:
+            if token is None or token != self._verified:
+                self.verify()
+                token = None if self.identity is None else self.token(self.identity)
+        elif token is None:
+            raise StorageUnavailable(self.stranger())
+        self._verified, self._verified_at = token, now
+
+    def stranger(self) -> str:
+        """Return why the storage cannot be used, when it has no mark of the store."""
+        return (
+            f"storage {self.name} is not that of this store, or it is not mounted: its file "
+            f"{_IDENTITY}/{self.identity} is missing; nothing was changed: mount it, correct "
+            "`storage`, or, if its files are in order, run `ignis adopt`"
+        )
+
+    def owners(self) -> set[str]:
+        """Return the ids of the stores whose marks are in the storage."""
+        with self._mapped(_IDENTITY):
+            selector = pafs.FileSelector(self._path(_IDENTITY), allow_not_found=True)
+            found = self._fs.get_file_info(selector)
+        return {info.base_name for info in found if _MARK_NAME.fullmatch(info.base_name)}
+
+    def token(self, identity: str) -> str | None:
+        """Return the content of a store's mark; None if there is none."""
+        try:
+            with self._mapped(_IDENTITY):
+                if self._local:
+                    return Path(self._path(f"{_IDENTITY}/{identity}")).read_text()
+                with self._fs.open_input_stream(self._path(f"{_IDENTITY}/{identity}")) as source:
+                    return str(source.read().decode())
+        except FileNotFoundError:
+            return None
+
+    def mark(self, identity: str, token: str) -> None:
+        """Write the mark of a store, or replace it; it is durable when this returns."""
+        path = self._path(f"{_IDENTITY}/{identity}")
+        with self._mapped(_IDENTITY):
+            self._make_folder(self._path(_IDENTITY))
+            if not self._local:
+                with self._fs.open_output_stream(path) as sink:
+                    sink.write(token.encode())
+                return
+            # Complete under another name first: nobody reads half a mark, even after a power cut.
+            unfinished = f"{path}.{uuid.uuid4().hex}"
+            try:
+                Path(unfinished).write_text(token)
+                _sync(unfinished)
+                Path(unfinished).replace(path)
+            except BaseException:
+                Path(unfinished).unlink(missing_ok=True)
+                raise
+            _sync(self._path(_IDENTITY))
+
+    def unmark(self, identity: str) -> None:
+        """Remove the mark of a store, if there is one."""
+        self.remove(f"{_IDENTITY}/{identity}")
+
+    def holds(self, file: Path) -> bool:
+        """Return whether a local file lies in the storage's own folder, as a catalog may."""
+        return self._local and Path(self._root).resolve() == file.parent.resolve()
 
     def __repr__(self) -> str:
         return f"<Storage {self.name}>"
@@ -67,6 +162,7 @@ class Storage:
         """Open a sink for a new file, durable when the block ends; remove the file on failure."""
         path = self._path(location)
         folder = path.rsplit("/", 1)[0]
+        self.check()
         with self._mapped(location):
             self._make_folder(folder)
             sink = self._fs.open_output_stream(path)
@@ -96,7 +192,7 @@ class Storage:
             with self._mapped(location):
                 return self._fs.open_input_file(self._path(location))
         except FileNotFoundError as error:
-            self._check_bucket(location)
+            self._check_presence(location)
             raise DamagedSegment(
                 f"segment {location} is missing from {self.name}; restore the file, then load its "
                 "messages again with `ignis repair`"
@@ -110,6 +206,9 @@ class Storage:
     def missing(self, locations: Iterable[str]) -> set[str]:
         """Return those of some files that do not exist."""
         ordered = sorted(locations)
+        if ordered and self._local and self.identity and self.token(self.identity) is None:
+            # They may have been written where it should have been mounted.
+            raise StorageUnavailable(self.stranger())
         if self._local or len(ordered) < 2:
             return {location for location in ordered if not self.exists(location)}
         with ThreadPoolExecutor(min(_AT_ONCE, len(ordered))) as pool:
@@ -123,7 +222,14 @@ class Storage:
             return handle.read_buffer(length)
 
     def list(self) -> dict[str, int]:
-        """Return the location of every segment file, and its time of writing in microseconds."""
+        """
+        Return the location of every segment file, and its time of writing in microseconds.
+
+        Folders that are symbolic links are not followed: they may lead to files of others.
+        """
+        if self._local:
+            with self._mapped(_SEGMENTS):
+                return dict(_listed(self._path(_SEGMENTS), len(self._root) + 1))
         with self._mapped(_SEGMENTS):
             selector = pafs.FileSelector(
                 self._path(_SEGMENTS), recursive=True, allow_not_found=True
@@ -174,6 +280,18 @@ class Storage:
     def _path(self, location: str) -> str:
         return f"{self._root}/{location}"
 
+    def _check_presence(self, location: str) -> None:
+        """Raise `StorageUnavailable` if the storage is missing, and not only a file in it."""
+        self._check_bucket(location)
+        lost = not self.owners() if self.identity is None else self.token(self.identity) is None
+        if lost:
+            raise StorageUnavailable(
+                f"storage {self.name} is not that of this store, or it is not mounted: it lacks "
+                f"{location} and has no file {_IDENTITY}/{self.identity or '…'}; nothing was "
+                "changed: mount it, correct `storage`, or, if its files are in order, run `ignis "
+                "adopt`"
+            )
+
     def _check_bucket(self, location: str) -> None:
         """Raise `StorageUnavailable` if the bucket itself is missing, and not only a file in it."""
         if self._bucket is None:
@@ -212,6 +330,24 @@ class Storage:
             raise StorageUnavailable(
                 f"storage {self.name}: {location}: {reason}; nothing was changed{remedy}"
             ) from error
+
+
+def _listed(folder: str, skip: int) -> Iterator[tuple[str, int]]:
+    """Yield the segment files in a local folder and its subfolders; *skip* is the root's length."""
+    if os.path.islink(folder):
+        return
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _listed(entry.path, skip)
+            elif _SEGMENT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):
+                    written = entry.stat(follow_symlinks=False).st_mtime_ns // 1000
+                    yield entry.path[skip:], written
 
 
 def _sync(path: str) -> None:

@@ -43,6 +43,10 @@ class Incoming(Protocol):
     def shards(self) -> Numbers:
         """The shard of each message; 0 if it does not matter."""
 
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """The segments that existed before `stage`."""
+
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Return some columns of the messages."""
 
@@ -77,6 +81,11 @@ class IncomingRows:
             return np.zeros(len(self), np.int64)
         keys = self._rows.column(self._queue.key).combine_chunks()
         return shards_of(keys, self._queue.shards).astype(np.int64)
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """None."""
+        return ()
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Return columns of the table."""
@@ -127,6 +136,11 @@ class IncomingSegments:
                 shards[first : first + segment.rows][rows] = run.shard or 0
             first += segment.rows
         return shards
+
+    @property
+    def brought(self) -> Sequence[Staged]:
+        """The segments of the sink."""
+        return self._staged
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Read columns back from the segments."""

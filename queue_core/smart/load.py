@@ -26,10 +26,10 @@ from queue_core.catalog import dedup, dialect, queues, segments, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_batch
-from queue_core.errors import Conflict
+from queue_core.errors import Conflict, IgnisError
 from queue_core.ids import ids_from
 from queue_core.model import Magazine, QueueInfo, Staged
-from queue_core.segments.stager import remove_staged
+from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.smart.apply import apply_result
 from queue_core.smart.decide import LoadPolicy
@@ -78,13 +78,19 @@ class SmartLoad:
         """
         self._prepare()
         catalog, uri, staged = self._catalog, self._storage.uri, self.prepared.staged
-        # After an error nobody may know whether the load was committed, so its files stay.
-        for attempt in Admission(catalog, uri, self._queue, staged, when_full):
-            with attempt:
-                ids = self._try(batch, attempt.waiter, when_full.overflow)
-                if ids is None:
-                    self._discard()
-                return ids
+        committed = False
+        try:
+            for attempt in Admission(catalog, uri, self._queue, staged, when_full):
+                with attempt:
+                    ids = self._try(batch, attempt.waiter, when_full.overflow)
+                    committed = True
+                    if ids is None:
+                        self._discard()
+                    return ids
+        except IgnisError as error:
+            if not committed:
+                self._refuse(error)
+            raise
         raise AssertionError("an admission ends with a success or an error")
 
     def _try(
@@ -155,6 +161,13 @@ class SmartLoad:
         self._prepared = prepare(
             connection, self._storage, self._queue, self._policy, self._incoming, self._shards
         )
+
+    def _refuse(self, error: IgnisError) -> None:
+        """Remove all files, unless the load may be committed."""
+        prepared = self._prepared
+        rewritten = () if prepared is None else [one.staged for one in prepared.rewritten]
+        staged = () if prepared is None else prepared.staged
+        remove_refused(self._storage, (*rewritten, *staged, *self._incoming.brought), error)
 
     def _discard(self) -> None:
         """Remove the files of a decision that does not hold."""

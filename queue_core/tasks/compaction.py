@@ -27,6 +27,7 @@ from queue_core.catalog.task_log import Moves
 from queue_core.model import Magazine, QueueInfo, Staged, State
 from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.tasks.compaction_plan import Condition, Unit, units
 from queue_core.tasks.task import TaskContext
@@ -112,7 +113,8 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         faults.point("compact.before_commit")
         return sum(one.group.messages for one in left)
 
-    rewritten = catalog.write(work)
+    with removed_if_refused(storage, [staged]):
+        rewritten = catalog.write(work)
     faults.point("compact.committed")
     return rewritten
 

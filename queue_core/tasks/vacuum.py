@@ -17,6 +17,7 @@ from sqlalchemy import Connection, delete, exists, select, update
 from queue_core import faults
 from queue_core.catalog import dialect, schedule, segments
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.identity import Identity
 from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.catalog.task_log import Moves
@@ -38,6 +39,9 @@ def vacuum(
     catalog: Catalog, storage: Storage, grace: float = GRACE_SECONDS, *, dry_run: bool = False
 ) -> list[str]:
     """Remove unnamed files older than *grace* seconds; return their locations."""
+    identity = Identity(catalog, storage)
+    # What another catalog owns must stay; and a storage that is not mounted would seem empty.
+    identity.verify() if dry_run else identity.own()
     present = storage.list()
     if dry_run:
         with catalog.read() as connection:
@@ -71,6 +75,8 @@ def vacuum(
 
     condemned = catalog.write(condemn)
     faults.point("vacuum.condemned")
+    if condemned:
+        identity.verify()
     for location in condemned:
         storage.remove(location)
         faults.point("vacuum.removing")

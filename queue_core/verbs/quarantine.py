@@ -29,6 +29,8 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     reports = storage.damage_reports()
     if not reports:
         return 0
+    # Segments that are not in another storage are not damaged.
+    storage.check(again=True)
 
     def work(connection: Connection) -> int:
         damaged = fetch(

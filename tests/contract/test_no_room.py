@@ -7,14 +7,19 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
-from queue_core import Store
-from queue_core.errors import CatalogUnavailable, StorageUnavailable
+from ignis_sink.options import SinkOptions
+from ignis_sink.publishing import publish
+from queue_core import Store, faults
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, StorageUnavailable
+from queue_core.segments import stager
+from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_queue, make_stager, numbers_of, orders
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -118,6 +123,23 @@ def test_a_segment_that_grows_too_large_is_not_loaded(store):
     assert numbers_of(queue.fire().messages) == list(range(100))
 
 
+@pytest.mark.parametrize("size", [0, 100, 1_000, 20_000])
+def test_a_segment_that_cannot_even_begin_leaves_no_file(store, monkeypatch, size):
+    """Whichever write of a file fails, the error is ours and the file is removed."""
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    before = dump(store)
+
+    def load():
+        # Caught here, since the limit holds for the test's log too.
+        with pytest.raises(StorageUnavailable, match="nothing was changed"):
+            queue.load(orders(10_000))
+        return True
+
+    assert in_a_fork(with_files_up_to(size, load))
+    assert dump(store) == before
+
+
 def test_a_catalog_that_grows_too_large_loses_nothing(tmp_path):
     with Store.open(tmp_path) as store:
         queue = make_queue(store)
@@ -146,6 +168,19 @@ def small_disk(tmp_path):
         pytest.skip("this user may not mount a disk")
     yield disk
     subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def limit_pages(store, more):
+    """Let a catalog on SQLite grow by only *more* pages; its error is that for a full disk."""
+    engine = store.catalog.engine
+    with store.catalog.read() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar() + more
+
+    @event.listens_for(engine, "connect")
+    def limit(connection, _):
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    engine.dispose()
 
 
 def load_until_full(queue, size, loaded=0):
@@ -272,3 +307,78 @@ def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
     assert not thread.is_alive()
     assert "try again later" in str(raised[0])
     assert len(queue.load(orders(1))) == 1
+
+
+# --- refused for certain --------------------------------------------------------------------------
+
+
+def refuse(store, error):
+    """Let every transaction of a load fail in the middle of its work, or at its commit."""
+
+    def fail(name):
+        if name == "load.before_commit":
+            raise error
+
+    return mock.patch.object(faults, "point", fail)
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+@pytest.mark.parametrize(
+    "error", [QueueDeactivated("given up"), CatalogUnavailable("nothing was changed")]
+)
+def test_a_load_that_was_refused_for_certain_leaves_no_file(store, monkeypatch, error, policy):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, key="customer", **({"policy": policy} if policy else {}))
+    queue.load(orders(3))
+    before = dump(store)
+
+    with refuse(store, error), pytest.raises(type(error)):
+        queue.load(orders(100, 100))
+
+    assert dump(store) == before
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+@pytest.mark.parametrize("batch", [None, ("query", 1)])
+def test_a_write_of_spark_that_was_refused_for_certain_leaves_no_file(
+    store, monkeypatch, batch, policy
+):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, key="customer", **({"policy": policy} if policy else {}))
+    writer = make_stager(queue)
+    writer.add(orders(10).to_batches()[0])
+    staged = [segment.in_shard(0) for segment in writer.finish()]
+    options = SinkOptions.of({"path": "unused", "queue": "orders"})
+
+    with refuse(store, QueueDeactivated("given up")), pytest.raises(QueueDeactivated):
+        publish(queue, staged, options, batch)
+
+    assert leftover_files(store) == set()
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+def test_the_files_of_a_load_whose_outcome_nobody_knows_are_kept(store, monkeypatch, policy):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, key="customer", **({"policy": policy} if policy else {}))
+    unknown = CatalogUnavailable("the last change may have been made")
+    unknown.outcome_unknown = True
+
+    with refuse(store, unknown), pytest.raises(CatalogUnavailable):
+        queue.load(orders(10))
+
+    assert len(leftover_files(store)) == 1
+
+
+def test_a_catalog_without_room_refuses_loads_and_leaves_no_files(store, monkeypatch):
+    """SQLite's own limit of pages is its error for a full disk."""
+    if store.catalog.file is None:
+        pytest.skip("a server has no such limit")
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    limit_pages(store, more=4)
+
+    loaded, message = load_until_full(queue, 300)
+
+    assert "full disk" in message
+    assert leftover_files(store) == set()
+    assert numbers_of(queue.browse()) == list(range(loaded))

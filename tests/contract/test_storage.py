@@ -68,6 +68,7 @@ def test_a_write_that_fails_leaves_nothing(storage, files):
 
 def test_what_is_missing_is_damaged_and_named(storage):
     location = storage.new_location("orders")
+    storage.mark("a" * 32, "a token")
 
     assert not storage.exists(location)
     with pytest.raises(DamagedSegment, match=rf"{location} is missing from .*restore the file"):

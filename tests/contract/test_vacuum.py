@@ -301,14 +301,10 @@ def test_very_many_files_are_removed_at_once(store, queue):
     present = {f"segments/orders/{n}.arrow": 0 for n in range(count)}
     removed = []
 
-    class Many:
-        def list(self):
-            return present
+    storage = store.storage
+    storage.list, storage.remove = lambda: present, removed.append
 
-        def remove(self, location):
-            removed.append(location)
-
-    assert len(vacuum_module.vacuum(store.catalog, Many(), 0)) == count
+    assert len(vacuum_module.vacuum(store.catalog, storage, 0)) == count
     assert len(removed) == count
     assert known_files(store) == 0
 
@@ -317,3 +313,21 @@ def test_very_many_files_are_removed_at_once(store, queue):
 def test_an_impossible_grace_period_is_refused(store, grace):
     with pytest.raises(BadOption, match="grace="):
         store.vacuum(grace=grace)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["a queue's folder", "the segments' folder"])
+def test_folders_that_are_links_are_not_followed(store, queue, tmp_path, inside):
+    """What a link leads to may belong to somebody else, whatever its files are called."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    alien = outside / f"{'a' * 32}.arrow"
+    alien.write_bytes(b"keep me")
+    os.utime(alien, (0, 0))
+    link = Path(store.storage.uri) / "segments"
+    if inside:
+        link.mkdir()
+        link /= "linked"
+    link.symlink_to(outside)
+
+    assert store.vacuum(grace=0) == []
+    assert alien.exists()
