@@ -9,6 +9,7 @@ than the database's own replication is recognised at once, by the place of the c
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
@@ -120,7 +121,9 @@ class Identity:
         self.verify_alone()
         token = _new_token()
         store = self._catalog.write(lambda connection: _remember(connection, token))
-        self._storage.mark(store, token)
+        # On a full disk the old token, which was found just now, must do: vacuum makes room.
+        with suppress(StorageUnavailable):
+            self._storage.mark(store, token)
 
     def verify_alone(self) -> None:
         """Raise `StorageUnavailable` if the storage has the mark of another store too."""

@@ -392,6 +392,17 @@ def test_what_a_crash_left_before_the_mark_is_finished_at_the_next_opening(tmp_p
         assert store.storage.owners() == {store.storage.identity}
 
 
+def test_a_storage_without_room_for_a_new_token_is_cleaned(store, queue, monkeypatch):
+    queue.delete(queue.fire())
+
+    def mark(storage, identity, token):
+        raise StorageUnavailable("No space left on device")
+
+    monkeypatch.setattr(Storage, "mark", mark)
+
+    assert len(store.vacuum(grace=0)) == 1
+
+
 def test_the_identity_is_no_part_of_what_is_cleaned(store, queue):
     before = dump(store)["storage"]
     store.vacuum(grace=0)
