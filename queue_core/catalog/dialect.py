@@ -64,6 +64,8 @@ _SQLITE_RETRY = {5, 6}
 _SQLITE_DAMAGED = {11, 26}
 _SQLITE_NO_TABLE = 1
 _SQLITE_IO_ERROR = 10
+# The commit is not complete in its log, as after one on a full disk.
+_SQLITE_WRITE_ERROR = 10 | 3 << 8
 _SQLITE_REASONS = {
     5: "is busy",
     6: "is locked",
@@ -439,7 +441,8 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
         reason = reason or f"failed ({_message_of(error)})"
     outcome = "nothing was changed"
     # After a failed fsync of a commit, a recovery may find its pages or not.
-    failed_sync = committing and code == _SQLITE_IO_ERROR
+    failed_write = getattr(error.orig, "sqlite_errorcode", 0) == _SQLITE_WRITE_ERROR
+    failed_sync = committing and code == _SQLITE_IO_ERROR and not failed_write
     unknown = failed_sync or (committing and error.connection_invalidated)
     if unknown:
         outcome = "the last change may have been made: check before you repeat it"
