@@ -109,6 +109,8 @@ class Storage:
         with self._mapped(_IDENTITY):
             selector = pafs.FileSelector(self._path(_IDENTITY), allow_not_found=True)
             found = self._fs.get_file_info(selector)
+        if not found:
+            self._check_bucket(_IDENTITY)
         return {info.base_name for info in found if _MARK_NAME.fullmatch(info.base_name)}
 
     def token(self, identity: str) -> str | None:
