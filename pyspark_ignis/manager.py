@@ -27,7 +27,7 @@ from queue_core.leader import CLIENT_ID, candidate
 from queue_core.model import QueueInfo
 from queue_core.settings import check_seconds
 from queue_core.store import Store
-from queue_core.tasks.registry import TASKS
+from queue_core.tasks.registry import REGISTRY, TASKS
 from queue_core.tasks.retirement import retire
 from queue_core.tasks.runner import SideTasks
 
@@ -44,7 +44,8 @@ class IgnisManager:
     """
     Keeps one `consume` query running for each active queue of a store that has a handler.
 
-    It also runs the store's side tasks, for all queues; only an elected leader sweeps. At each
+    It also runs the store's side tasks, for all queues; only an elected leader sweeps, and it
+    sweeps all queues of the store, also those of pools and of other queries. At each
     refresh it reads the catalog: new queues get a query, queues that are too old are deactivated,
     deactivated queues lose their query, and a failed query is started again. Running queries pick
     up changed settings themselves. Source: IgnisMQ.
@@ -117,6 +118,8 @@ class IgnisManager:
         except BaseException:
             self._store.close()
             raise
+        #: Whether to stand for election: a leader that does not sweep would keep all from it.
+        self._stands = any(REGISTRY[task].leader_only for task in tasks)
         self._started = False
         self._threads: list[PeriodicThread] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
@@ -134,7 +137,8 @@ class IgnisManager:
             self._started = True
             try:
                 self.refresh()
-                self._leader.start()
+                if self._stands:
+                    self._leader.start()
             except BaseException:
                 self.stop(grace=0)
                 raise

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, delete, select, update
 
 from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues, schedule
 
 #: Instead of a queue's id, for the tasks of the store.
@@ -66,6 +67,26 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
         and min(row.due_at, row.begun_at + int(interval * 1e6)) > row.now
     }
     return [job for job in intervals if job not in resting]
+
+
+def ask_for(catalog: Catalog, job: Job, interval: float) -> None:
+    """
+    Make a job of another process due now if it last began *interval* seconds ago or earlier.
+
+    It writes only when that changes something. A job that was never claimed is left alone.
+    """
+    queue_id, task = job
+    now = dialect.now()
+    late = (
+        (schedule.c.queue_id == queue_id)
+        & (schedule.c.task == task)
+        & (schedule.c.begun_at + int(interval * 1e6) <= now)
+        & (schedule.c.due_at > now)
+    )
+    with catalog.read() as connection:
+        if connection.execute(select(schedule.c.task).where(late)).first() is None:
+            return
+    catalog.write(lambda c: c.execute(update(schedule).where(late).values(due_at=now)))
 
 
 def hasten(connection: Connection, queue_id: int, task: str, delay: float) -> None:

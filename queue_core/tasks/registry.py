@@ -19,6 +19,7 @@ _ROWS = (
         # Source: IgnisMQ.
         timing=Timing(900.0, first=600.0),
         leader_only=True,
+        finder="queue_core.tasks.sweep:find_queues",
     ),
     Task(
         name="expire",

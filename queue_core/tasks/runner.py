@@ -87,9 +87,12 @@ class SideTasks:
         """
         Run the due tasks of these queues and of the store; return them with their errors.
 
-        *queues* should be refreshed now and then: their settings say when and how. One reading
-        transaction when nothing is due. Raises only the errors of reading the schedule.
+        A task of the leader runs for all queues of the store, in the leader alone; another process
+        that was given a shorter interval for it asks the leader for it. *queues* should be
+        refreshed now and then: their settings say when and how. One reading transaction when
+        nothing is due. Raises only the errors of reading the schedule.
         """
+        self._ask_leader()
         jobs = self._jobs(queues)
         intervals = {job: timing.every for job, (_, timing) in jobs.items()}
         with self._context.catalog.read() as connection:
@@ -98,7 +101,7 @@ class SideTasks:
         for job in due:
             queue, timing = jobs[job]
             if self._claim(job, timing):
-                ran.append(self._attempt(job, queue))
+                ran += self._attempt(job, queue)
         return ran
 
     def run(self, name: str, queue: QueueInfo | None = None) -> int:
@@ -127,28 +130,57 @@ class SideTasks:
             if task.leader_only and not self._context.leader.leads():
                 # Not even claimed: it is left to the leader.
                 continue
-            concerned = (
-                [None] if task.of_store else [each for each in queues if task.concerns(each)]
-            )
+            # One job of the leader serves all queues of the store, however many there are.
+            at_once = task.of_store or task.leader_only
+            concerned = [None] if at_once else [each for each in queues if task.concerns(each)]
             for queue in concerned:
                 timing = self._timings.get(task.name) or task.due(queue)
                 if timing is not None:
                     jobs[queue.id if queue else schedule.STORE, task.name] = (queue, timing)
         return jobs
 
+    def _ask_leader(self) -> None:
+        """Ask the leader for its tasks as often as this process was told to run them."""
+        for task in self._tasks:
+            timing = self._timings.get(task.name)
+            if task.leader_only and timing is not None and not self._context.leader.leads():
+                job = (schedule.STORE, task.name)
+                schedule.ask_for(self._context.catalog, job, timing.every)
+
     def _claim(self, job: schedule.Job, timing: Timing) -> bool:
         return self._context.catalog.write(
             lambda connection: schedule.claim(connection, *job, timing.every, timing.first)
         )
 
-    def _attempt(self, job: schedule.Job, queue: QueueInfo | None) -> Ran:
-        task, name = job[1], queue.name if queue else None
+    def _attempt(self, job: schedule.Job, queue: QueueInfo | None) -> list[Ran]:
+        """Run a claimed job; a job of the leader runs for each queue that has work for it."""
+        task = REGISTRY[job[1]]
+        ran: list[Ran] = []
         try:
-            return Ran(task=task, queue=name, moved=self.run(task, queue))
+            concerned = [queue]
+            if task.leader_only:
+                concerned = [*task.find_queues(self._context.catalog)]
         except IgnisError as error:
-            _log.warning("task %s of %s failed: %s", task, name or "the store", error)
+            concerned, ran = [], [_failed(task.name, None, error)]
+        for each in concerned:
+            ran.append(self._try(task.name, each))
+            if isinstance(ran[-1].error, NotLeading):
+                break
+        if any(done.error for done in ran):
             with contextlib.suppress(IgnisError):
                 self._context.catalog.write(
                     lambda connection: schedule.hasten(connection, *job, RETRY_SECONDS)
                 )
-            return Ran(task=task, queue=name, error=error)
+        return ran
+
+    def _try(self, task: str, queue: QueueInfo | None) -> Ran:
+        name = queue.name if queue else None
+        try:
+            return Ran(task=task, queue=name, moved=self.run(task, queue))
+        except IgnisError as error:
+            return _failed(task, name, error)
+
+
+def _failed(task: str, queue: str | None, error: IgnisError) -> Ran:
+    _log.warning("task %s of %s failed: %s", task, queue or "the store", error)
+    return Ran(task=task, queue=queue, error=error)

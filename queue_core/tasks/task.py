@@ -42,8 +42,12 @@ class Task:
     setting: str | None = None
     #: Whether it runs for the store as a whole, not for each queue.
     of_store: bool = False
-    #: Whether only the leader runs it.
+    #: Whether only the leader runs it. It does so for all queues of the store at once, whichever
+    #: queues its process works on.
     leader_only: bool = False
+    #: With *leader_only*, the function that finds the queues with work for it, as ``module:name``.
+    #: It takes the catalog.
+    finder: str | None = None
     #: Whether a deactivated queue does not need it.
     living_only: bool = False
 
@@ -60,9 +64,20 @@ class Task:
 
     def function(self) -> Callable[[TaskContext, QueueInfo | None], int]:
         """Import the function that runs the task."""
-        module, _, name = self.run.partition(":")
-        found: Any = getattr(importlib.import_module(module), name)
-        return found  # type: ignore[no-any-return]
+        return _imported(self.run)
+
+    def find_queues(self, catalog: Catalog) -> list[QueueInfo]:
+        """Return the queues of the store in which a task of the leader has work."""
+        assert self.finder is not None, "a task of the leader names a finder"
+        found: list[QueueInfo] = _imported(self.finder)(catalog)
+        return [queue for queue in found if self.concerns(queue)]
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    """Import a function by ``module:name``."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

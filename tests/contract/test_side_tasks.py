@@ -6,6 +6,7 @@ from queue_core.catalog import leases, schedule
 from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
 from queue_core.leader.lease import LeaseLeader
 from queue_core.tasks import shovel as shovel_task
+from queue_core.tasks import sweep as sweep_task
 from queue_core.tasks.registry import TASKS
 from queue_core.tasks.runner import Ran, SideTasks
 from queue_core.tasks.task import Timing
@@ -132,6 +133,74 @@ def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
 
     assert isinstance(ran.error, NotLeading)
     assert numbers_of(queue.browse()) == [0, 1, 2]
+
+
+def stuck(store, name, count):
+    queue = make_queue(store, name)
+    queue.load(orders(count))
+    queue.fire()
+    return queue
+
+
+def test_the_leader_sweeps_the_queues_of_all(store, leader):
+    """Its own process works on one of them, or on none."""
+    own, others = stuck(store, "orders", 3), stuck(store, "parcels", 2)
+    make_queue(store, "idle")
+    backdate(store, 7200)
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS)
+
+    assert tasks_of(tasks.run_due([own.info])) == [("sweep", "orders", 3), ("sweep", "parcels", 2)]
+    others.fire(magazine="sideline")
+    backdate(store, 7200)
+    assert tasks_of(tasks.run_due([])) == [("sweep", "parcels", 2)]
+
+
+def test_a_sweep_of_many_idle_queues_is_one_transaction(store, leader, monkeypatch):
+    for number in range(30):
+        make_queue(store, f"q{number}", shards=1)
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS)
+    writes, write = [], store.catalog.write
+    monkeypatch.setattr(store.catalog, "write", lambda work: writes.append(1) or write(work))
+
+    assert tasks.run_due([]) == []
+    assert len(writes) == 1
+
+
+def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, monkeypatch):
+    stuck(store, "one", 3)
+    stuck(store, "two", 2)
+    backdate(store, 7200)
+    sweep = sweep_task.sweep
+
+    def fails(catalog, queue, **how):
+        if queue.name == "one":
+            raise CatalogUnavailable("not now")
+        return sweep(catalog, queue, **how)
+
+    monkeypatch.setattr(sweep_task, "sweep", fails)
+    timings = {"sweep": Timing(600.0, first=0.0)}
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=timings)
+
+    assert [(done.queue, done.moved) for done in tasks.run_due([])] == [("one", 0), ("two", 2)]
+    with store.catalog.read() as connection:
+        (row,) = connection.execute(schedule.schedule.select()).all()
+    assert row.due_at - row.begun_at < 60e6, "it is tried again soon"
+
+
+def test_who_does_not_lead_asks_the_leader_to_sweep_as_often_as_it_was_told_to(store, leader):
+    other = LeaseLeader(store.catalog, holder="other")
+    often = SideTasks(
+        store.catalog, store.storage, other, tasks=["sweep"], timings={"sweep": Timing(0.001)}
+    )
+    seldom = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"])
+    assert seldom.run_due([]) == []
+    queue = stuck(store, "orders", 3)
+    backdate(store, 7200)
+    assert seldom.run_due([]) == []
+
+    assert often.run_due([queue.info]) == []
+
+    assert tasks_of(seldom.run_due([])) == [("sweep", "orders", 3)]
 
 
 def test_what_failed_is_due_again_soon_and_keeps_no_other_from_running(

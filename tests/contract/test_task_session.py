@@ -251,6 +251,24 @@ def test_a_sweep_is_left_to_another_leader(store, session, caplog):
     assert "task sweep of orders is left to the leader" in caplog.text
 
 
+def test_two_queries_that_sweep_two_queues_sweep_both_and_each_tells_its_own(store, session):
+    for name, count in (("one", 2), ("other", 3)):
+        queue = make_queue(store, name)
+        queue.load(orders(count))
+        queue.fire()
+    backdate(store, 7200)
+    queries = [session("sweep", queue=name, **ALWAYS) for name in ("one", "other")]
+    starts = [query.begin() for query in queries]
+    rows = [[], []]
+    for _ in range(2):
+        for number, query in enumerate(queries):
+            end = query.next(starts[number])
+            rows[number] += told(query, starts[number], end)
+            starts[number] = end
+
+    assert rows == [[("sweep", "one", 2)], [("sweep", "other", 3)]]
+
+
 def test_who_has_swept_once_leads_no_longer(store, session):
     make_queue(store)
     query = session("sweep")

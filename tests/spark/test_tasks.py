@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog import schedule
+from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
@@ -26,9 +27,9 @@ def sidelined(rig, count, name="orders", **shape):
     return queue
 
 
-def report(rig, **options):
+def report(rig, queue=None, **options):
     """A stream of side tasks."""
-    return rig.source(None, **({"task": "shovel"} | options))
+    return rig.source(queue, **({"task": "shovel"} | options))
 
 
 def moved(batches):
@@ -171,6 +172,31 @@ def test_a_consuming_query_shovels_what_has_failed(rig):
     assert {row.number: row._attempt for row in seen} == {0: 1, 1: 1, 2: 1, 3: 0}
 
 
+def test_two_queries_of_two_queues_sweep_both(rig):
+    """One of them leads; each shows what was swept of its own queue."""
+    queues = {name: rig.orders(2, name) for name in ("a", "b")}
+    for queue in queues.values():
+        queue.fire()
+    backdate(rig.store, 7200)
+    rows = {"a": [], "b": []}
+    queries = [
+        rig.each(
+            report(rig, task="sweep", queue=name, interval=1),
+            lambda batch, _, name=name: rows[name].extend(batch.collect()),
+            checkpoint=name,
+            trigger={},
+        )
+        for name in queues
+    ]
+
+    wait_until(lambda: all(rows.values()), queries[0])
+
+    assert {name: [(r.queue, r.moved) for r in rows[name]] for name in rows} == {
+        "a": [("a", 2)],
+        "b": [("b", 2)],
+    }
+
+
 def test_a_consuming_query_looks_after_its_own_queues(rig):
     queue = rig.orders(1)
     rig.orders(1, "others")
@@ -180,7 +206,9 @@ def test_a_consuming_query_looks_after_its_own_queues(rig):
 
     assert scheduled(rig) == {
         (schedule.STORE, "vacuum"),
-        *((queue.info.id, task) for task in ("shovel", "sweep", "expire", "compact")),
+        # Of the sweep, the one that leads looks after all queues.
+        (schedule.STORE, "sweep"),
+        *((queue.info.id, task) for task in ("shovel", "expire", "compact")),
     }
 
 

@@ -31,6 +31,8 @@ def said_of(task):
         )
     process = "the leader" if task.leader_only else "any"
     runs_on = "the store" if task.of_store else "queues in use" if task.living_only else "queues"
+    if task.leader_only:
+        runs_on = "all queues of the store"
     return [task.name, ", ".join(task.steps), runs_on, when, process]
 
 
@@ -48,6 +50,11 @@ def test_a_row_names_a_function_that_does_its_steps(task):
 def test_a_row_says_when_the_task_is_due(task):
     assert (task.timing is None) == (task.setting is not None)
     assert task.setting is None or hasattr(QueueSettings(), task.setting)
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_task_of_the_leader_alone_finds_its_queues_itself(task):
+    assert (task.finder is not None) == task.leader_only
 
 
 def test_the_page_has_a_row_for_each_task():
