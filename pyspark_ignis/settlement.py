@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TypeAlias
 
 from pyspark import cloudpickle
@@ -69,7 +70,17 @@ def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:
     )
 
 
+def check_pandas() -> None:
+    """Raise `BadOption` if pandas is missing, which PySpark wants to see before `mapInArrow`."""
+    if importlib.util.find_spec("pandas") is None:
+        raise BadOption(
+            "handler: Spark needs pandas for a handler in Python, and it is not installed here: "
+            "pip install 'pandas>=2.2,<3'; a Column handler and a ConsumerPool do not need it"
+        )
+
+
 def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
+    check_pandas()
     try:
         cloudpickle.dumps(runner)  # type: ignore[no-untyped-call]
     except Exception as error:
