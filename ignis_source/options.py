@@ -144,8 +144,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "refreshInterval",
-        "How often a running query reads its queues' settings again; one that is paused by "
-        "`concurrency` 0 looks at once whether it still is. Source: IgnisMQ, 5 minutes.",
+        "How often a query of side tasks looks for new queues and reads their settings again. A "
+        "query that reads messages does so once a second, or more often. Source: IgnisMQ, 5 "
+        "minutes.",
         seconds,
         300.0,
     ),

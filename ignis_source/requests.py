@@ -15,6 +15,9 @@ from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
 
+#: Seconds after which a query that fires reads its queues' settings again.
+SETTINGS_SECONDS = 1.0
+
 
 class Requests:
     """Makes the fire requests of a query. Raises what is wrong with its options or queues."""
@@ -24,7 +27,7 @@ class Requests:
         self._options = options
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
-        self.queues = Queues(self._read, options.refresh_interval)
+        self.queues = Queues(self._read, min(options.refresh_interval, SETTINGS_SECONDS))
         #: The end of a run that ends by itself.
         self.horizon: Horizon | None = None
         # A selector that a queue does not understand is refused before anything is fired.

@@ -59,7 +59,6 @@ class ManagedQuery:
         self._shape: tuple[int, int] | None = None
         #: Why there should be no query, as a status; None: there should be one.
         self._absence: str | None = "stopped"
-        self._paused = False
         self._query: StreamingQuery | None = None
         self._starts = 0
         self._error: Exception | None = None
@@ -73,7 +72,7 @@ class ManagedQuery:
         """Start the query, or restart it if the queue was made again or has new columns."""
         # A dropped queue may have been created again under the same name.
         shape = (info.id, info.schema_version)
-        self._absence, self._paused = None, info.settings.concurrency == 0
+        self._absence = None
         if self.running is not None:
             if shape == self._shape:
                 return
@@ -95,18 +94,18 @@ class ManagedQuery:
         if self.running is not None:
             self.running.stop()
 
-    def state(self) -> QueueState:
-        """Return the current state."""
+    def state(self, paused: bool = False) -> QueueState:
+        """Return the current state; *paused* says whether the queue is paused now."""
         self._note_failure()
         return QueueState(
-            status=self._status(), query=self._query, starts=self._starts, error=self._error
+            status=self._status(paused), query=self._query, starts=self._starts, error=self._error
         )
 
-    def _status(self) -> str:
+    def _status(self, paused: bool) -> str:
         if self._absence is not None:
             return self._absence
         if self.running is not None:
-            return "paused" if self._paused else "running"
+            return "paused" if paused else "running"
         if self._query is None or self._query.exception() is not None:
             return "failed"
         return "ended"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from pyspark_ignis.managed_query import (
 from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from queue_core.catalog import queues
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.leader import CLIENT_ID, candidate
 from queue_core.model import QueueInfo
 from queue_core.settings import check_seconds
@@ -323,12 +324,21 @@ class IgnisManager:
 
     def state(self) -> dict[str, QueueState]:
         """
-        Report the query of each queue that has a handler.
+        Report the query of each queue that has a handler, as it is now.
 
         Returns:
             The state, by queue name.
         """
-        return {queue: managed.state() for queue, managed in self._queries.items()}
+        paused = self._paused()
+        return {queue: managed.state(queue in paused) for queue, managed in self._queries.items()}
+
+    def _paused(self) -> set[str]:
+        """Return the names of the queues that are paused; where the catalog is away, none."""
+        if not self._started:
+            return set()
+        with suppress(CatalogUnavailable):
+            return {info.name for info in self._read() if not info.settings.concurrency}
+        return set()
 
     def __enter__(self) -> IgnisManager:
         self.start()

@@ -208,6 +208,7 @@ class Queue:
         fallback: bool = False,
         magazine: str = "main",
         consumer: Consumer | None = None,
+        even_if_paused: bool = False,
     ) -> Firing:
         """
         Take the next messages, each shard in its order and evenly from all shards.
@@ -231,6 +232,8 @@ class Queue:
             magazine: ``main`` or ``sideline``.
             consumer: The consumer that takes the messages. By default, this process
                 (`Store.consumer`).
+            even_if_paused: Take messages although the queue is paused (its setting ``concurrency``
+                is 0). By default, a paused queue gives nothing to anybody.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -245,6 +248,7 @@ class Queue:
                 others.
         """
         request = self._request(max_messages, max_bytes, magazine, selector, order_by, fallback)
+        request = replace(request, even_if_paused=even_if_paused)
         check_seconds("timeout", timeout)
         consumer = consumer or self._store.consumer()
         catalog = self._store.catalog

@@ -96,7 +96,8 @@ class QueueSettings:
         8,
         _whole(0, MAX_CONCURRENCY),
         "Partitions of a Spark query over the queue, and workers of a consumer pool, unless the "
-        "query or the pool sets a number itself. 0 pauses them. Source: IgnisMQ.",
+        "query or the pool sets a number itself. Those that run follow it. 0 pauses the queue: it "
+        "gives messages to nobody. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,

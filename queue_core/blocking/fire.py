@@ -2,7 +2,8 @@
 
 Changes: the line, and what a firing changes. A firing with a selector, or from the sideline, joins
 no line: if the first in line wanted none of the messages, the others would wait in vain. Nor does a
-firing that is held back by a consumer with a priority or a claim. Both wait beside the line.
+firing that is held back by a consumer with a priority or a claim, or by a pause. These wait beside
+the line.
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ def fire_or_wait(
 
 
 class _HeldBack(Exception):
-    """Other consumers go first, whatever the order in the line."""
+    """Other consumers go first, or the queue is paused, whatever the order in the line."""
 
 
 def _in_line(
     catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
     def has_messages(connection: Connection) -> tuple[Hashable, bool]:
-        if not interests.open_to(connection, consumer, request.queue_ids):
+        if not interests.open_to(
+            connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
+        ):
             raise _HeldBack
         return None, anything(connection, request)
 

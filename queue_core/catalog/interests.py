@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import FromClause
 
 from queue_core.catalog import consumers, dialect, notifications
-from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.queues import given_up_error, is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
 from queue_core.errors import QueueTaken
@@ -116,35 +116,44 @@ def leave(connection: Connection, consumer: Consumer) -> None:
     notifications.notify(connection)
 
 
-def open_to(connection: Connection, consumer: Consumer, queue_ids: Sequence[int]) -> Sequence[int]:
+def open_to(
+    connection: Connection,
+    consumer: Consumer,
+    queue_ids: Sequence[int],
+    *,
+    even_if_paused: bool = False,
+) -> Sequence[int]:
     """
     Return the queues of *queue_ids* from which a consumer may fire now.
 
-    Raises `QueueDeactivated`, and `QueueTaken` where another consumer is exclusive. One statement,
-    unless there are priorities or claims.
+    Paused queues give nothing to anybody, unless *even_if_paused*. Raises `QueueDeactivated`, and
+    `QueueTaken` where another consumer is exclusive. One statement, unless there are priorities or
+    claims.
     """
     some = exists().where(
         interests.c.queue_id == queues.c.id,
         interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
     )
     told = connection.execute(
-        select(queues.c.id, queues.c.name, queues.c.deactivated_at).where(
-            dialect.one_of(connection, queues.c.id, queue_ids),
-            queues.c.deactivated_at.is_not(None) | some,
-        )
+        select(
+            queues.c.id,
+            queues.c.name,
+            queues.c.deactivated_at,
+            queues.c.settings,
+            some.label("ranked"),
+        ).where(dialect.one_of(connection, queues.c.id, queue_ids))
     ).all()
-    if not told:
-        return queue_ids
     for row in told:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
-    names = {row.id: row.name for row in told}
-    found = connection.execute(_blocked(connection, consumer, names)).all()
-    blocked = {row.queue_id: row.taken_by for row in found}
-    for queue_id, taken_by in blocked.items():
-        if taken_by is not None:
-            raise _taken(names[queue_id], taken_by, True)
-    return tuple(queue_id for queue_id in queue_ids if queue_id not in blocked)
+    closed = {row.id for row in told if not even_if_paused and is_paused(row.settings)}
+    names = {row.id: row.name for row in told if row.ranked}
+    if names:
+        for row in connection.execute(_blocked(connection, consumer, names)):
+            if row.taken_by is not None:
+                raise _taken(names[row.queue_id], row.taken_by, True)
+            closed.add(row.queue_id)
+    return tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
 
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from queue_core import column_roles
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, notifications
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
@@ -121,6 +121,8 @@ def change_settings(
     connection.execute(
         update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
     )
+    # A queue that is no longer paused has messages for those that wait.
+    notifications.notify(connection)
     return replace(info, settings=settings)
 
 
@@ -128,6 +130,22 @@ def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
     """The queue with so much more concurrency, or less; as far as is allowed."""
     wanted = _held(connection, queue).settings.concurrency + by
     return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
+
+
+def is_paused(settings: str) -> bool:
+    """Return whether a queue with these settings, as JSON, is paused: its ``concurrency`` is 0."""
+    return not _concurrency(settings)
+
+
+def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
+    """Return the setting ``concurrency`` of some queues, in no order; dropped ones have none."""
+    query = select(queues.c.settings).where(dialect.one_of(connection, queues.c.id, queue_ids))
+    return [_concurrency(settings) for settings in connection.scalars(query)]
+
+
+@lru_cache(maxsize=1024)
+def _concurrency(settings: str) -> int:
+    return QueueSettings.from_json(settings).concurrency
 
 
 def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from queue_core.catalog import interests
+from queue_core.catalog import interests, queues
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
@@ -49,7 +49,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             marked by `batch_handler`, which takes a RecordBatch. All workers call it at the same
             time, each in its own thread.
         concurrency: The number of workers, 0 to 100. By default the queues' setting
-            ``concurrency`` (the least of several queues'); 1 for a browser.
+            ``concurrency`` (the least of several queues'), which the pool then follows while it
+            runs, until `increase` or `decrease` is called; 1 for a browser. A queue that is paused
+            (its setting is 0) gives no messages to any pool but a browser.
         batch: The number of messages that a worker fires and settles at once, and that a batch
             handler takes at once; 1 or more.
         ignorable: An exception class, or several, whose exceptions delete the message.
@@ -141,6 +143,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._paused = False
+        #: Whether the number of workers follows the queues' setting.
+        self._follows = concurrency is None and not browse
+        #: Whether one of the queues is paused by its setting, as of the last look.
+        self._queue_paused = False
         self._ended = threading.Event()
         self._presence: Presence | None = None
         self._context: WorkerContext | None = None
@@ -221,6 +227,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
+        self._follows = False
         return self._started.increase(by)
 
     def decrease(self, by: int = 1) -> int:
@@ -236,6 +243,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Raises:
             BadOption: The pool was not started.
         """
+        self._follows = False
         return self._started.decrease(by)
 
     def pause(self) -> None:
@@ -347,6 +355,19 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         suspended = self._paused or pressed or not self.concurrency
         return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
 
+    def _follow_settings(self) -> None:
+        """Have as many workers as the queues say, and note whether one of the queues is paused."""
+        if self._config.browse:
+            return
+        with self._store.catalog.read() as connection:
+            numbers = queues.concurrencies(connection, [info.id for info in self._infos])
+        self._queue_paused = 0 in numbers
+        # Where a queue is paused, the others keep their workers.
+        running = [number for number in numbers if number]
+        if self._follows and running:
+            more = min(running) - self.concurrency
+            (self._started.increase if more > 0 else self._started.decrease)(abs(more))
+
     def _give_back(self) -> None:
         """Give back the messages that were fired ahead."""
         if self._context is not None:
@@ -354,7 +375,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 source.give_back()
 
     def _is_idle(self) -> bool:
-        return self._started.found_nothing and self._credit.used == 0
+        # A paused queue gives nothing, which does not mean that nothing is left.
+        return not self._queue_paused and self._started.found_nothing and self._credit.used == 0
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)
@@ -388,7 +410,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             try:
                 if presence is not None:
                     presence.check()
-                if not self._is_interested():
+                self._follow_settings()
+                if not self._is_interested() or self._queue_paused:
                     self._give_back()
             except Unavailable:
                 continue

@@ -35,6 +35,8 @@ class FireRequest:
     selection: Selection | None = None
     #: Only slices that meet all of these: the settings of the queues.
     rules: Rules = ()
+    #: Also from a queue that its setting ``concurrency`` pauses.
+    even_if_paused: bool = False
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.

@@ -39,11 +39,14 @@ def fire(
 
     *waiter* is the number under which the firing waits in line (`waiters.LAST` before it has one);
     the result is then also None while others wait before it. *seen* False means that the messages
-    are only planned: until somebody reads them, they can be recovered. Queues in which others go
-    first (`interests`) are left out. Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`.
+    are only planned: until somebody reads them, they can be recovered. Queues that are
+    paused, or in which others go first (`interests`), are left out. Raises `ConsumerFenced`,
+    `QueueDeactivated`, `QueueTaken`.
     """
     with catalog.read() as connection:
-        open_to = interests.open_to(connection, consumer, request.queue_ids)
+        open_to = interests.open_to(
+            connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
+        )
         request = replace(request, queue_ids=tuple(open_to))
         if not open_to or not anything(connection, request):
             return None

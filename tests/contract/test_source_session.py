@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pytest
 
-from ignis_source import background_tasks
+from ignis_source import background_tasks, requests
 from ignis_source import session as session_module
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
@@ -175,8 +175,12 @@ def test_of_several_queues_the_paused_one_gives_nothing(store, session):
     assert {piece.queue for piece in query.plan(START, offset).tasks} == {"blue"}
 
 
-def test_new_settings_are_read_within_one_refresh(store, session):
+def test_new_settings_are_read_within_a_second_or_one_refresh(store, session, monkeypatch):
     queue = make_queue(store, concurrency=3)
+    soon = session()
+    ask(soon)
+    time.sleep(1.1)
+    monkeypatch.setattr(requests, "SETTINGS_SECONDS", 300.0)
     later, at_once = session(), session(refreshInterval="0")
     another = Offset("another", 0)
     assert (ask(later), ask(at_once, another)) == (START, another)
@@ -187,6 +191,9 @@ def test_new_settings_are_read_within_one_refresh(store, session):
 
     assert at_once.partitions == 5
     assert later.partitions == 3
+    soon.look_at_once()
+    ask(soon)
+    assert soon.partitions == 5
 
 
 def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, session):
@@ -206,10 +213,11 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
     assert sorted(found.column("_queue").to_pylist()) == ["blue"] * 3 + ["red"] * 3
 
 
-def test_a_refresh_pauses_a_query(store, session):
+def test_a_pause_stops_a_query_at_once(store, session):
+    """Whatever it knows: the firing itself asks the catalog."""
     queue = make_queue(store)
     queue.load(orders(1))
-    query = session(refreshInterval="0")
+    query = session()
     offset = ask(query)
     queue.change_settings(concurrency=0)
     queue.load(orders(1))

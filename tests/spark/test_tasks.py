@@ -6,7 +6,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog import schedule
-from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
@@ -27,9 +26,9 @@ def sidelined(rig, count, name="orders", **shape):
     return queue
 
 
-def report(rig, queue=None, **options):
+def report(rig, **options):
     """A stream of side tasks."""
-    return rig.source(queue, **({"task": "shovel"} | options))
+    return rig.source(None, **({"task": "shovel"} | options))
 
 
 def moved(batches):
@@ -170,31 +169,6 @@ def test_a_consuming_query_shovels_what_has_failed(rig):
     queue.change_settings(shovel_interval=0.1)
     wait_until(lambda: sorted(numbers(seen)) == [0, 1, 2, 3], query)
     assert {row.number: row._attempt for row in seen} == {0: 1, 1: 1, 2: 1, 3: 0}
-
-
-def test_two_queries_of_two_queues_sweep_both(rig):
-    """One of them leads; each shows what was swept of its own queue."""
-    queues = {name: rig.orders(2, name) for name in ("a", "b")}
-    for queue in queues.values():
-        queue.fire()
-    backdate(rig.store, 7200)
-    rows = {"a": [], "b": []}
-    queries = [
-        rig.each(
-            report(rig, task="sweep", queue=name, interval=1),
-            lambda batch, _, name=name: rows[name].extend(batch.collect()),
-            checkpoint=name,
-            trigger={},
-        )
-        for name in queues
-    ]
-
-    wait_until(lambda: all(rows.values()), queries[0])
-
-    assert {name: [(r.queue, r.moved) for r in rows[name]] for name in rows} == {
-        "a": [("a", 2)],
-        "b": [("b", 2)],
-    }
 
 
 def test_a_consuming_query_looks_after_its_own_queues(rig):
