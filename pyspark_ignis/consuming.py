@@ -77,7 +77,7 @@ def consume(
     Args:
         spark: The Spark session.
         queue: A queue, or several of the same schema.
-        handler: The function or Column that handles the messages.
+        handler: The function, coroutine function or Column that handles the messages.
         checkpoint: Folder of the query's checkpoint. One query, one checkpoint.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
+from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
 from queue_core.handlers.payloads import Payload
 from queue_core.handlers.python_rows import rows_of
@@ -69,6 +70,14 @@ class HandlerRunner:
     timeout: float | None = None
     #: Makes the objects that the handler takes instead of rows.
     payload: Payload | None = None
+
+    def __post_init__(self) -> None:
+        """Have the calls of a coroutine function awaited."""
+        if is_coroutine(self.handler):
+            awaited: Any = Awaited(self.handler)
+            if takes_batches(self.handler):
+                setattr(awaited, _MARK, True)
+            object.__setattr__(self, "handler", awaited)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""

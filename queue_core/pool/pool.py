@@ -46,7 +46,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         store: The store that has the queues.
         queue: The name of a queue, or of several.
         handler: A function of one message, a dict of its columns, that returns a bool; or one
-            marked by `batch_handler`, which takes a RecordBatch. All workers call it at the same
+            marked by `batch_handler`, which takes a RecordBatch. It may be a coroutine function,
+            whose calls each run in an event loop of their own. All workers call it at the same
             time, each in its own thread.
         concurrency: The number of workers, 0 to 100. By default the queues' setting
             ``concurrency`` (the least of several queues'), which the pool then follows while it

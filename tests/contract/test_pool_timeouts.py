@@ -1,5 +1,6 @@
 """A worker whose handler's call timed out goes on: it pulls until there is nothing more to do."""
 
+import asyncio
 import threading
 
 import pytest
@@ -85,6 +86,17 @@ def test_the_higher_priority_goes_on_and_the_lower_one_gets_what_it_leaves(store
         queue.load(orders(5, 6))
         settled(low, deleted=5)
     assert recorder.numbers == [6, 7, 8, 9, 10]
+
+
+def test_a_coroutine_function_handles_messages(store, queue):
+    async def handler(message):
+        await asyncio.sleep(0.001)
+        return message["number"] != 3
+
+    queue.load(orders(20))
+    with ConsumerPool(store, "orders", handler, concurrency=2, batch=5) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 19, "sidelined": 1}
 
 
 def test_a_handler_that_wants_to_exit_fails_the_pool_aloud(store, queue):

@@ -1,5 +1,6 @@
 """The outcomes of messages, by the results and exceptions of a handler; without Spark."""
 
+import asyncio
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.unit.handler_runs import (
     REJECTED,
     Declined,
     DeclinedForGood,
+    late,
     messages,
     outcomes,
     raising,
@@ -26,6 +28,45 @@ class Unspeakable(Exception):
 @pytest.mark.parametrize("true", [True, np.True_])
 def test_true_deletes(true):
     assert outcomes(lambda _: true) == [DELETED] * 3
+
+
+class Asynchronous:
+    async def __call__(self, message):
+        return True
+
+
+async def at_last(message):
+    await asyncio.sleep(0)
+    return message["_message_id"] != 1
+
+
+def test_a_coroutine_function_is_awaited():
+    assert outcomes(at_last) == [DELETED, REJECTED, DELETED]
+    assert outcomes(partial(at_last)) == [DELETED, REJECTED, DELETED]
+    assert outcomes(Asynchronous()) == [DELETED] * 3
+
+
+def test_a_coroutine_function_may_raise_and_may_take_batches():
+    async def fails(message):
+        await asyncio.sleep(0)
+        raise Declined("no funds")
+
+    @batch_handler
+    async def of_batch(batch):
+        await asyncio.sleep(0)
+        return [True] * batch.num_rows
+
+    assert {kind for _, kind, _ in outcomes(fails)} == {"exception"}
+    assert outcomes(of_batch) == [DELETED] * 3
+
+
+def test_a_coroutine_that_takes_too_long_is_timed_out():
+    async def sleeps(message):
+        if message["_message_id"] == 1:
+            await asyncio.sleep(60)
+        return True
+
+    assert outcomes(sleeps, timeout=0.2) == [DELETED, late(0.2), DELETED]
 
 
 @pytest.mark.parametrize("false", [False, np.False_])

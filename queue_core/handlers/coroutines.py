@@ -1,0 +1,33 @@
+"""Handlers written as `async def`: each call runs to its end in an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+
+class Awaited:
+    """
+    Calls a handler that is a coroutine function, and returns its result.
+
+    A loop of its own for each call is what a timeout can end for sure: whatever the call has
+    started is cancelled with it. So objects that belong to a loop are made within the handler.
+    """
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the handler to its end."""
+        return asyncio.run(self.handler(*arguments))
+
+
+def is_coroutine(handler: Callable[..., Any]) -> bool:
+    """Return whether a handler is a coroutine function, or an object whose call is one."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not that it exists
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)
