@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.catalog import consumers, queues, views
+from queue_core.catalog import clock, consumers, queues, views
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import Identity, check_empty
@@ -309,6 +309,15 @@ class Store(AbstractContextManager["Store"]):
         """
         check_seconds("dead_after", dead_after)
         return recover(self.catalog, dead_after)
+
+    def accept_clock(self) -> None:
+        """
+        Believe the catalog's clock as it is.
+
+        While the clock has advanced further than the time that passed, nothing is expired, swept or
+        vacuumed. Call this once the clock is right; after it, what is old by this clock goes.
+        """
+        self.catalog.write(clock.accept)
 
     @property
     def keeper(self) -> Keeper:

@@ -8,6 +8,7 @@ import typer
 
 from pyspark_ignis.cli.app import Name, app, duration, working
 from pyspark_ignis.cli.invocation import Invocation
+from queue_core.catalog.clock import look
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
 _MAINTAIN = "Maintain"
@@ -115,3 +116,19 @@ def adopt(ctx: typer.Context) -> None:
     call = Invocation.current(ctx)
     with call.store(create=True, adopt=True) as store:
         call.answer(f"the catalog now owns the storage {store.storage.name}", adopted=True)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def clock(
+    ctx: typer.Context,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Believe the clock as it is, even after a jump.")
+    ] = False,
+) -> None:
+    """Check that the catalog's clock has not jumped ahead; if it has, nothing expires."""
+    call = Invocation.current(ctx)
+    with call.store() as store:
+        if accept:
+            store.accept_clock()
+        doubt = store.catalog.write(look)
+    call.answer(doubt or "the clock is believed", doubt=doubt)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from queue_core import faults
 from queue_core.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import waiters
+from queue_core.catalog import clock, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.usage import read_usage
 from queue_core.errors import QueueFull
@@ -117,6 +117,9 @@ class Admission:
         return overflow == "block" and self._when_full.timeout != 0
 
     def _expire(self) -> int:
+        if self._catalog.write(clock.look) is not None:
+            # What seems to be old may be young.
+            return False
         expired = expire(self._catalog, self._storage_uri, self._queue)
         self._expired_at = time.monotonic()
         return expired

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect
+from queue_core.catalog import clock, dialect
 from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
@@ -20,7 +20,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: tables have the names by which the code knows them, and one of locks is new."""
+    """From 1 to 2: tables have the names by which the code knows them, and two are new."""
     dialect.rename_table(connection, "lines", "waiters")
     dialect.rename_column(connection, "waiters", "side", "verb")
     dialect.rename_index(
@@ -36,6 +36,10 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql(
         "CREATE TABLE locks (name VARCHAR(32) NOT NULL, queue_id BIGINT NOT NULL, "
         "PRIMARY KEY (name, queue_id))"
+    )
+    connection.exec_driver_sql(
+        "CREATE TABLE clocks (host VARCHAR(64) NOT NULL, catalog_at BIGINT NOT NULL, "
+        "host_at BIGINT NOT NULL, steady_at BIGINT NOT NULL, jumped_at BIGINT, PRIMARY KEY (host))"
     )
     connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
 
@@ -87,6 +91,7 @@ def prepare(
             if store is not None:
                 connection.execute(insert(facts).values(name="store", value=store))
             connection.execute(insert(locks).values(name=dialect.REPORTING, queue_id=dialect.STORE))
+            clock.accept(connection)
             faults.point("open.before_commit")
             return "open"
     # Others that migrate wait for this row.

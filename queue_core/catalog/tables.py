@@ -368,3 +368,17 @@ locks = Table(
     #: 0 for a lock of the whole store.
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
 )
+
+#: By machine: when it last looked at the catalog's clock, and at its own stopwatch.
+clocks = Table(
+    "clocks",
+    metadata,
+    #: The id of its boot: a stopwatch begins again with each.
+    Column("host", String(64), primary_key=True),
+    Column("catalog_at", BigInteger, nullable=False),
+    Column("host_at", BigInteger, nullable=False),
+    #: Until when, by its stopwatch, it waits after a gap that nobody watched.
+    Column("steady_at", BigInteger, nullable=False),
+    #: The catalog's time when this machine saw it jump; null if it did not.
+    Column("jumped_at", BigInteger),
+)

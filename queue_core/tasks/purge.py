@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dedup, dialect, failures, schedule, task_log
+from queue_core.catalog import clock, dedup, dialect, failures, schedule, task_log
 from queue_core.catalog.database import Catalog
 
 #: Seconds for which reports of tasks, and failures of messages that are gone, are kept.
@@ -17,6 +17,7 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 
 def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
     """Remove records that are older than *older_than* seconds."""
+    clock.check(catalog)
 
     def work(connection: Connection) -> None:
         now = dialect.read_clock(connection)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import clock, dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues
 from queue_core.model import QueueInfo
@@ -19,6 +19,7 @@ from queue_core.verbs.drop import drop
 
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
+    clock.check(catalog)
     age = select(
         (dialect.now() - queues.c.created_at).label("created"),
         (dialect.now() - queues.c.deactivated_at).label("deactivated"),

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, exists, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect, schedule, segments
+from queue_core.catalog import clock, dialect, schedule, segments
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import Identity
 from queue_core.catalog.tables import files, slices
@@ -47,6 +47,8 @@ def vacuum(
         with catalog.read() as connection:
             strangers, garbage = _removable(connection, present, grace)
             return sorted(present.keys() & {*strangers, *garbage, *_condemned(connection)})
+
+    clock.check(catalog)
 
     def condemn(connection: Connection) -> list[str]:
         _release_unnamed(connection)

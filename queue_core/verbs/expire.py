@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import clock, dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.task_log import Moves
@@ -31,7 +31,12 @@ BATCH = 100_000
 
 
 def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
-    """Remove the expired messages of a queue; return how many. Raises `DamagedSegment`."""
+    """
+    Remove the expired messages of a queue; return how many.
+
+    Raises `DamagedSegment`, and `CatalogUnavailable` if the clock may have jumped.
+    """
+    clock.check(catalog)
     by_column = _expire_by_column(catalog, storage_uri, queue)
     return by_column + _expire_by_age(catalog, storage_uri, queue)
 

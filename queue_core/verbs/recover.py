@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import clock, dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -28,6 +28,7 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
     with catalog.read() as connection:
         if not connection.execute(_unseen(connection, dead_after).limit(1)).first():
             return 0
+    clock.check(catalog)
 
     def work(connection: Connection) -> int:
         # A consumer that is at work now holds its own row, and is not dead.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
 
+from queue_core.catalog import clock
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -79,6 +80,7 @@ def sweep(
     By default, the queue's settings say how long, which is longer for the sideline than for main.
     Raises `NotLeading` when *guard* does; messages that were swept by then stay swept.
     """
+    clock.check(catalog)
     settings = queue.settings
     if older_than is None:
         limits = _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)

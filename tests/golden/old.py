@@ -74,6 +74,7 @@ _SQLITE = {
 
 def _turn_back(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE locks")
+    connection.exec_driver_sql("DROP TABLE clocks")
     dialect.rename_column(connection, "waiters", "verb", "side")
     dialect.rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):

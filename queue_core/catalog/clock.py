@@ -1,0 +1,129 @@
+"""Decide whether the catalog's clock can be believed, before tasks remove what is old.
+
+Changes: the table `clocks` remembers for each machine, by the id of its boot, the catalog's time
+and the machine's own stopwatch at the last look. Guard: between two looks of one machine the
+catalog's time must not advance further than the stopwatch, which no change of the clock affects. A
+machine that has just booted has no stopwatch to compare: it believes a gap of up to `GAP_SECONDS`
+since the last look of any machine, and otherwise waits until the clock has run steadily for
+`STEADY_SECONDS`. A person can accept the clock as it is.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import clocks
+from queue_core.errors import CatalogUnavailable
+
+if TYPE_CHECKING:
+    from queue_core.catalog.database import Catalog
+
+#: Seconds, and the part of the elapsed time, by which the two may differ.
+MARGIN_SECONDS = 60.0
+MARGIN_PART = 0.01
+#: The gap that a machine without a stopwatch believes: shorter than the default `message_expiry`.
+GAP_SECONDS = 36 * 3600.0
+#: How long the clock must run steadily after a longer gap.
+STEADY_SECONDS = 3600.0
+#: How often a look is written down, and how long one is kept.
+WRITTEN_SECONDS = 30.0
+KEPT_SECONDS = 30 * 24 * 3600.0
+
+_SECOND = 1_000_000
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def check(catalog: Catalog) -> None:
+    """Raise `CatalogUnavailable` if the catalog's clock may have jumped ahead."""
+    doubt = catalog.write(look)
+    if doubt is not None:
+        raise CatalogUnavailable(
+            f"{catalog!r}: {doubt}; nothing is expired, swept or vacuumed meanwhile. Set the clock "
+            "right, or accept it with `ignis clock --accept`"
+        )
+
+
+def accept(connection: Connection) -> None:
+    """Believe the clock as it is, whatever was seen before."""
+    connection.execute(delete(clocks))
+    connection.execute(insert(clocks).values(_seen(dialect.read_clock(connection), 0)))
+
+
+def look(connection: Connection) -> str | None:
+    """Compare the clocks, and write the look down; return the reason for a doubt, if any."""
+    now = dialect.read_clock(connection)
+    rows = {row.host: row for row in connection.execute(select(clocks))}
+    mine = rows.pop(_host(), None)
+    watch = _stopwatch()
+    if mine is None:
+        newest = max((row.catalog_at for row in rows.values()), default=now)
+        steady_at = watch + _micros(STEADY_SECONDS) if now - newest > _micros(GAP_SECONDS) else 0
+        new = dialect.insert_new(connection, clocks).values(_seen(now, steady_at))
+        connection.execute(new.on_conflict_do_nothing())
+    else:
+        steady_at = mine.steady_at
+        elapsed = watch - mine.host_at
+        ahead = now - mine.catalog_at - elapsed
+        margin = _micros(MARGIN_SECONDS) + int(elapsed * MARGIN_PART)
+        here = clocks.c.host == mine.host
+        if ahead > margin:
+            if mine.jumped_at is None:
+                connection.execute(update(clocks).where(here).values(jumped_at=now))
+            return f"its clock went {_shown(ahead)} further than the time that passed"
+        if abs(now - mine.catalog_at) > _micros(WRITTEN_SECONDS) or mine.jumped_at is not None:
+            connection.execute(update(clocks).where(here).values(_seen(now, steady_at)))
+    # A jump that another machine saw counts until the clock is set back.
+    if any(row.jumped_at is not None and now >= row.jumped_at for row in rows.values()):
+        return "another machine saw its clock jump ahead"
+    if watch < steady_at:
+        return (
+            "its clock went on for longer than anybody watched it, and is believed in "
+            f"{_shown(steady_at - watch)}"
+        )
+    old = clocks.c.catalog_at < now - _micros(KEPT_SECONDS)
+    connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
+    return None
+
+
+def _seen(now: int, steady_at: int) -> dict[str, int | str | None]:
+    return {
+        "host": _host(),
+        "catalog_at": now,
+        "host_at": _stopwatch(),
+        "steady_at": steady_at,
+        "jumped_at": None,
+    }
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    """Return the id of this machine's boot, or of this process where the system has none."""
+    try:
+        return _BOOT_ID.read_text().strip()[:64]
+    except OSError:
+        return uuid.uuid4().hex
+
+
+def _stopwatch() -> int:
+    """Return microseconds that no change of a clock affects; on Linux, with times of suspension."""
+    watch = getattr(time, "CLOCK_BOOTTIME", None)
+    seconds = time.monotonic() if watch is None else time.clock_gettime(watch)
+    return int(seconds * _SECOND)
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * _SECOND)
+
+
+def _shown(micros: int) -> str:
+    minutes = round(micros / (60 * _SECOND))
+    if minutes < 120:
+        return f"{minutes} minutes"
+    return f"{minutes // 60} hours" if minutes < 2880 else f"{minutes // 1440} days"

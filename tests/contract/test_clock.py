@@ -1,0 +1,172 @@
+"""A clock that jumps ahead removes nothing that is young, until a person accepts it."""
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from queue_core import Store
+from queue_core.catalog import clock
+from queue_core.catalog.tables import clocks, files, queues, segments, slices
+from queue_core.errors import CatalogUnavailable
+from queue_core.segments import stager
+from queue_core.tasks.purge import purge
+from queue_core.tasks.retirement import retire
+from tests.factories import make_queue, orders
+
+DAY = 24 * 3600 * 1_000_000
+#: Columns that hold times of the catalog.
+TIMES = {
+    clocks: ("catalog_at", "jumped_at"),
+    slices: ("loaded_at", "moved_at", "fired_at"),
+    segments: ("loaded_at",),
+    files: ("since",),
+    queues: ("created_at",),
+}
+
+
+def jump(store, days):
+    """Let the clock be so many days further: all that it has stamped is so much older."""
+
+    def work(connection):
+        for table, names in TIMES.items():
+            older = {name: table.c[name] - int(days * DAY) for name in names}
+            connection.execute(update(table).values(older))
+
+    store.catalog.write(work)
+
+
+def boot(store):
+    """Let the machine boot again: its stopwatch says nothing about the time before."""
+    store.catalog.write(lambda connection: connection.execute(update(clocks).values(host="before")))
+
+
+def believed(store):
+    return store.catalog.write(clock.look) is None
+
+
+@pytest.fixture
+def queue(store, monkeypatch):
+    """A queue with 900 messages, of which 100 are in flight, and files."""
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, queue_expiry=2 * 24 * 3600.0)
+    queue.load(orders(900))
+    queue.fire(100)
+    return queue
+
+
+def test_nothing_that_is_young_goes_when_the_clock_jumps(store, queue):
+    jump(store, 3)
+
+    for task in (
+        queue.expire,
+        queue.sweep,
+        store.vacuum,
+        lambda: retire(store.catalog, queue.info),
+        lambda: purge(store.catalog),
+    ):
+        with pytest.raises(CatalogUnavailable, match="clock went 3 days further"):
+            task()
+
+    assert queue.browse().num_rows == 900
+    assert store.view("shards").column("swept").to_pylist()[0] == 0
+
+
+def test_it_is_known_to_processes_that_come_later(store, queue, address):
+    jump(store, 3)
+
+    with Store(address) as other, pytest.raises(CatalogUnavailable):
+        other.queue("orders").expire()
+
+
+def test_a_clock_that_is_set_back_is_believed_again(store, queue):
+    jump(store, 3)
+    assert not believed(store)
+
+    jump(store, -3)
+
+    assert believed(store)
+    assert queue.expire() == 0
+    assert len(queue.fire()) == 800
+
+
+def test_a_person_can_accept_the_clock(store, queue):
+    jump(store, 3)
+    store.accept_clock()
+
+    assert believed(store)
+    assert queue.sweep() == 100
+    assert queue.expire() == 900
+
+
+def test_a_clock_that_goes_back_is_no_danger(store, queue):
+    jump(store, -30)
+    assert queue.expire() == 0
+    # From there on, too, it may not jump.
+    jump(store, 3)
+    assert not believed(store)
+
+
+def test_time_that_really_passed_is_believed(store, queue):
+    """Nobody opened the store for a week, and the machine was on."""
+    jump(store, 7)
+    passed = update(clocks).values(host_at=clocks.c.host_at - 7 * DAY)
+    store.catalog.write(lambda connection: connection.execute(passed))
+
+    assert queue.sweep() == 100
+    assert queue.expire() == 900
+
+
+def test_a_machine_that_has_booted_believes_a_night(store, queue):
+    jump(store, 1.4)
+    boot(store)
+
+    assert believed(store)
+
+
+def test_a_machine_that_has_booted_waits_after_a_longer_gap(store, queue, monkeypatch):
+    jump(store, 3)
+    boot(store)
+    with pytest.raises(CatalogUnavailable, match=r"longer than anybody watched.*in 60 minutes"):
+        queue.expire()
+
+    monkeypatch.setattr(clock, "_stopwatch", lambda now=clock._stopwatch: now() + DAY // 23)
+    jump(store, 1 / 24)
+
+    assert queue.expire() == 800
+
+
+def test_a_jump_that_another_machine_saw_counts(store, queue):
+    jump(store, 1)
+    assert not believed(store)
+    boot(store)
+    assert not believed(store)
+
+    jump(store, -1.5)
+
+    assert believed(store)
+
+
+def test_a_full_queue_expires_nothing_by_a_clock_that_jumped(store):
+    queue = make_queue(store, max_size=5, overflow="fail")
+    queue.load(orders(5))
+    jump(store, 3)
+
+    with pytest.raises(Exception, match="is full"):
+        queue.load(orders(1))
+
+
+def test_a_store_of_an_older_format_knows_of_no_time(store, queue):
+    store.catalog.write(lambda connection: connection.execute(clocks.delete()))
+
+    assert believed(store)
+    with store.catalog.read() as connection:
+        assert len(connection.execute(select(clocks)).all()) == 1
+
+
+def test_machines_that_were_not_seen_for_a_month_are_forgotten(store, queue):
+    row = {"host": "old", "catalog_at": 0, "host_at": 0, "steady_at": 0}
+    store.catalog.write(lambda connection: connection.execute(insert(clocks).values(row)))
+
+    assert believed(store)
+
+    with store.catalog.read() as connection:
+        assert "old" not in connection.scalars(select(clocks.c.host)).all()
