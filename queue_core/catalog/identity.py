@@ -162,6 +162,8 @@ class Identity:
         token = _new_token()
 
         def work(connection: Connection) -> str:
+            # Of several processes of this store, one chooses its id.
+            connection.execute(dialect.locked(connection, select(facts))).all()
             now = _facts(connection)
             store = now.store or uuid.uuid4().hex
             _put(connection, store=store, place=self._place(connection))
