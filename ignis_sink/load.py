@@ -15,10 +15,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from ignis_sink.message import LoadMessage, current_query
 from ignis_sink.options import SinkOptions
+from ignis_sink.spark_log import read_entry
 from ignis_sink.target import Target
 from queue_core import faults
 from queue_core.errors import IgnisError
+from queue_core.model import Batch
 from queue_core.schema import conform
+from queue_core.segments.row_digest import MODULUS, digest_of
 
 # The module `publishing` is imported by the commits alone: executors need no SQL library.
 
@@ -40,10 +43,10 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         """On an executor: stage the rows of a partition."""
         if isinstance(self._target, IgnisError):
             raise self._target
-        return stage(iterator, self._target)
+        return stage(iterator, self._target, digested=True)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Publish the batch, unless it was published before."""
+        """Publish the batch, unless it was published before; raises `StaleCheckpoint`."""
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
         if tasks:
@@ -54,7 +57,16 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             assert query is not None, "a task of a streaming query knows its query"
             queue = open_queue(target, self._options)
             staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)
-            publish(queue, staged, self._options, (query, batchId))
+            entry, tickets = read_entry(self._options.checkpoint, batchId)
+            batch = Batch(
+                query_id=query,
+                number=batchId,
+                rows=sum(task.rows for task in tasks),
+                digest=sum(task.digest for task in tasks) % MODULUS,
+                entry=entry,
+                tickets=tickets,
+            )
+            publish(queue, staged, self._options, batch)
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -86,11 +98,17 @@ class LoadBatchWriter(DataSourceArrowWriter):
         """Leave staged files to vacuum."""
 
 
-def stage(batches: Iterable[pa.RecordBatch], target: Target) -> LoadMessage:
-    """Stage rows as durable segments that no slice names yet."""
+def stage(
+    batches: Iterable[pa.RecordBatch], target: Target, *, digested: bool = False
+) -> LoadMessage:
+    """Stage rows as durable segments that no slice names yet; with *digested*, describe them."""
     stager = target.stager()
+    rows = digest = 0
     try:
         for batch in batches:
+            rows += batch.num_rows
+            if digested:
+                digest += digest_of(batch)
             faults.point("sink.writing")
             for part in conform(batch, target.spec.schema, target.spec.queue).to_batches():
                 stager.add(part)
@@ -99,4 +117,6 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target) -> LoadMessage:
         stager.discard()
         raise
     faults.point("sink.staged")
-    return LoadMessage(target=target, staged=staged, query_id=current_query())
+    return LoadMessage(
+        target=target, staged=staged, query_id=current_query(), rows=rows, digest=digest % MODULUS
+    )

@@ -21,6 +21,9 @@ class LoadMessage(WriterCommitMessage):
     target: Target
     staged: tuple[Staged, ...]
     query_id: str | None
+    #: How many rows the task was given, and their digest; in a streaming query.
+    rows: int = 0
+    digest: int = 0
 
 
 @dataclass

@@ -139,6 +139,8 @@ class SinkOptions:
     policy: str | None = None
     dedup: tuple[str, ...] | None = None
     dedup_window: float | None = None
+    #: The checkpoint of a streaming query, where Spark passes it on.
+    checkpoint: str | None = None
     #: What a queue that is created is set to; one that is there must be so already.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -181,6 +183,9 @@ class SinkOptions:
             dedup_window=values["dedupWindow"],
             on_full=values["onFull"],
             timeout=values["timeout"],
+            checkpoint=next(
+                (text for name, text in given.items() if name.lower() == "checkpointlocation"), None
+            ),
             settings={
                 setting: values[option]
                 for option, setting in SETTINGS.items()

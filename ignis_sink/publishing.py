@@ -12,7 +12,7 @@ from queue_core.blocking import publish as blocking
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import queues
 from queue_core.errors import Conflict, NoSuchQueue, NoSuchStore
-from queue_core.model import Staged
+from queue_core.model import Batch, Staged
 from queue_core.queue import Queue
 from queue_core.schema import deserialize
 from queue_core.segments.staging_spec import StagingSpec
@@ -61,9 +61,7 @@ def _check_shape(queue: Queue, spec: StagingSpec) -> None:
         )
 
 
-def publish(
-    queue: Queue, staged: list[Staged], options: SinkOptions, batch: tuple[str, int] | None
-) -> None:
+def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
     """Load staged segments in one transaction; a batch only if it was not loaded before."""
     # Most queues have no policy, and their sinks need not wait for what policies import.
     from queue_core.smart.decide import LoadPolicy
@@ -76,7 +74,7 @@ def publish(
     if policy is not None:
         load_staged(catalog, storage, info, policy, staged, on_full, batch)
     elif batch is not None:
-        blocking.publish_once(catalog, storage, info, staged, *batch, on_full)
+        blocking.publish_once(catalog, storage, info, staged, batch, on_full)
     else:
         blocking.publish(catalog, storage, info, staged, on_full)
 

@@ -12,10 +12,13 @@ from pyspark.sql.types import StructType
 from ignis_sink.message import SettleMessage, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
+from ignis_sink.spark_log import read_entry
 from queue_core import faults
 from queue_core.errors import BadOption, BadOutcome
+from queue_core.model import Batch
 from queue_core.names import nearest
 from queue_core.outcomes import Settlement
+from queue_core.segments.row_digest import digest_of_ids
 
 _TYPES = {
     "_message_id": ("bigint",),
@@ -114,4 +117,14 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
                 "source and the sink the same consumer"
             )
     settlement = Settlement.merge(task.settlement for task in tasks)
-    settle(store.catalog, queues, settlement, consumer, batch)
+    settle(store.catalog, queues, settlement, consumer, _described(options, settlement, batch))
+
+
+def _described(
+    options: SinkOptions, settlement: Settlement, batch: tuple[str, int] | None
+) -> Batch | None:
+    if batch is None:
+        return None
+    ids = settlement.deleted | settlement.sidelined | settlement.reloaded
+    digest = digest_of_ids(ids.numbers())
+    return Batch(*batch, len(settlement), digest, *read_entry(options.checkpoint, batch[1]))

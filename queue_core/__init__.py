@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         QueueFull,
         QueueTaken,
         SchemaMismatch,
+        StaleCheckpoint,
         StorageUnavailable,
         Unavailable,
     )
@@ -102,6 +103,7 @@ _HOMES = {
     "QueueTaken": "queue_core.errors",
     "SchemaMismatch": "queue_core.errors",
     "Settlement": "queue_core.outcomes",
+    "StaleCheckpoint": "queue_core.errors",
     "Step": "queue_core.consumers.trace",
     "StorageUnavailable": "queue_core.errors",
     "Store": "queue_core.store",
@@ -158,6 +160,7 @@ __all__ = [
     "QueueTaken",
     "SchemaMismatch",
     "Settlement",
+    "StaleCheckpoint",
     "Step",
     "StorageUnavailable",
     "Store",

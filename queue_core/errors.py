@@ -11,6 +11,7 @@ IgnisError
 │   ├── NoSuchQueue       the store has no queue of that name
 │   ├── QueueExists       a queue of another shape has that name
 │   ├── QueueDeactivated  the queue is deactivated, for good
+│   ├── StaleCheckpoint   the checkpoint of a query went back to an earlier state
 │   └── SchemaMismatch    rows or a schema do not fit the queue
 ├── Conflict              another process was faster; read again, then retry
 │   ├── ConsumerFenced    the same consumer was started again elsewhere
@@ -129,6 +130,17 @@ class QueueDeactivated(Invalid):
 
     Its messages can be browsed, but it no longer loads or fires any, and cannot be activated again.
     Use another queue; the name becomes free when the queue is dropped.
+    """
+
+
+class StaleCheckpoint(Invalid):
+    """
+    The checkpoint of a streaming query went back to an earlier state.
+
+    Raised by the sink for a batch with rows whose number the queue has already recorded for other
+    rows of the same query, because parts of the checkpoint were removed or an older copy was put
+    back. Nothing was changed. Restore the newest checkpoint, or remove its whole folder, including
+    ``metadata``, so that the query starts as a new one.
     """
 
 

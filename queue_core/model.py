@@ -262,6 +262,22 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch of a streaming query, and what its sink knows about its rows."""
+
+    query_id: str
+    number: int
+    #: How many rows it has.
+    rows: int
+    #: The sum of the hashes of its rows, which does not depend on their order; None: unknown.
+    digest: int | None = None
+    #: The digest of the entry in Spark's log that describes the batch; None: it cannot be read.
+    entry: str | None = None
+    #: The tickets in that entry, if all sources of the query are ignis queues.
+    tickets: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TicketRange:
     """The tickets of a consumer between two numbers."""
 

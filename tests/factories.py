@@ -11,7 +11,16 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
-from queue_core.model import Consumer, Magazine, ReadPlan, Slice, Ticket, TicketRange
+from queue_core.model import (
+    Batch,
+    Consumer,
+    Magazine,
+    ReadPlan,
+    Slice,
+    Staged,
+    Ticket,
+    TicketRange,
+)
 from queue_core.rows import Rows
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
@@ -103,6 +112,11 @@ def make_slice(
 def make_stager(queue: Queue) -> Stager:
     """What writes the segments of a queue, as the tasks of a sink do."""
     return Stager(queue.store.storage, StagingSpec.of(queue.info))
+
+
+def make_batch(staged: Iterable[Staged], number: int, query: str = "query", **known: Any) -> Batch:
+    """A batch of a streaming query, whose tasks have staged these segments."""
+    return Batch(query, number, sum(segment.messages for segment in staged), **known)
 
 
 def planned(

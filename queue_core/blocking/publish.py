@@ -16,7 +16,7 @@ from queue_core.catalog import segments
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
 from queue_core.errors import IgnisError
-from queue_core.model import QueueInfo, Staged
+from queue_core.model import Batch, QueueInfo, Staged
 from queue_core.segments.stager import remove_refused
 from queue_core.segments.storage import Storage
 
@@ -53,19 +53,18 @@ def publish_once(
     storage: Storage,
     queue: QueueInfo,
     staged: Sequence[Staged],
-    query_id: str,
-    batch_id: int,
+    batch: Batch,
     when_full: OnFull = _AS_SET,
 ) -> bool:
     """
     Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
 
     A batch that was loaded before needs no capacity, and its staged files become garbage. Raises as
-    `publish` does.
+    `publish` does, and `StaleCheckpoint`.
     """
 
     def work(waiter: int | None, connection: Connection) -> bool:
-        is_new = is_new_batch(connection, queue.id, query_id, batch_id)
+        is_new = is_new_batch(connection, queue, batch)
         if is_new:
             load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
         else:

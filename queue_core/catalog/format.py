@@ -20,7 +20,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: tables have the names by which the code knows them, and two are new."""
+    """From 1 to 2: plain names; tables of locks and clocks, and the content of publications."""
     dialect.rename_table(connection, "lines", "waiters")
     dialect.rename_column(connection, "waiters", "side", "verb")
     dialect.rename_index(
@@ -42,6 +42,7 @@ def _rename_tables(connection: Connection) -> None:
         "host_at BIGINT NOT NULL, steady_at BIGINT NOT NULL, jumped_at BIGINT, PRIMARY KEY (host))"
     )
     connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
+    connection.exec_driver_sql("ALTER TABLE publications ADD COLUMN content TEXT")
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and

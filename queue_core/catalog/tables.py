@@ -277,6 +277,8 @@ publications = Table(
     Column("query_id", String(200), primary_key=True),
     Column("batch_id", BigInteger, nullable=False),
     Column("published_at", BigInteger, nullable=False),
+    #: By what the batch is known again: JSON.
+    Column("content", Text),
 )
 
 #: Why messages were sidelined: one row per settlement, with an Arrow table of its messages.

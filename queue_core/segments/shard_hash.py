@@ -25,7 +25,7 @@ def shards_of(keys: pa.Array, shards: int) -> npt.NDArray[np.uint16]:
     """
     if shards == 1:
         return np.zeros(len(keys), dtype=np.uint16)
-    return (_hash(keys) % np.uint64(shards)).astype(np.uint16)
+    return (hash_of(keys) % np.uint64(shards)).astype(np.uint16)
 
 
 def check_key(key: str | None, schema: pa.Schema, queue: str) -> None:
@@ -56,21 +56,22 @@ def can_be_key(kind: pa.DataType) -> bool:
     )
 
 
-def _hash(keys: pa.Array) -> _Hashes:
+def hash_of(keys: pa.Array) -> _Hashes:
+    """Return the hash of each key, as of `shards_of`."""
     kind = keys.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _hash_bytes(keys)
     if pa.types.is_decimal128(kind):
         words = np.frombuffer(keys.buffers()[1], dtype=np.uint64).reshape(-1, 2)
         words = words[keys.offset : keys.offset + len(keys)]
-        return _mix(_mix(words[:, 0] ^ _SEED) ^ words[:, 1])
+        return mix(mix(words[:, 0] ^ _SEED) ^ words[:, 1])
     if pa.types.is_date32(kind):
         keys = keys.view(pa.int32())
     elif pa.types.is_timestamp(kind):
         keys = keys.view(pa.int64())
     # Through int64, so that a key keeps its shard when its column is read back wider.
     values = keys.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return _mix(values.view(np.uint64) ^ _SEED)
+    return mix(values.view(np.uint64) ^ _SEED)
 
 
 def _hash_bytes(keys: pa.Array) -> _Hashes:
@@ -87,7 +88,7 @@ def _hash_bytes(keys: pa.Array) -> _Hashes:
         padded[: high - low] = np.frombuffer(data, dtype=np.uint8)[low:high]
     windows = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
     begins -= low
-    hashes: _Hashes = _mix(lengths.view(np.uint64) ^ _SEED)
+    hashes: _Hashes = mix(lengths.view(np.uint64) ^ _SEED)
     rows = np.flatnonzero(lengths > 0)
     done = 0
     while len(rows):
@@ -95,13 +96,14 @@ def _hash_bytes(keys: pa.Array) -> _Hashes:
         left = lengths[rows] - done
         missing = np.clip(8 - left, 0, 7).astype(np.uint64) * np.uint64(8)
         words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> missing
-        hashes[rows] = _mix(hashes[rows] ^ words)
+        hashes[rows] = mix(hashes[rows] ^ words)
         done += 8
         rows = rows[left > 8]
     return hashes
 
 
-def _mix(words: _Hashes) -> _Hashes:
+def mix(words: _Hashes) -> _Hashes:
+    """Return each word with its bits mixed."""
     mixed = words ^ (words >> np.uint64(33))
     mixed *= np.uint64(0xFF51AFD7ED558CCD)
     mixed ^= mixed >> np.uint64(33)

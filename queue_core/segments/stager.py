@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from queue_core import faults
 from queue_core.column_stats import stats_of
-from queue_core.errors import IgnisError, PublicationRefused, StorageUnavailable
+from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
 from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
 from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
@@ -169,8 +169,9 @@ def removed_if_refused(storage: Storage, staged: Iterable[Staged]) -> Iterator[N
 
 def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError) -> None:
     """Remove the files of staged segments after an *error*, unless they may be published."""
-    # A claim is refused, too, when the files were published before.
-    if not error.outcome_unknown and not isinstance(error, PublicationRefused):
+    # A claim is refused, too, when the files were published before; and so is an old batch.
+    kept = (PublicationRefused, StaleCheckpoint)
+    if not error.outcome_unknown and not isinstance(error, kept):
         # What cannot be removed is left to vacuum.
         with suppress(StorageUnavailable):
             remove_staged(storage, staged)

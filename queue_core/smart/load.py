@@ -28,7 +28,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_batch
 from queue_core.errors import Conflict, IgnisError
 from queue_core.ids import ids_from
-from queue_core.model import Magazine, QueueInfo, Staged
+from queue_core.model import Batch, Magazine, QueueInfo, Staged
 from queue_core.segments.stager import remove_refused, remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.smart.apply import apply_result
@@ -39,9 +39,6 @@ from queue_core.smart.validate import StaleSnapshot, validate
 
 #: How often a load is decided without locking the shards.
 TRIES = 4
-
-#: A streaming query's id, and the number of its batch.
-Batch = tuple[str, int]
 
 
 class SmartLoad:
@@ -102,7 +99,7 @@ class SmartLoad:
             if self._queue.settings.is_bounded:
                 # This lock comes before those of the read set.
                 dialect.lock_room(connection, self._queue.id)
-            if batch is not None and not is_new_batch(connection, self._queue.id, *batch):
+            if batch is not None and not is_new_batch(connection, self._queue, batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
                 return None
             return load(connection, waiter, overflow)

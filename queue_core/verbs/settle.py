@@ -24,7 +24,7 @@ from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOutcome
 from queue_core.ids import IdSet, first_id
-from queue_core.model import Consumer, Magazine, QueueInfo, Slice, State
+from queue_core.model import Batch, Consumer, Magazine, QueueInfo, Slice, State
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
 
@@ -34,17 +34,17 @@ def settle(
     queues: Sequence[QueueInfo],
     settlement: Settlement,
     consumer: Consumer | None = None,
-    batch: tuple[str, int] | None = None,
+    batch: Batch | None = None,
 ) -> int:
     """
     Settle messages of some queues in one transaction; return how many were still held.
 
-    With *batch*, the ids of a streaming query and of its batch, a second time changes nothing.
-    Raises `BadOutcome`, and then changes nothing, for an id that the queues have never given out.
+    With *batch*, that of a streaming query, a second time changes nothing. Raises `BadOutcome` for
+    an id that the queues have never given out, and `StaleCheckpoint`; then nothing is changed.
     """
 
     def work(connection: Connection) -> int:
-        if batch and not is_new_batch(connection, queues[0].id, *batch):
+        if batch and not is_new_batch(connection, queues[0], batch):
             return 0
         return _settle(connection, queues, settlement, consumer)
 

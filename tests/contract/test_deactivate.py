@@ -12,7 +12,7 @@ from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire
 from queue_core.verbs.drop import drop
 from tests.dump import age, backdate, dump
-from tests.factories import ORDERS, make_queue, make_stager, numbers_of, orders
+from tests.factories import ORDERS, make_batch, make_queue, make_stager, numbers_of, orders
 
 YEAR = 365 * 24 * 3600.0
 
@@ -78,7 +78,7 @@ def test_a_batch_of_a_streaming_query_is_refused(store):
     queue.deactivate()
 
     with pytest.raises(QueueDeactivated):
-        publish_once(store.catalog, store.storage, queue.info, staged, "query", 1)
+        publish_once(store.catalog, store.storage, queue.info, staged, make_batch(staged, 1))
     assert queue.browse().num_rows == 0
 
 

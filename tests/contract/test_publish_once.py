@@ -3,14 +3,17 @@
 import threading
 
 import pytest
+from sqlalchemy import update
 
 from queue_core.blocking.publish import publish, publish_once
-from queue_core.errors import PublicationRefused
+from queue_core.catalog.tables import publications
+from queue_core.errors import PublicationRefused, StaleCheckpoint
+from queue_core.model import Batch
 from queue_core.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 
 
 def staged(queue, first=0, count=10):
@@ -20,9 +23,9 @@ def staged(queue, first=0, count=10):
     return [segment.in_shard(0) for segment in stager.finish()]
 
 
-def once(queue, segments, batch, query="query-1"):
-    store = queue.store
-    return publish_once(store.catalog, store.storage, queue.info, segments, query, batch)
+def once(queue, segments, number, query="query-1", **known):
+    batch = make_batch(segments, number, query, **known)
+    return publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
 
 
 @pytest.fixture(params=["inlined", "file"])
@@ -56,12 +59,85 @@ def test_the_very_same_files_can_be_sent_again(queue):
     assert numbers_of(queue.fire().messages) == list(range(10))
 
 
-def test_an_older_batch_is_left_out(queue):
+def test_an_older_batch_with_rows_is_refused(store, queue):
+    """Spark repeats only the last one, so these rows are new, and their source would drop them."""
+    for batch in range(3):
+        once(queue, staged(queue, 10 * batch), batch)
+    segments, before = staged(queue, 10), dump(store)
+
+    with pytest.raises(StaleCheckpoint, match=r"'orders': batch 1 .* has 10 rows.* batch 2"):
+        once(queue, segments, 1)
+    assert dump(store) == before
+
+
+def test_an_older_batch_without_rows_does_no_harm(queue):
     for batch in range(3):
         once(queue, staged(queue, 10 * batch), batch)
 
-    assert not once(queue, staged(queue, 10), 1)
-    assert len(queue.fire()) == 30
+    assert not once(queue, [], 0)
+    assert not once(queue, [], 1)
+    assert once(queue, staged(queue, 30), 3)
+    assert len(queue.fire()) == 40
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ({}, {}),
+        ({"digest": 1}, {"digest": 1}),
+        ({"digest": 1}, {}),
+        ({"digest": 1, "entry": "a"}, {"digest": 2, "entry": "a"}),
+        ({"digest": 1, "entry": "a"}, {"digest": 1}),
+        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 1, "entry": "b", "tickets": "5"}),
+    ],
+    ids=[
+        "as many rows",
+        "the same rows",
+        "one unknown",
+        "the same entry, other values",
+        "the entry cannot be read any more",
+        "planned again from the same tickets",
+    ],
+)
+def test_the_last_batch_is_known_again(queue, first, again):
+    assert once(queue, staged(queue), 4, **first)
+    assert not once(queue, staged(queue), 4, **again)
+    assert len(queue.fire()) == 10
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ({"digest": 1}, {"digest": 2}),
+        ({"digest": 1, "entry": "a"}, {"digest": 1, "entry": "b"}),
+        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 1, "entry": "b", "tickets": "6"}),
+        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 2, "entry": "b", "tickets": "5"}),
+    ],
+    ids=["other rows", "another entry", "other tickets", "the same tickets with other rows"],
+)
+def test_other_rows_under_the_last_number_are_refused(store, queue, first, again):
+    once(queue, staged(queue), 4, **first)
+    segments, before = staged(queue), dump(store)
+
+    with pytest.raises(StaleCheckpoint, match="of that number with other rows"):
+        once(queue, segments, 4, **again)
+    assert dump(store) == before
+
+
+def test_more_rows_than_the_last_batch_had_are_refused(queue):
+    once(queue, staged(queue), 4)
+
+    with pytest.raises(StaleCheckpoint):
+        once(queue, staged(queue, count=11), 4)
+
+
+def test_a_batch_that_an_older_ignis_recorded_is_known_by_its_number(store, queue):
+    once(queue, staged(queue), 4, digest=1)
+    nothing = update(publications).values(content=None)
+    store.catalog.write(lambda connection: connection.execute(nothing))
+
+    assert not once(queue, staged(queue), 4, digest=2)
+    assert once(queue, staged(queue), 5, digest=2)
 
 
 def test_files_of_a_batch_that_was_loaded_before_become_garbage(store, queue):
@@ -75,7 +151,9 @@ def test_files_of_a_batch_that_was_loaded_before_become_garbage(store, queue):
 
 def test_a_batch_without_rows_counts_too(queue):
     assert once(queue, [], 0)
-    assert not once(queue, staged(queue), 0)
+    assert not once(queue, [], 0)
+    with pytest.raises(StaleCheckpoint):
+        once(queue, staged(queue), 0)
     assert once(queue, staged(queue), 1)
     assert len(queue.fire()) == 10
 
@@ -125,13 +203,26 @@ def test_a_batch_is_settled_once_too(store, queue):
     ids = queue.fire().ids
     settlement = Settlement.sideline(Settlement.of(described(ids)).deleted, "failed")
 
-    first = settle(store.catalog, [queue.info], settlement, batch=("query-1", 3))
+    batch = Batch("query-1", 3, 4, digest=1)
+    first = settle(store.catalog, [queue.info], settlement, batch=batch)
     queue.shovel()
     queue.fire()
-    again = settle(store.catalog, [queue.info], settlement, batch=("query-1", 3))
+    again = settle(store.catalog, [queue.info], settlement, batch=batch)
 
     assert (first, again) == (4, 0)
     assert queue.failures().num_rows == 4
+
+
+@pytest.mark.parametrize("batch", [Batch("query-1", 3, 4, digest=2), Batch("query-1", 2, 4)])
+def test_outcomes_under_a_used_number_are_refused(store, queue, batch):
+    """They would be left out, and their messages in flight."""
+    queue.load(orders(4))
+    settlement = Settlement.of(described(queue.fire().ids))
+    settle(store.catalog, [queue.info], Settlement(), batch=Batch("query-1", 3, 4, digest=1))
+
+    with pytest.raises(StaleCheckpoint, match="'orders'"):
+        settle(store.catalog, [queue.info], settlement, batch=batch)
+    assert settle(store.catalog, [queue.info], settlement) == 4
 
 
 def described(ids):

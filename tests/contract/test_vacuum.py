@@ -17,7 +17,7 @@ from queue_core.segments.storage import Storage
 from queue_core.tasks import vacuum as vacuum_module
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, make_stager, numbers_of, orders
+from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 from tests.storages import EVERYWHERE
 
 
@@ -147,9 +147,9 @@ def test_a_batch_whose_writer_stalled_is_not_recorded_as_published(store, queue)
     store.vacuum(grace=60)
 
     with pytest.raises(PublicationRefused):
-        publish_once(store.catalog, store.storage, queue.info, segments, "query", 7)
+        publish_once(store.catalog, store.storage, queue.info, segments, make_batch(segments, 7))
     fresh = staged(queue)
-    assert publish_once(store.catalog, store.storage, queue.info, fresh, "query", 7)
+    assert publish_once(store.catalog, store.storage, queue.info, fresh, make_batch(fresh, 7))
 
 
 @EVERYWHERE
@@ -225,8 +225,8 @@ def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
 
 def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue):
     first, again = staged(queue), staged(queue)
-    publish_once(store.catalog, store.storage, queue.info, first, "query", 0)
-    assert not publish_once(store.catalog, store.storage, queue.info, again, "query", 0)
+    publish_once(store.catalog, store.storage, queue.info, first, make_batch(first, 0))
+    assert not publish_once(store.catalog, store.storage, queue.info, again, make_batch(again, 0))
     age(store, 100)
 
     assert store.vacuum(grace=60) == [again[0].location]

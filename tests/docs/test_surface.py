@@ -53,6 +53,7 @@ SURFACE = {
         "QueueTaken",
         "SchemaMismatch",
         "Settlement",
+        "StaleCheckpoint",
         "Step",
         "StorageUnavailable",
         "Store",

@@ -26,7 +26,7 @@ from queue_core.segments import stager
 from queue_core.tasks.runner import SideTasks
 from queue_core.views import VIEWS
 from tests.arrow_types import KEPT
-from tests.factories import make_queue, make_stager, orders, planned, seen
+from tests.factories import make_batch, make_queue, make_stager, orders, planned, seen
 
 HERE = Path(__file__).parent
 #: The query of the store, which has died with two tickets: one that was planned, one that was not.
@@ -85,7 +85,7 @@ def fill(store: Store) -> None:
     for batch in orders(5).to_batches():
         stager.add(batch)
     staged = [segment.in_shard(0) for segment in stager.finish()]
-    publish_once(store.catalog, store.storage, sunk.info, staged, "query-2", 7)
+    publish_once(store.catalog, store.storage, sunk.info, staged, make_batch(staged, 7, "query-2"))
 
     columns = {
         name.replace(" ", "_"): pa.array(values * 3, kind)[:3]

@@ -85,6 +85,7 @@ def _turn_back(connection: sa.Connection) -> None:
         ("id_map_by_ids", "compactions_by_ids", "compactions (queue_id, last_id)"),
     ):
         dialect.rename_index(connection, new, old, on)
+    connection.exec_driver_sql("ALTER TABLE publications DROP COLUMN content")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")
 
 

@@ -9,11 +9,11 @@ import pytest
 from queue_core import Store
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog.format import FORMAT
-from queue_core.errors import QueueDeactivated
+from queue_core.errors import QueueDeactivated, StaleCheckpoint
 from queue_core.model import Ticket
 from queue_core.segments.reader import read_table
 from tests.books import audit
-from tests.factories import make_stager, orders, seen
+from tests.factories import make_batch, make_stager, orders, seen
 from tests.golden.make import HERE, QUERY, described, fill, folder_of
 
 FORMATS = sorted(int(folder.name.removeprefix("format-")) for folder in HERE.glob("format-*"))
@@ -142,12 +142,16 @@ def test_only_the_ticket_that_nobody_saw_is_given_back(store):
 def test_a_batch_that_was_published_is_still_known(store):
     queue = store.queue("sunk")
     stager = make_stager(queue)
-    stager.add(orders(1).to_batches()[0])
+    stager.add(orders(5).to_batches()[0])
     staged = [segment.in_shard(0) for segment in stager.finish()]
 
-    for batch, is_new in ((6, False), (7, False), (8, True)):
-        published = publish_once(store.catalog, store.storage, queue.info, staged, "query-2", batch)
-        assert published == is_new
+    def publish(number):
+        batch = make_batch(staged, number, "query-2")
+        return publish_once(store.catalog, store.storage, queue.info, staged, batch)
+
+    with pytest.raises(StaleCheckpoint, match="recorded batch 7"):
+        publish(6)
+    assert [publish(number) for number in (7, 8)] == [False, True]
 
 
 def test_every_verb_goes_on(store):

@@ -1,5 +1,7 @@
 """The options of the sink: parsed, defaulted, and refused all at once."""
 
+from dataclasses import replace
+
 import pytest
 
 from ignis_sink.options import OPTIONS, SinkOptions
@@ -25,7 +27,8 @@ def test_without_options_a_sink_loads():
 
 
 def test_what_spark_hands_over_besides_is_not_ours_to_check():
-    assert options(checkpointLocation="/c", queryName="q") == options()
+    assert options(queryName="q") == options()
+    assert options(checkpointLocation="/c") == replace(options(), checkpoint="/c")
 
 
 def test_a_settlement_may_be_of_several_queues():

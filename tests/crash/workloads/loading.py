@@ -15,7 +15,7 @@ from tests.crash.workloads.common import (
     load,
     the_queue,
 )
-from tests.factories import make_stager, orders
+from tests.factories import make_batch, make_stager, orders
 
 
 def loads(store: Store, journal: Journal) -> None:
@@ -41,7 +41,7 @@ def publishes_a_batch(store: Store, journal: Journal) -> None:
         for batch in orders(MANY, part * MANY).to_batches():
             stager.add(batch)
         staged.extend(stager.finish())
-    publish_once(store.catalog, store.storage, queue.info, staged, "query", 7)
+    publish_once(store.catalog, store.storage, queue.info, staged, make_batch(staged, 7))
 
 
 def published_once(store: Store, journal: Journal) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from queue_core import Store
-from queue_core.model import Magazine, State
+from queue_core.model import Batch, Magazine, State
 from queue_core.outcomes import Settlement
 from queue_core.verbs.settle import settle
 from tests.books import audit
@@ -52,7 +52,7 @@ def settles_a_batch(store: Store, journal: Journal) -> None:
     ids = journal.read("fired")[0]["ids"]
     journal.write("deleting", ids=ids)
     everything = Settlement.of(pa.table({"_message_id": ids, "outcome": ["delete"] * len(ids)}))
-    settle(store.catalog, [the_queue(store).info], everything, batch=("query", 7))
+    settle(store.catalog, [the_queue(store).info], everything, batch=Batch("query", 7, len(ids)))
 
 
 def nothing_is_left(store: Store, journal: Journal) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from queue_core.blocking.publish import publish_once
 from tests.books import audit, leftover_files
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import make_batch, make_queue, numbers_of, orders
 from tests.processes.interleavings.steps import (
     MANY,
     fired_ids,
@@ -70,7 +70,7 @@ def test_a_load_does_not_wait_for_a_firing_or_a_settlement(store, one, two):
 def publishes(staged, batch):
     def verb(store):
         info = store.queue("orders").info
-        return publish_once(store.catalog, store.storage, info, staged, "query", batch)
+        return publish_once(store.catalog, store.storage, info, staged, make_batch(staged, batch))
 
     return verb
 

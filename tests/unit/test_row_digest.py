@@ -1,0 +1,90 @@
+"""A digest of rows: the same in any order and division, and another one for other rows."""
+
+import datetime as dt
+import decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from queue_core.segments.row_digest import MODULUS, digest_of, digest_of_ids
+from tests.arrow_types import KEPT
+
+ROWS = pa.record_batch(
+    {
+        "number": pa.array(range(100), pa.int64()),
+        "text": pa.array([None if n % 7 == 0 else f"customer-{n % 10}" for n in range(100)]),
+        "amount": pa.array([None if n % 5 == 0 else n / 4 for n in range(100)], pa.float64()),
+        "inner": pa.array([{"a": n, "b": None if n % 3 else "x"} for n in range(100)]),
+        "list": pa.array([[n] * (n % 3) for n in range(100)]),
+    }
+)
+
+
+def test_the_order_of_rows_does_not_matter():
+    shuffled = ROWS.take(pa.array(np.random.default_rng(1).permutation(100)))
+
+    assert digest_of(shuffled) == digest_of(ROWS)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_the_division_of_rows_does_not_matter(parts):
+    size = 100 // parts + 1
+    digests = [digest_of(ROWS.slice(first, size)) for first in range(0, 100, size)]
+
+    assert sum(digests) % MODULUS == digest_of(ROWS)
+
+
+def test_no_rows_have_the_digest_zero():
+    assert digest_of(ROWS.slice(0, 0)) == 0
+
+
+VALUES = [
+    (1, 2),
+    (0, None),
+    (True, False),
+    ("a", "b"),
+    ("", None),
+    (b"a", b"b"),
+    (0.5, 0.25),
+    (decimal.Decimal("1.5"), decimal.Decimal("1.6")),
+    (dt.date(2024, 1, 1), dt.date(2024, 1, 2)),
+    (dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)),
+    ({"a": 1}, {"a": 2}),
+    ({"a": 1}, None),
+    ([1], [1, 1]),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), VALUES)
+def test_another_value_has_another_digest(one, other):
+    kind = pa.array([one]).type
+
+    def digest(value):
+        return digest_of(pa.record_batch({"value": pa.array([value, one], kind)}))
+
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
+
+
+def test_values_that_change_places_between_rows_or_columns_are_noticed():
+    def digest(first, second):
+        return digest_of(pa.record_batch({"first": first, "second": second}))
+
+    assert len({digest([1, 2], [3, 4]), digest([1, 2], [4, 3]), digest([3, 4], [1, 2])}) == 3
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_every_type_that_a_queue_stores_has_a_digest(name):
+    kind, values = KEPT[name]
+    rows = pa.record_batch({"value": pa.array([*values, None], kind)})
+
+    assert digest_of(rows) == digest_of(rows.take(pa.array(range(len(rows) - 1, -1, -1))))
+
+
+def test_ids_have_a_digest_too():
+    ids = np.arange(10, dtype=np.int64)
+
+    assert digest_of_ids(ids) == digest_of_ids(ids[::-1].copy())
+    assert digest_of_ids(ids) != digest_of_ids(ids + 1)
+    assert digest_of_ids(ids[:0]) == 0
