@@ -13,7 +13,12 @@ from queue_core.errors import BadOption
 CATALOG_FILE = "catalog.db"
 
 #: A user, a password, and the @ after them: the last @, since a password may contain one unquoted.
-_CREDENTIALS = re.compile(r"(?<=://)[^/?#@]*:.*@")
+_CREDENTIALS = re.compile(r"(?<=//)[^/?#@]*:.*@")
+#: Values of the query part whose names speak of a secret.
+_SECRETS = re.compile(
+    r"([?&][^=&#\s]*(?:pass|pwd|secret|token|key|credential|sig)[^=&#\s]*=)[^&#\s'\"]*",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +68,9 @@ def _folder(path: str) -> Path:
 
 def masked(url: str) -> str:
     """Return a URL with its credentials hidden: ``s3://***@bucket/prefix``."""
-    return _CREDENTIALS.sub("***@", url)
+    return masked_query(_CREDENTIALS.sub("***@", url))
+
+
+def masked_query(url: str) -> str:
+    """Return a URL with the secrets in its query part hidden: ``?password=***``."""
+    return _SECRETS.sub(r"\1***", url)

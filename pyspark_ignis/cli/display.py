@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -16,6 +17,14 @@ from rich.text import Text
 # Wide enough for any table: a pipe has no width that output must fit.
 _PIPE_WIDTH = 10_000
 
+# Characters by which a text could steer a terminal: controls, and changes of direction.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are shown as escapes, and steer no terminal."""
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console for the present standard output or standard error."""
@@ -25,12 +34,12 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str) -> None:
     """Print one line."""
-    console().print(Text(text), soft_wrap=True)
+    console().print(Text(visible(text)), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print a text on standard error, its first line in red."""
-    first, *others = text.splitlines() or [""]
+    first, *others = visible(text.replace("\r\n", "\n")).split("\n")
     out = console(stderr=True)
     out.print(Text(f"ignis: {first}", style="red"), soft_wrap=True)
     for line in others:
@@ -50,7 +59,9 @@ def show(
 
 def show_json(value: Mapping[str, Any]) -> None:
     """Print one object as a line of JSON."""
-    sys.stdout.write(json.dumps(value, default=_as_text, ensure_ascii=False) + "\n")
+    line = json.dumps(value, default=_as_text, ensure_ascii=False)
+    # These escapes are JSON, and mean the same characters.
+    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n")
 
 
 def grid(rows: pa.Table, title: str | None = None) -> Table:
@@ -61,7 +72,7 @@ def grid(rows: pa.Table, title: str | None = None) -> Table:
         table.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
     for row in rows.to_pylist():
         # As plain text: brackets in a message are not markup.
-        table.add_row(*(Text(_cell(name, value)) for name, value in row.items()))
+        table.add_row(*(Text(visible(_cell(name, value))) for name, value in row.items()))
     return table
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -196,4 +195,4 @@ class Catalog:
             return format.is_current(connection, self._shown())
 
     def _shown(self) -> str:
-        return str(self.file or make_url(self.url).render_as_string(hide_password=True))
+        return str(self.file or dialect.hidden(self.url))

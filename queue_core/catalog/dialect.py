@@ -40,6 +40,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from queue_core.address import masked, masked_query
 from queue_core.catalog import postgres
 from queue_core.catalog.listeners import Listener, PostgresListener, SqliteListener
 from queue_core.catalog.tables import locks
@@ -93,19 +94,20 @@ def connect(url: str) -> Engine:
         return _connect_sqlite(url)
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise BadOption(f"catalog={_hidden(url)!r} is not a database URL") from error
+    except (ArgumentError, ValueError):
+        # A port that is not a number is a ValueError, which quotes the whole of it.
+        raise BadOption(f"catalog={hidden(url)!r} is not a database URL") from None
     family = parsed.get_backend_name()
     if family != "postgresql":
         raise BadOption(
-            f"catalog={_hidden(url)!r}: use sqlite:///… or postgresql+psycopg://…, not {family}"
+            f"catalog={hidden(url)!r}: use sqlite:///… or postgresql+psycopg://…, not {family}"
         )
     try:
         # AUTOCOMMIT is never used: each transaction is explicit. pre_ping finds dead connections.
         engine = create_engine(parsed, pool_pre_ping=True, pool_size=4, max_overflow=16)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise BadOption(
-            f"catalog={_hidden(url)!r} needs a driver: pip install 'ignis-queue[postgres]'"
+            f"catalog={hidden(url)!r} needs a driver: pip install 'ignis-queue[postgres]'"
         ) from error
     postgres.bound_waits(engine, BUSY_SECONDS)
     return engine
@@ -448,7 +450,7 @@ def translated(error: DBAPIError, catalog: str, *, committing: bool = False) -> 
         outcome = "the last change may have been made: check before you repeat it"
     elif error.connection_invalidated:
         outcome += "; try again later"
-    found = kind(f"catalog {_hidden(catalog)} {reason}; {outcome}")
+    found = kind(f"catalog {hidden(catalog)} {reason}; {outcome}")
     found.outcome_unknown = unknown
     return found
 
@@ -543,11 +545,11 @@ def _code(error: DBAPIError) -> int | str | None:
     return str(state) if state else None
 
 
-def _hidden(url: str) -> str:
-    """Return the URL without its password."""
+def hidden(url: str) -> str:
+    """Return the URL without its secrets."""
     if url.startswith(_SQLITE):
         return url
     try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return url
+        return masked_query(make_url(url).render_as_string(hide_password=True))
+    except (ArgumentError, ValueError):
+        return masked(url)

@@ -449,3 +449,19 @@ def test_expired_messages_are_removed(ignis, store):
 
     assert answer(ignis("--json", "expire", "orders")) == [{"expired": 5}]
     assert audit(store).ids() == set()
+
+
+def test_no_reason_steers_the_terminal(ignis, store):
+    """A reason is often the text of an exception, with a producer's data."""
+    queue = make_queue(store)
+    queue.load(orders(1))
+    reason = "\x1b]52;c;cm0gLXJm\x07 \x1b[31mred \x9b2J \u202eback"
+    queue.sideline(queue.fire(), reason=reason)
+
+    for_people, for_programs = ignis("failures", "orders"), ignis("failures", "orders", "--json")
+
+    assert for_people.exit_code == 0, for_people.stderr
+    for shown in (for_people.stdout, for_programs.stdout):
+        assert not set(shown) & set("\x1b\x07\x9b\u202e")
+    assert "\\x1b]52;c;" in for_people.stdout
+    assert answer(for_programs)[0]["reason"] == reason

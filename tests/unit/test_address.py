@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from queue_core.address import Address
+from queue_core.catalog import dialect
 from queue_core.errors import BadOption
 
 POSTGRES = "postgresql+psycopg://me@host/ignis"
@@ -66,3 +67,27 @@ def test_an_address_can_be_sent_to_other_processes(tmp_path):
     address = Address.of(tmp_path)
 
     assert pickle.loads(pickle.dumps(address)) == address
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://h/db?user=u&password=s3cr3t",
+        "postgresql+psycopg://u:s3cr3t@h/db",
+        "abfs://box@account/path?account_key=s3cr3t&x=1",
+        "postgres//u:s3cr3t@h/db",
+        "postgresql+psycopg://u:s3cr3t@h:port/db",
+        "s3://bucket/prefix?secret_key=s3cr3t",
+    ],
+)
+def test_no_secret_of_a_url_is_shown(url):
+    assert "s3cr3t" not in repr(Address(url, url))
+    assert "s3cr3t" not in dialect.hidden(url)
+
+
+@pytest.mark.parametrize("url", ["postgres//u:s3cr3t@h/db", "postgresql+psycopg://u:s3cr3t@h:x/db"])
+def test_a_malformed_url_is_refused_without_its_secret(url):
+    with pytest.raises(BadOption) as error:
+        dialect.connect(url)
+
+    assert "s3cr3t" not in str(error.value)
