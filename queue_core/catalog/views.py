@@ -38,7 +38,7 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
         if name == "failures":
             return _failures(connection, names)
         if name == "reports":
-            # Of a queue, those of the store are none.
+            # Tasks of the store belong to no queue.
             return task_log.read(connection, found if queue else [*found, None])
         rows = _QUERIES[name](connection, names)
         return pa.Table.from_pylist([dict(row) for row in rows], schema=VIEWS[name])
