@@ -54,17 +54,22 @@ def _rate(text: str) -> float:
 OPTIONS: tuple[Option, ...] = (
     *STORE,
     Option("queue", "Queue to read.", check_queue),
-    Option("queues", "Several queues of one schema to read, with commas between them.", words),
+    Option(
+        "queues",
+        "Several queues with the same columns to read, separated by commas; instead of `queue`.",
+        words,
+    ),
     Option(
         "consumer",
-        "Name of the consumer. A query that is started again under the same name finds what it "
-        "held, even without its checkpoint. Without it, a name that the checkpoint keeps.",
+        "Name of the consumer. A query that is restarted under the same name finds the messages "
+        "that it held, even without its checkpoint. Without it, a new name, which the checkpoint "
+        "keeps.",
         check_consumer,
     ),
     Option(
         "ack",
-        "When messages are done with: `onCommit` deletes them once their batch is committed; "
-        "`settle` leaves that to a sink with `mode=settle`; `browse` takes none.",
+        "When messages are finished: `onCommit` deletes them when their batch is committed; "
+        "`settle` leaves that to a sink with `mode=settle`; `browse` takes no messages.",
         one_of("onCommit", "settle", "browse"),
         "onCommit",
     ),
@@ -76,8 +81,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "selector",
-        "SQL condition over the queue's columns and the metadata columns: only messages that meet "
-        "it are read.",
+        "SQL condition over the queue's columns and the metadata columns. Only matching messages "
+        "are read. Without it, all.",
     ),
     Option(
         "orderBy",
@@ -86,88 +91,105 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fallback",
-        "What is read when nothing meets the selector: `any` of the messages, the oldest first, or "
+        "What to read when no message matches the selector: `any` message, the oldest first, or "
         "`none`.",
         one_of("any", "none"),
         "none",
     ),
-    Option("maxMessagesPerTrigger", "Messages of one micro-batch at most.", whole(1)),
-    Option("maxBytesPerTrigger", "Bytes of one micro-batch at most: `64m`.", size),
+    Option(
+        "maxMessagesPerTrigger",
+        "The most messages of one micro-batch. Without it, no limit.",
+        whole(1),
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "The most bytes of one micro-batch, such as `64m`. Without it, no limit.",
+        size,
+    ),
     Option(
         "priority",
-        "Among the consumers of a queue, who goes first: one of a lower number is given nothing "
-        "while one of a higher is interested. Without it, a query goes before all of them, and "
-        "holds nobody back.",
+        "Consumer priority, from -1000000 to 1000000. A consumer gets no messages from a queue "
+        "while one with a higher priority wants them. Without it, the query precedes all "
+        "prioritised consumers and holds none of them back. Not with `ack=browse`.",
         whole(-LARGEST_PRIORITY, LARGEST_PRIORITY),
     ),
     Option(
         "maxInFlight",
-        "Credit: messages that the query holds unfinished at most. When it is used up, lower "
-        "priorities may go.",
+        "The most messages that the query may hold unfinished. When it holds that many, consumers "
+        "with lower priorities may fire. Without it, no limit. Not with `ack=browse`.",
         whole(1),
     ),
     Option(
         "exclusive",
-        "Whether no other consumer may fire from the queues: `true` is refused while another one "
-        "with a priority or a claim is there, and so are others while this one is.",
+        "If `true`, only this consumer may fire from the queues. Refused while another consumer "
+        "with a priority or a claim is active; while this one is active, others are refused. Not "
+        "with `singleActive` or `ack=browse`.",
         boolean,
         False,
     ),
     Option(
         "singleActive",
-        "Whether of all queries that say so one works at a time, and the others wait to take over.",
+        "If `true`, one of all queries that set it is active; the others stand by and take over "
+        "when it stops. Not with `exclusive` or `ack=browse`.",
         boolean,
         False,
     ),
-    Option("includeMetadata", "Whether the metadata columns are read.", boolean, True),
+    Option("includeMetadata", "Whether to read the metadata columns.", boolean, True),
     Option(
         "numPartitions",
-        "Partitions of a batch at most; the rows of a shard stay in one. Without it, the queue's "
-        "`concurrency`.",
+        "The most partitions of a batch; the rows of a shard stay in one partition. Without it, "
+        "the queue's `concurrency`.",
         whole(1),
     ),
     Option(
         "idleWait",
-        "How long an idle query waits for a message before it answers Spark.",
+        "How long an idle query waits for messages before it answers Spark.",
         seconds,
         0.2,
     ),
     Option(
         "heartbeatInterval",
-        "How often a running query says that it lives, which keeps its messages from being swept.",
+        "Time between two heartbeats of a running query, which keep its messages from being swept.",
         seconds,
         10.0,
     ),
     Option(
         "refreshInterval",
-        "How often a running query reads its queues' settings again; one that is paused by "
-        "`concurrency` 0 looks at once whether it still is. Source: IgnisMQ, 5 minutes.",
+        "Time after which a running query reads its queues' settings again. While a queue is "
+        "paused (`concurrency` 0), they are read with each look. IgnisMQ has 5 minutes too.",
         seconds,
         300.0,
     ),
     Option(
         "tasks",
         "Side tasks that the query runs for its queues when they are due, beside its batches: "
-        f"{', '.join(f'`{task}`' for task in TASKS)}, with commas between them, or `none`. "
-        "Without it, all; in a query with `ack=browse`, none.",
+        f"{', '.join(f'`{task}`' for task in TASKS)}, separated by commas, or `none`. "
+        "Without it, all; with `ack=browse`, none.",
         _tasks,
     ),
     Option(
         "task",
-        "In a stream, a side task instead of messages, or `all` of them: the query runs it when it "
-        "is due, for the queues named or else all of the store, and its rows are the report of "
-        "what was moved. With Trigger.AvailableNow it is run once, due or not.",
+        "In a stream, a side task instead of messages, or `all` tasks. The query runs it when "
+        "it is due, for the given queues or for all queues of the store, and its rows report the "
+        "messages moved. With Trigger.AvailableNow it runs once, due or not.",
         one_of(*TASKS, ALL),
     ),
-    Option("interval", "With `task`, how often it is due, in place of the usual.", seconds),
-    Option("limit", "With `task`, messages that one shovel moves at most.", whole(1)),
-    Option("rate", "With `task`, messages that a shovel moves in a second at most.", _rate),
+    Option(
+        "interval", "With `task`, the time between two runs, in place of the task's own.", seconds
+    ),
+    Option("limit", "With `task`, the most messages that one shovel moves.", whole(1)),
+    Option("rate", "With `task`, the most messages per second that a shovel moves.", _rate),
     Option(
         "zookeeper",
-        "ZooKeeper that elects the leader, who alone sweeps: `host:port`, or several with commas "
-        "between them. Without it, a lease in the catalog does.",
+        "ZooKeeper that elects the leader, which alone sweeps: `host:port`, or several separated "
+        "by commas. Without it, a lease in the catalog elects the leader.",
     ),
-    Option("clientId", "With `zookeeper`, under which name instances meet.", str, CLIENT_ID),
+    Option(
+        "clientId",
+        "With `zookeeper`, the name under which instances elect a leader.",
+        str,
+        CLIENT_ID,
+    ),
     Option(
         "view",
         "In a batch read, a table about the store instead of messages.",

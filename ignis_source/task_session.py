@@ -12,11 +12,12 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from ignis_source.background_tasks import LOOK_SECONDS, runner
+from ignis_source.background_tasks import LOOK_SECONDS
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
+from ignis_source.task_runner import make_runner
 from queue_core.catalog import queues, task_log
 from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
@@ -42,7 +43,7 @@ class TaskSession:
         self.store = StoreHandle(options.address)
         try:
             self._queues = Queues(lambda _: self._asked_for(), options.refresh_interval)
-            self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
+            self._tasks, self._leader = make_runner(self.store, options, lambda: self._queues.infos)
         except IgnisError:
             self.store.close()
             raise
