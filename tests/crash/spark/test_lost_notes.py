@@ -24,7 +24,6 @@ def begin(store):
 
     yield life
     for session in begun:
-        session._watch.close()
         session.close()
 
 
