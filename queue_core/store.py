@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.catalog import consumers, queues, views
+from queue_core.catalog import consumers, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption
+from queue_core.inspection import views
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
