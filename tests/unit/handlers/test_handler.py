@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_ignis import batch_handler
 from queue_core.handlers.handler import takes_batches
-from tests.unit.handler_runs import (
+from tests.unit.handlers.handler_runs import (
     DELETED,
     REJECTED,
     Declined,

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from queue_core.selector import Order, column_stats
+from tests.unit.selector.selector_table import fault
 
 TABLE = pa.table(
     {
@@ -131,3 +132,28 @@ def test_slices_are_skipped_without_missing_any_of_the_first_rows(text):
     assert [starts[at] + row for _, (at, row) in best] == order.top(everything, 5).to_pylist()
     if text in ("n", "n DESC", "n * 2 + 1 DESC", "-n"):
         assert opened < len(slices)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("prioritty", 1, "there is no column 'prioritty'; did you mean 'priority'?"),
+        ("priority DESC, sise", 16, "there is no column 'sise'; did you mean 'size'?"),
+        ("priority,", 9, "something is missing at the comma"),
+        (", priority", 1, "something is missing at the comma"),
+        ("priority DESC size", 10, "this was not expected"),
+        ("priority NULLS", 10, "this was not expected"),
+        ("tags", 1, "values of list<"),
+        ("box DESC", 1, "values of struct<"),
+        ("1", 1, "an order needs a column"),
+        ("priority, 'a' DESC", 11, "an order needs a column"),
+        ("MAX(priority) DESC", 1, "MAX is a direction; leave DESC out"),
+        ("SUM(priority)", 1, "the aggregate sum is not allowed"),
+        ("rand()", 1, "the function rand is not allowed"),
+        ("(SELECT 1)", 2, "a subquery is not allowed"),
+        ("priority -- DESC", 10, "a comment is not allowed here"),
+        ("priority; size", 9, "a ';' is not allowed here"),
+    ],
+)
+def test_faults_of_an_order_are_shown_alike(text, column, message):
+    assert f"order, line 1, column {column}: {message}" in fault(text, Order)

@@ -11,7 +11,7 @@ import pytest
 from queue_core.settings import QueueSettings
 from queue_core.tasks.registry import REGISTRY, TASKS
 
-PAGE = Path(__file__).parents[2].joinpath("docs/protocol.md").read_text()
+PAGE = Path(__file__).parents[3].joinpath("docs/protocol.md").read_text()
 ROWS = [
     [cell.strip() for cell in row.split("|")[1:-1]]
     for row in re.search(r"\| task \| parts \|.*?\n\n", PAGE, re.DOTALL)[0].splitlines()[2:]

@@ -91,14 +91,3 @@ def test_a_merged_value_that_does_not_fit_is_refused():
     most = table((2**31 - 1, None, None))
     with pytest.raises(SchemaMismatch, match="column 'n'"):
         merge(most, most, [0], [0])
-
-
-def test_overwritten_values_are_applied_to_their_rows():
-    rows = table((1, 0.5, "a"), (2, 1.5, "b"), (3, 2.5, "c"))
-    changed = Overwritten(
-        rows=np.array([2, 0]), values={"n": pa.array([30, 10], pa.int32())}
-    ).applied_to(rows)
-
-    assert changed.to_pylist() == table((10, 0.5, "a"), (2, 1.5, "b"), (30, 2.5, "c")).to_pylist()
-    assert changed.schema == rows.schema
-    assert Overwritten().applied_to(rows).equals(rows)

@@ -1,4 +1,4 @@
-"""A database for which a function of the dialect has no case fails loudly."""
+"""An unknown database fails loudly, and a listener that fails leaves no connection open."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ class Stranger(SimpleNamespace):
     """A connection, or an engine, of a database that ignis does not know."""
 
     dialect = SimpleNamespace(name="oracle")
-    driver_connection = None
+    driver_connection = SimpleNamespace(close=lambda: None)
 
     def exec_driver_sql(self, statement):
         """Do nothing."""
@@ -53,3 +53,21 @@ class Stranger(SimpleNamespace):
 def test_a_function_without_a_case_for_the_database_says_so(call):
     with pytest.raises(NotImplementedError, match="oracle"):
         call(Stranger())
+
+
+def test_a_listener_that_cannot_listen_closes_its_connection():
+    closed = []
+
+    def execute(statement):
+        raise ConnectionError(statement)
+
+    driver = SimpleNamespace(execute=execute, close=lambda: closed.append(True))
+    engine = SimpleNamespace(
+        dialect=SimpleNamespace(name="postgresql"),
+        raw_connection=lambda: SimpleNamespace(driver_connection=driver, detach=lambda: None),
+    )
+
+    with pytest.raises(ConnectionError, match="LISTEN channel"):
+        dialect.listen(engine, "channel")
+
+    assert closed == [True]

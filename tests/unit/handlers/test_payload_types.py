@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from queue_core.errors import BadOption
 from queue_core.handlers.payload_types import reader_of
-from tests.unit.handler_runs import handled
+from tests.unit.handlers.handler_runs import handled
 
 
 class Colour(Enum):

@@ -23,7 +23,7 @@ def test_a_periodic_thread_goes_on_after_any_error(caplog):
         assert enough.wait(LONG)
         thread.stop()
 
-    assert "ticking failed, and goes on: gone" in caplog.text
+    assert "ticking failed and continues: gone" in caplog.text
     assert len(calls) >= 2
     assert not [thread for thread in threading.enumerate() if thread.name == "ticking"]
 

@@ -14,7 +14,7 @@ from queue_core.selector import (
     stats_from_json,
     stats_to_json,
 )
-from tests.unit.sql_reference import SCHEMA, conditions, key_parts, rows, sort_rows, table
+from tests.property.sql_reference import SCHEMA, conditions, key_parts, rows, sort_rows, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

@@ -4,7 +4,9 @@ import datetime as dt
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 
+from queue_core.errors import BadSelector
 from queue_core.selector import Selector
 
 SCHEMA = pa.schema(
@@ -79,3 +81,9 @@ def select(text, table=TABLE):
         for row, eligible in zip(table["id"].to_pylist(), mask.to_pylist(), strict=True)
         if eligible
     ]
+
+
+def fault(text, kind=Selector):
+    with pytest.raises(BadSelector) as caught:
+        kind.parse(text, SCHEMA)
+    return str(caught.value)

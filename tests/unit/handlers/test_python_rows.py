@@ -5,7 +5,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from tests.unit.handler_runs import (
+from tests.unit.handlers.handler_runs import (
     DELETED,
     messages,
     outcomes,

@@ -8,7 +8,7 @@ import pytest
 from pyspark_ignis import batch_handler
 from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.payloads import Payload
-from tests.unit.handler_runs import handled
+from tests.unit.handlers.handler_runs import handled
 
 
 def seen_by(*texts, **how):

@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
-from tests.unit.handler_runs import DELETED, REJECTED, messages, outcomes
+from tests.unit.handlers.handler_runs import DELETED, REJECTED, messages, outcomes
 
 
 def test_booleans_of_a_batch_decide_each_message():

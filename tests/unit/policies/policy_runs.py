@@ -1,4 +1,4 @@
-"""Every policy compared with Herzner's loop, on small queues of few keys."""
+"""Run a policy and the plain loop on the same messages, and compare the queues."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.policies.aggregates import Take
 from queue_core.policies.builtin import Policy
-from queue_core.policies.checks import per_message, vectorised
 from queue_core.policies.decisions import Decision
 from queue_core.policies.inputs import PolicyInput, PolicyResult
 from queue_core.policies.numbering import matched
-from queue_core.policies.parsing import parse
-from tests.unit import policy_reference as reference
-from tests.unit.policy_reference import Ask, Entry
+from tests.unit.policies import policy_reference as reference
+from tests.unit.policies.policy_reference import Ask, Entry
 
 SCHEMA = pa.schema(
     [("key", pa.int64()), ("kind", pa.string()), ("n", pa.int32()), ("x", pa.float64())]
 )
+
 
 ROWS = st.fixed_dictionaries(
     {
@@ -32,10 +29,17 @@ ROWS = st.fixed_dictionaries(
         "x": st.none() | st.sampled_from([0.0, -0.0, 0.5, 2.0]),
     }
 )
+
+
 QUEUED = st.lists(st.tuples(ROWS, st.booleans()), max_size=8)
+
+
 NEW = st.lists(ROWS, min_size=1, max_size=10)
 
+
 TAKES = (Take("sum", "n"), Take("max", "x"), Take("last", "kind"))
+
+
 _OTHERS = (Take("count", "n"), Take("min", "x"), Take("first", "kind"))
 
 
@@ -76,48 +80,14 @@ BUILT_IN: list[tuple[str, Ask, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "ask", "order"), BUILT_IN, ids=[text for text, *_ in BUILT_IN])
-@given(queued=QUEUED, new=NEW)
-def test_it_does_what_the_loop_does(
-    text: str, ask: Ask, order: str, queued: list[Any], new: list[Any]
-) -> None:
-    check(parse(text, SCHEMA, "key"), ask, order, queued, new)
-
-
-def _by_numbers(new: Any, queued: Any, retrieved: bool, distance: int) -> Decision:
+def by_numbers(new: Any, queued: Any, retrieved: bool, distance: int) -> Decision:
     """Decide by all of the input, so that every decision occurs."""
     total = (new["n"] or 0) + (queued["n"] or 0) + retrieved + distance
     return list(Decision)[total % 5]
 
 
-def _ask_by_numbers(new: Any, entry: Entry, distance: int) -> Decision:
-    return _by_numbers(new, entry.row, entry.retrieved, distance)
-
-
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-@given(queued=QUEUED, new=NEW)
-def test_a_check_per_message(order: str, queued: list[Any], new: list[Any]) -> None:
-    def ask(mine: Any, its: Any) -> Decision:
-        return _by_numbers(mine, its, its["_retrieved"], its["_distance"])
-
-    check(per_message(ask, order=order), _ask_by_numbers, order, queued, new)
-
-
-@pytest.mark.parametrize("distance", [False, True])
-@pytest.mark.parametrize("order", ["newest", "oldest"])
-@given(queued=QUEUED, new=NEW)
-def test_a_vectorised_check(order: str, distance: bool, queued: list[Any], new: list[Any]) -> None:
-    def ask(mine: pa.Table, its: pa.Table) -> pa.Array:
-        far = its.column("_distance").to_numpy() if distance else np.zeros(len(its), np.int64)
-        total = sum(rows.column("n").fill_null(0).to_numpy() for rows in (mine, its)) + far
-        total = total + its.column("_retrieved").to_numpy()
-        return pa.array([*Decision]).take(pa.array(total % 5)).dictionary_encode()
-
-    def slowly(mine: Any, entry: Entry, there: int) -> Decision:
-        return _by_numbers(mine, entry.row, entry.retrieved, there if distance else 0)
-
-    policy = vectorised(ask, order=order, distance=distance)
-    check(policy, slowly, order, queued, new)
+def ask_by_numbers(new: Any, entry: Entry, distance: int) -> Decision:
+    return by_numbers(new, entry.row, entry.retrieved, distance)
 
 
 def check(policy: Policy, ask: Ask, order: str, queued: list[Any], new: list[Any]) -> None:

@@ -5,7 +5,7 @@ import time
 
 from pyspark_ignis import batch_handler
 from queue_core.handlers.deadline import Deadline
-from tests.unit.handler_runs import (
+from tests.unit.handlers.handler_runs import (
     DELETED,
     late,
     messages,
