@@ -169,15 +169,20 @@ def notify(connection: Connection, channel: str) -> None:
 def listen(engine: Engine, channel: str) -> Listener:
     """Return a new listener for commits, on a connection outside of the engine's pool."""
     connection = engine.raw_connection()
-    driver = connection.driver_connection
+    driver: Any = connection.driver_connection
     connection.detach()
-    match engine.dialect.name:
-        case "sqlite":
-            return SqliteListener(driver)
-        case "postgresql":
-            return PostgresListener(driver, channel)
-        case other:
-            raise _unknown(other)
+    try:
+        match engine.dialect.name:
+            case "sqlite":
+                return SqliteListener(driver)
+            case "postgresql":
+                return PostgresListener(driver, channel)
+            case other:
+                raise _unknown(other)
+    except BaseException:
+        # The pool does not know the connection any more, so nobody else would close it.
+        driver.close()
+        raise
 
 
 class now(FunctionElement[int]):
