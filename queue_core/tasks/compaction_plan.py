@@ -61,7 +61,8 @@ Cluster: TypeAlias = "list[Slice]"
 Item = TypeVar("Item")
 #: Slices, bytes and places.
 _Size: TypeAlias = "tuple[int, ...]"
-_ROOM: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
+#: The most of each that one unit has.
+UNIT_LIMITS: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
 
 
 def units(
@@ -116,12 +117,12 @@ def _loaded(cluster: Cluster) -> tuple[int, int]:
 def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
     """Items in their order, so many together as fit into one unit; one at least."""
     together: list[Item] = []
-    room: _Size = _ROOM
+    room: _Size = UNIT_LIMITS
     for item, size in zip(items, sizes, strict=True):
         left = tuple(map(sub, room, size))
         if together and min(left) < 0:
             yield together
-            together, left = [], tuple(map(sub, _ROOM, size))
+            together, left = [], tuple(map(sub, UNIT_LIMITS, size))
         together.append(item)
         room = left
     if together:

@@ -123,7 +123,7 @@ def test_slices_whose_places_interleave_go_together_or_not_at_all():
 
 
 def test_a_unit_has_so_many_slices(monkeypatch):
-    monkeypatch.setattr(compaction_plan, "_ROOM", (4, 1 << 20, 1 << 20))
+    monkeypatch.setattr(compaction_plan, "UNIT_LIMITS", (4, 1 << 20, 1 << 20))
 
     assert planned(singles(10)) == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9]]]
 
