@@ -1,11 +1,11 @@
-"""The verdict on a copy notices whatever can go wrong; here the copy is made by hand."""
+"""The checks of a copy notice whatever can go wrong; here the copy is made by hand."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.crash.spark.copied import at_the_end, count, strays
 from tests.crash.spark.scene import CUSTOMERS, SCHEMA, Scene, numbered
-from tests.crash.spark.verdict import at_the_end, count, strays
 
 pytestmark = pytest.mark.crash
 #: Several messages for each customer.

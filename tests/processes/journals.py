@@ -1,42 +1,17 @@
-"""What a campaign comes to: the seven counts of RabbitMQ's checker, and the order of messages.
-
-https://github.com/rabbitmq/jepsen
-"""
+"""What the journals of an ensemble show: the counts of messages, and their order."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.processes.campaign import Campaign
+from tests.counts import Counts
+from tests.processes.ensemble import Ensemble
 from tests.processes.roles import KEYS, SWEEP_AFTER
 
 #: A message, by its loader and its number.
 Message = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How many messages there are of each kind."""
-
-    #: Were to be loaded.
-    attempt: int
-    #: Of these, those whose load has returned.
-    acknowledged: int
-    #: Were handed out and settled for good, and had been attempted.
-    ok: int
-    #: Are acknowledged and were never settled for good.
-    lost: int
-    #: Were handed out, and never attempted.
-    unexpected: int
-    #: Were handed out again with no reason.
-    duplicated: int
-    #: Were settled for good though their load has not returned.
-    recovered: int
-
-    def __str__(self) -> str:
-        return ", ".join(f"{field.name} {getattr(self, field.name)}" for field in fields(self))
 
 
 @dataclass(frozen=True)
@@ -49,50 +24,50 @@ class Delivery:
     place: int
 
 
-def judge(campaign: Campaign) -> Verdict:
+def count(ensemble: Ensemble) -> Counts:
     """The seven counts, from the journals alone."""
     attempted = {
         (entry["loader"], entry["first"] + i)
-        for entry in campaign.entries("loading")
+        for entry in ensemble.entries("loading")
         for i in range(entry["count"])
     }
     acknowledged = {
         (entry["loader"], entry["first"] + i)
-        for entry in campaign.entries("loaded")
+        for entry in ensemble.entries("loaded")
         for i in range(len(entry["ids"]))
     }
-    names = names_of(campaign)
-    settled = {names[i] for entry in campaign.entries("settling") for i in entry["delete"]}
-    seen = deliveries(campaign)
-    return Verdict(
+    names = names_of(ensemble)
+    settled = {names[i] for entry in ensemble.entries("settling") for i in entry["delete"]}
+    seen = deliveries(ensemble)
+    return Counts(
         attempt=len(attempted),
         acknowledged=len(acknowledged),
         ok=len(settled & attempted),
         lost=len(acknowledged - settled),
         unexpected=len(seen.keys() - attempted),
-        duplicated=len(repeated_for_no_reason(campaign, seen)),
+        duplicated=len(repeated_for_no_reason(ensemble, seen)),
         recovered=len(settled & attempted - acknowledged),
     )
 
 
-def names_of(campaign: Campaign) -> dict[int, Message]:
+def names_of(ensemble: Ensemble) -> dict[int, Message]:
     """Which message each message id is; no id may be two."""
     names: dict[int, Message] = {}
-    for entry in campaign.entries("loaded"):
+    for entry in ensemble.entries("loaded"):
         for i, id_ in enumerate(entry["ids"]):
             name = entry["loader"], entry["first"] + i
             assert names.setdefault(id_, name) == name, f"{id_} was given twice"
-    for entry in campaign.entries("fired"):
+    for entry in ensemble.entries("fired"):
         told = zip(entry["loaders"], entry["numbers"], strict=True)
         for id_, name in zip(entry["ids"], told, strict=True):
             assert names.setdefault(id_, name) == name, f"{id_} was another message"
     return names
 
 
-def deliveries(campaign: Campaign) -> dict[Message, list[Delivery]]:
+def deliveries(ensemble: Ensemble) -> dict[Message, list[Delivery]]:
     """When each message was handed out, the first time first."""
     found: dict[Message, list[Delivery]] = defaultdict(list)
-    for entry in campaign.entries("fired"):
+    for entry in ensemble.entries("fired"):
         for place, name in enumerate(zip(entry["loaders"], entry["numbers"], strict=True)):
             delivery = Delivery(entry["consumer"], entry["ticket"], entry["at"], place)
             found[name].append(delivery)
@@ -101,12 +76,12 @@ def deliveries(campaign: Campaign) -> dict[Message, list[Delivery]]:
     return found
 
 
-def repeated_for_no_reason(campaign: Campaign, seen: dict[Message, list[Delivery]]) -> set[Message]:
+def repeated_for_no_reason(ensemble: Ensemble, seen: dict[Message, list[Delivery]]) -> set[Message]:
     """Handed out again without a reload or a shovel, and too soon for a sweep."""
-    names = names_of(campaign)
+    names = names_of(ensemble)
     returned = Counter(
         names[id_]
-        for entry in campaign.entries("settling")
+        for entry in ensemble.entries("settling")
         for id_ in (*entry["sideline"], *entry["reload"])
     )
     soon = SWEEP_AFTER * 1e6
@@ -117,17 +92,17 @@ def repeated_for_no_reason(campaign: Campaign, seen: dict[Message, list[Delivery
     }
 
 
-def check_order(campaign: Campaign) -> int:
+def check_order(ensemble: Ensemble) -> int:
     """
     Messages of one key that were fired once came in the order in which they were loaded.
 
-    Returns how many were compared with their predecessor. Not for a campaign with kills: nobody has
-    written down what a process had fired when it was killed.
+    Returns how many were compared with their predecessor. Not for an ensemble with kills: nobody
+    has written down what a process had fired when it was killed.
     """
-    names = names_of(campaign)
-    unseen = {names[id_] for entry in campaign.entries("unseen") for id_ in entry["ids"]}
+    names = names_of(ensemble)
+    unseen = {names[id_] for entry in ensemble.entries("unseen") for id_ in entry["ids"]}
     by_key: dict[tuple[int, int], list[tuple[Message, Delivery]]] = defaultdict(list)
-    for (loader, number), several in sorted(deliveries(campaign).items()):
+    for (loader, number), several in sorted(deliveries(ensemble).items()):
         if len(several) == 1 and (loader, number) not in unseen:
             by_key[loader, number % KEYS].append(((loader, number), several[0]))
     compared = 0

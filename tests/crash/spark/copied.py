@@ -1,44 +1,16 @@
-"""What came out, in the seven counts of RabbitMQ's own crash tests; and what must hold at the end.
-
-Source of the counts: the queue checker of https://github.com/rabbitmq/jepsen.
-"""
+"""What came out of a copy, counted at any time, and what must hold at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core import Queue, Store
+from tests.counts import Counts
 from tests.crash.spark.scene import SCHEMA, Scene, numbered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What became of the messages, each number counted once; `duplicated` counts the copies."""
-
-    #: There to be loaded.
-    attempt: int
-    #: Their load has returned.
-    acknowledged: int
-    #: Came out as they went in.
-    ok: int
-    #: Acknowledged, and nowhere any more: neither out nor still in.
-    lost: int
-    #: Came out, and never went in like that.
-    unexpected: int
-    #: Came out again.
-    duplicated: int
-    #: Came out though their load never returned.
-    recovered: int
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is lost, doubled or made up."""
-        return not (self.lost or self.unexpected or self.duplicated)
 
 
 def count(scene: Scene) -> Counts:
@@ -53,7 +25,7 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
     """
     Take everything from `out`: the counts, and whatever is not as it must be.
 
-    *rescued* tells that messages were swept or given back, and so come behind others of their key.
+    *rescued*: messages were swept or given back, and so come after later ones of their key.
     """
     with scene.store() as store:
         wrong = [*_left_in(store, scene), *strays(store)]
@@ -112,11 +84,11 @@ def _disorder(out: pa.Table) -> int:
 
 def _left_in(store: Store, scene: Scene) -> Iterator[str]:
     """What is left of `in`, from which everything must be gone and accounted for."""
-    told = store.queue("in").metadata()
+    totals = store.queue("in").metadata()
     for name in ("waiting", "in_flight", "damaged"):
-        if total := sum(told.column(name).to_pylist()):
+        if total := sum(totals.column(name).to_pylist()):
             yield f"in: {name} = {total}"
-    deleted = sum(told.column("deleted").to_pylist())
+    deleted = sum(totals.column("deleted").to_pylist())
     if deleted != scene.messages:
         yield f"in: deleted = {deleted}, not {scene.messages}"
     held = store.view("consumers").column("in_flight").to_pylist()

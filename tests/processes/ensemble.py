@@ -1,4 +1,4 @@
-"""A campaign: many processes at work on one store at once, until nothing is left to do."""
+"""An ensemble: many processes at work on one store at once, until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Part:
     child: Child | None = None
 
 
-class Campaign:
+class Ensemble:
     """Eight who load, four who fire, and one each who shovels, sweeps, compacts and vacuums."""
 
     def __init__(self, scene: Scene, *, loads: int, loaders: int = 8, firers: int = 4, seed: int):
         self.scene = scene
         self._chance = random.Random(seed)
         self._loads = loads
-        #: Seconds after which the campaign is stuck.
+        #: Seconds after which the ensemble is stuck.
         self._patience = 120.0 + loads
         self.parts = [
             *(Part(roles.load, f"loader-{n}", (n,)) for n in range(loaders)),
@@ -44,7 +44,7 @@ class Campaign:
         self.kills = 0
 
     def run(self, store: Store, *, kills: int = 0) -> None:
-        """Play it to its end; kill so many processes meanwhile, each of which is replaced."""
+        """Play it to its end. Kill and replace *kills* processes meanwhile."""
         for part in self.parts:
             self._begin(part)
         try:
