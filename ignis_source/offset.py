@@ -57,6 +57,6 @@ class ReportOffset:
 
 def _foreign(logged: object) -> Damaged:
     return Damaged(
-        f"the checkpoint holds {logged!r}, which is no offset of an ignis source; was it written "
-        "by another source?"
+        f"the checkpoint holds {logged!r}, which is not an offset of an ignis source; was it "
+        "written by another source?"
     )

@@ -33,7 +33,7 @@ def test_an_offset_is_read_as_it_was_written():
     ],
 )
 def test_what_is_no_offset_of_ours_is_told_so(logged):
-    with pytest.raises(Damaged, match="which is no offset of an ignis source"):
+    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
         Offset.from_json(logged)
 
 
@@ -46,5 +46,5 @@ def test_how_far_a_log_is_read_is_written_with_its_keys_in_this_order():
 
 @pytest.mark.parametrize("logged", [{}, {"consumer": "clerk", "ticket": 7}, {"since": 1}, [1]])
 def test_what_is_no_place_in_a_log_is_told_so(logged):
-    with pytest.raises(Damaged, match="which is no offset of an ignis source"):
+    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
         ReportOffset.from_json(logged)
