@@ -9,7 +9,7 @@ from typing import Any
 
 from queue_core.address import Address
 from queue_core.errors import BadOption
-from queue_core.leader import CLIENT_ID
+from queue_core.leader.client import CLIENT_ID
 from queue_core.model import Magazine
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import (

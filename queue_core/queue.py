@@ -81,6 +81,11 @@ class Queue:
 
     Every method that reads or writes the store can raise `CatalogUnavailable`,
     `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
+
+    Args:
+        store: The store that holds the queue.
+        info: The queue's description in the catalog, as `Store.queue` reads it.
+        buffers: How many buffers from `request` may be outstanding at once, 1 or more.
     """
 
     def __init__(self, store: Store, info: QueueInfo, *, buffers: int = DEFAULT_BUFFERS) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
@@ -139,7 +140,7 @@ class Store(AbstractContextManager["Store"]):
         column_roles.check(checked, columns, key)
         binding.check(checked, columns, key)
 
-        def work(connection: Any) -> QueueInfo:
+        def work(connection: Connection) -> QueueInfo:
             created = queues.create(
                 connection,
                 name,

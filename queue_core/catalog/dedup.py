@@ -38,7 +38,7 @@ def last_row(connection: Connection, queue_id: int) -> int:
 
 
 def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float) -> Known:
-    """Keys of some columns that were loaded within so many seconds."""
+    """Return the keys that were loaded within the last *window* seconds."""
     since = _now(connection) - int(window * 1e6)
     rows = connection.execute(
         select(dedup.c.id, dedup.c.arrow)
@@ -55,7 +55,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
 
 
 def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) -> None:
-    """Keep the keys of messages that are loaded now, for so many seconds."""
+    """Record the keys of messages that are loaded now; they are known for *window* seconds."""
     if not keys.num_rows:
         return
     now = _now(connection)

@@ -109,13 +109,13 @@ def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
 
 
 def _loaded(cluster: Cluster) -> tuple[int, int]:
-    """When the first and the last of some slices were loaded."""
+    """Return when the first and the last slice of a cluster were loaded."""
     times = [piece.loaded_at for piece in cluster]
     return min(times), max(times)
 
 
 def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
-    """Items in their order, so many together as fit into one unit; one at least."""
+    """Group items in order: as many per unit as fit, and at least one."""
     together: list[Item] = []
     room: _Size = UNIT_LIMITS
     for item, size in zip(items, sizes, strict=True):

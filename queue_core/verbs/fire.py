@@ -49,6 +49,8 @@ def fire(
             return None
         if waiter is not None and waiters.ahead(connection, open_to[0], waiters.FIRE, waiter):
             return None
+    # Not `transact`: a firing may try two transactions, and only the one that fires passes the
+    # crash points.
     while True:
         candidates = find_candidates(catalog, request)
         if candidates is not None and not len(candidates.ids):

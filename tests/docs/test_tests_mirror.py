@@ -16,6 +16,7 @@ STORAGE = "queue_core.segments.storage"
 
 #: Pure modules without a file in tests/unit, each with the reason.
 NOT_MIRRORED = {
+    "queue_core.leader.client": "one constant",
     "queue_core.firing": "a plain value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
