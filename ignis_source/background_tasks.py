@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two searches for due tasks.
 LOOK_SECONDS = 1.0
+#: Seconds between the start of a query and its first search.
+START_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +65,9 @@ class BackgroundTasks:
         return self._made
 
     def _run(self) -> None:
+        # The first batch does not compete with the imports of tasks.
+        if self._ended.wait(START_SECONDS):
+            return
         from queue_core.tasks.runner import RETRY_SECONDS
 
         leads = False

@@ -20,6 +20,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    MetaData,
     Select,
     String,
     Table,
@@ -32,8 +33,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
@@ -291,6 +291,9 @@ def one_of(
             each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
             return column.in_(select(each.c.value))
         case "postgresql":
+            # Not at the top: it takes a while to import, and stores on SQLite have no use for it.
+            from sqlalchemy.dialects.postgresql import ARRAY
+
             kind = ARRAY(Text if isinstance(column.type, String) else BigInteger)
             array = cast(bindparam(None, list(values), type_=kind), kind)
             return column == func.any(array)
@@ -315,9 +318,24 @@ def insert_new(connection: Connection, table: Any) -> Any:
         case "sqlite":
             return sqlite.insert(table)
         case "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return postgresql.insert(table)
         case other:
             raise _unknown(other)
+
+
+def create_tables(connection: Connection, metadata: MetaData) -> None:
+    """Create all tables. The *info* of an index may restrict it to rows, by the key "where"."""
+    dialect = connection.dialect.name
+    if dialect not in ("sqlite", "postgresql"):
+        raise _unknown(dialect)
+    # As an argument of the index, it would import all dialects that it names.
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            if "where" in index.info:
+                index.dialect_options[dialect]["where"] = text(index.info["where"])
+    metadata.create_all(connection)
 
 
 def last_id(connection: Connection, table: Table) -> int:

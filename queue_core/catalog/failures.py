@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, exists, insert, select
 
 from queue_core.catalog import dialect, id_map
@@ -48,6 +47,9 @@ def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
     ids, attempts = _attempts(moved)
     if not reasons.num_rows:
         return of_same(moved, REJECTED, None)
+    # Not at the top: a query waits for imports, and few messages fail.
+    import pyarrow.compute as pc
+
     place = pc.index_in(pa.array(ids), value_set=reasons.column("message_id").combine_chunks())
     kinds = reasons.column("kind").take(place).fill_null(REJECTED)
     return pa.table([ids, kinds, reasons.column("reason").take(place), attempts], schema=FAILURES)
@@ -86,6 +88,8 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
         .where(dialect.one_of(connection, failures.c.queue_id, queue_ids))
         .order_by(failures.c.failed_at, failures.c.id)
     )
+    import pyarrow.compute as pc
+
     tables = [FAILURE_LOG.empty_table()]
     for row in rows:
         kept = unpack(row.arrow)

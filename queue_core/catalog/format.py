@@ -70,7 +70,7 @@ def prepare(connection: Connection, catalog: str, *, create: bool) -> str | None
             )
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
-        metadata.create_all(connection)
+        dialect.create_tables(connection, metadata)
         connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
         faults.point("open.before_commit")
         return "open"
