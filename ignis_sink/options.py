@@ -1,4 +1,4 @@
-"""Every option of the sink, once."""
+"""The options of the sink."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ SETTINGS = {
     "groupBy": "group",
 }
 
-# What Spark hands over besides: its own options, which are not ours to check.
+# Spark also passes its own options, which are not ours to check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
@@ -141,12 +141,12 @@ class SinkOptions:
     policy: str | None = None
     dedup: tuple[str, ...] | None = None
     dedup_window: float | None = None
-    #: What a queue that is created is set to; one that is there must be so already.
+    #: Settings of a queue that is created; an existing queue must have them already.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def queue(self) -> str:
-        """The queue that is loaded."""
+        """The queue to load."""
         return self.queues[0]
 
     def applied_to(self, settings: QueueSettings) -> QueueSettings:
@@ -160,14 +160,16 @@ class SinkOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SinkOptions:
-        """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
+        """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         ours = {name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}
         values = parse(ours, OPTIONS, "ignis sink")
         queues = (values["queue"],) if values["queue"] else values["queues"] or ()
         if not queues or (values["queue"] and values["queues"]):
-            raise BadOption('ignis sink: which queue? give one .option("queue", "orders")')
+            raise BadOption(
+                'ignis sink: set queue or queues, not both, as in .option("queue", "orders")'
+            )
         if len(queues) > 1 and values["mode"] == "load":
-            raise BadOption("ignis sink: mode=load writes one queue; give queue, not queues")
+            raise BadOption("ignis sink: mode=load writes one queue: set queue, not queues")
         return SinkOptions(
             address=Address.of(
                 values["path"], catalog=values["catalog"], storage=values["storage"]

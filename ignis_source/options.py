@@ -1,4 +1,4 @@
-"""Every option of the source, once."""
+"""The options of the source."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from queue_core.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.views import VIEWS
 
 ALL, NONE = "all", "none"
-#: Priorities are from minus this to this.
+#: The largest priority; the smallest is its negative.
 LARGEST_PRIORITY = 1_000_000
 
 
 def _tasks(text: str) -> tuple[str, ...]:
-    """A parser of names of tasks with commas between them, or `ALL`, or `NONE`."""
+    """Parse task names, separated by commas, or `ALL`, or `NONE`."""
     said = text.strip().lower()
     if said in (ALL, NONE):
         return TASKS if said == ALL else ()
@@ -40,7 +40,7 @@ def _tasks(text: str) -> tuple[str, ...]:
 
 
 def _rate(text: str) -> float:
-    """A parser of messages a second."""
+    """Parse a rate in messages per second."""
     allowed = "messages a second, more than 0"
     try:
         value = float(text)
@@ -233,7 +233,7 @@ class SourceOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SourceOptions:
-        """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
+        """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         values = parse(given, OPTIONS, "ignis source")
         address = Address.of(values["path"], catalog=values["catalog"], storage=values["storage"])
         names = _queues(values["queue"], values["queues"], values["view"] or values["task"])
@@ -271,16 +271,19 @@ class SourceOptions:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether other consumers have to know of the query, since it or they may go first."""
+        """Whether the query or other consumers may go first, so that they must know of it."""
         return self.priority is not None or self.exclusive or self.single_active
 
 
 def _check_claim(values: Mapping[str, Any]) -> None:
     if values["exclusive"] and values["singleActive"]:
-        raise BadOption("ignis source: a query is exclusive or singleActive, not both")
+        raise BadOption("ignis source: set exclusive or singleActive, not both")
     for name in ("priority", "maxInFlight", "exclusive", "singleActive"):
         if values["ack"] == "browse" and values[name] not in (None, False):
-            raise BadOption(f"ignis source: ack=browse takes nothing, so leave {name} out")
+            raise BadOption(
+                f"ignis source: {name} cannot be set with ack=browse, which takes no messages; "
+                "remove it"
+            )
 
 
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -312,24 +315,28 @@ def _check_task(values: Mapping[str, Any]) -> None:
     if task is None:
         for name in ("interval", "limit", "rate"):
             if values[name] is not None:
-                raise BadOption(f'ignis source: {name} is of a task: give .option("task", …) too')
+                raise BadOption(
+                    f'ignis source: {name} belongs to a task: set .option("task", …) too'
+                )
         return
     for name in _OF_MESSAGES:
         if values[name] not in (None, False):
-            raise BadOption(f"ignis source: task={task!r} reads no messages: leave {name} out")
+            raise BadOption(f"ignis source: task={task!r} reads no messages: remove {name}")
     if task in REGISTRY and REGISTRY[task].of_store and (values["queue"] or values["queues"]):
-        raise BadOption(f"ignis source: task={task!r} is of the store: leave the queue out")
+        raise BadOption(f"ignis source: task={task!r} runs on the whole store: remove the queue")
     if task not in ("shovel", ALL):
         for name in ("selector", "limit", "rate"):
             if values[name] is not None:
-                raise BadOption(f"ignis source: {name} is of a shovel, not of task={task!r}")
+                raise BadOption(
+                    f"ignis source: {name} belongs to task='shovel', not to task={task!r}"
+                )
 
 
 def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None) -> tuple[str, ...]:
-    """The names given; there need be none where *other* than messages is read."""
+    """Return the names of the queues; none are needed if something *other* is read."""
     if one and several:
-        raise BadOption("ignis source: give either queue or queues, not both")
+        raise BadOption("ignis source: set queue or queues, not both")
     names = (one,) if one else several or ()
     if not names and other is None:
-        raise BadOption('ignis source: which queue? give .option("queue", "orders")')
+        raise BadOption('ignis source: name a queue: .option("queue", "orders")')
     return tuple(check_queue(name) for name in names)

@@ -48,7 +48,7 @@ def with_sidelined(store, count=5, name="orders", **settings):
 
 def told(session, start, end):
     columns = ["task", "queue", "moved"]
-    return [tuple(row.values()) for row in session.told(start, end).select(columns).to_pylist()]
+    return [tuple(row.values()) for row in session.reports(start, end).select(columns).to_pylist()]
 
 
 def failing(monkeypatch, times, queue="orders"):

@@ -51,8 +51,8 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "/shop"}, "which queue"),
-        ({"path": "/shop", "queue": "a", "queues": "b"}, "which queue"),
+        ({"path": "/shop"}, "set queue or queues, not both"),
+        ({"path": "/shop", "queue": "a", "queues": "b"}, "set queue or queues, not both"),
         ({"path": "/shop", "queues": "a,b"}, "mode=load writes one queue"),
         ({"queue": "a"}, "the store has no address"),
     ],

@@ -126,21 +126,24 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "/shop"}, "which queue"),
-        ({"path": "/shop", "queue": "a", "queues": "a,b"}, "either queue or queues"),
+        ({"path": "/shop"}, "name a queue"),
+        ({"path": "/shop", "queue": "a", "queues": "a,b"}, "set queue or queues, not both"),
         ({"path": "/shop", "queues": ","}, "queues=',': use one or more names"),
         ({"queue": "a"}, "the store has no address"),
         ({"queue": "a", "catalog": "sqlite:///x.db"}, "the store has no address"),
         ({"path": "/x", "catalog": "sqlite:///x.db", "queue": "a"}, "not both"),
         ({"path": "s3://bucket/shop", "queue": "a"}, "is not a local folder; pass catalog="),
-        ({"path": "/x", "queue": "a", "limit": "5"}, "limit is of a task: give"),
-        ({"path": "/x", "queue": "a", "interval": "5"}, "interval is of a task: give"),
+        ({"path": "/x", "queue": "a", "limit": "5"}, "limit belongs to a task: set"),
+        ({"path": "/x", "queue": "a", "interval": "5"}, "interval belongs to a task: set"),
         (
             {"path": "/x", "task": "sweep", "limit": "5"},
-            "limit is of a shovel, not of task='sweep'",
+            "limit belongs to task='shovel', not to task='sweep'",
         ),
-        ({"path": "/x", "task": "shovel", "view": "reports"}, "reads no messages: leave view out"),
-        ({"path": "/x", "task": "vacuum", "queue": "a"}, "is of the store: leave the queue out"),
+        ({"path": "/x", "task": "shovel", "view": "reports"}, "reads no messages: remove view"),
+        (
+            {"path": "/x", "task": "vacuum", "queue": "a"},
+            "runs on the whole store",
+        ),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(given, message):
@@ -161,11 +164,11 @@ def test_every_option_says_what_it_does():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"exclusive": "true", "singleActive": "true"}, "exclusive or singleActive, not both"),
-        ({"ack": "browse", "priority": "3"}, "leave priority out"),
-        ({"ack": "browse", "maxInFlight": "3"}, "leave maxInFlight out"),
-        ({"ack": "browse", "exclusive": "true"}, "leave exclusive out"),
-        ({"task": "sweep", "priority": "1"}, "leave priority out"),
+        ({"exclusive": "true", "singleActive": "true"}, "set exclusive or singleActive, not both"),
+        ({"ack": "browse", "priority": "3"}, "priority cannot be set with ack=browse"),
+        ({"ack": "browse", "maxInFlight": "3"}, "maxInFlight cannot be set with ack=browse"),
+        ({"ack": "browse", "exclusive": "true"}, "exclusive cannot be set with ack=browse"),
+        ({"task": "sweep", "priority": "1"}, "remove priority"),
         ({"maxInFlight": "0"}, "maxInFlight"),
         ({"priority": "high"}, "priority"),
     ],
