@@ -171,7 +171,7 @@ def goes_first(queue: Queue, low: Reader, high: str, count: int = LOADED) -> Non
 
 
 def since(began: float, low: Reader, aim: int) -> float:
-    """Return the seconds until the query with the lower priority has had *count* messages."""
+    """Return the seconds until the query with the lower priority has had *aim* messages."""
     wait(lambda: low.count >= aim)
     return time.perf_counter() - began
 

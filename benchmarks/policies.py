@@ -61,7 +61,7 @@ def messages(count: int, keys: int, seed: int) -> pa.Table:
 
 
 def queue_of(store: Store, name: str, queued: int, keys: int) -> Queue:
-    """Return a new queue of *count* waiting messages."""
+    """Return a new queue of *queued* waiting messages."""
     queue = store.create_queue(name, SCHEMA, shards=8, key="key", message_expiry=None)
     for number in range(10):
         queue.load(messages(queued // 10, keys, number))

@@ -55,7 +55,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def fill(queue: Queue, messages: int) -> None:
-    """Load *count* messages."""
+    """Load messages, some at a time."""
     for first in range(0, messages, BLOCK):
         queue.load(rows(first, min(BLOCK, messages - first)))
 
