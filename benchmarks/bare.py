@@ -1,6 +1,7 @@
-"""The ceiling: a Spark source and sink that read and write Arrow files and do nothing else.
+"""The ceiling: a Spark source and sink that only read and write Arrow files.
 
-No catalog, no checksums, no sync, no exactly-once: what Spark's Python data sources can do at best.
+They have no catalog, no checksums, no sync and no exactly-once: the best that Spark's Python data
+sources can do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class FilePartition(InputPartition):
 
 
 class BareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """All files of a folder, in one micro-batch."""
+    """Reads all files of a folder in one micro-batch."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder

@@ -1,12 +1,12 @@
-"""Rows per second of the source, the sink, and both, against bare Arrow files in the same run.
+"""Measure rows per second of the source, the sink, and both, against bare Arrow files.
 
     python benchmarks/ceiling.py [--messages 4000000] [--rounds 3]
 
 Messages have a short key and 100 bytes of payload. Each round measures the bare files and the queue
-in turn, so that a noisy machine hits both; what is quoted is the median of the rounds' ratios.
-Spark ends Python workers that were idle for a minute; a copy of a few rows starts those of both
-contenders before they are measured.
-Times are those of Spark's own progress reports (the whole trigger) or of the whole batch write.
+in turn, so that a noisy machine affects both; the result is the median of the rounds' ratios. Spark
+ends Python workers that were idle for a minute, so a copy of a few rows starts the workers of both
+before they are measured. Times come from Spark's progress reports (the whole trigger) or from the
+whole batch write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAYLOAD = 100
 
 
 class Ceiling:
-    """One folder with both contenders' data."""
+    """Both contenders and their data, in one folder."""
 
     def __init__(self, spark: SparkSession, folder: Path, messages: int) -> None:
         self._spark = spark
@@ -49,23 +49,23 @@ class Ceiling:
         )
 
     def new(self, name: str) -> str:
-        """A fresh folder."""
+        """Return a new folder."""
         self._fresh += 1
         path = self._folder / f"{name}-{self._fresh}"
         path.mkdir()
         return str(path)
 
     def write_bare(self, path: str) -> float:
-        """Seconds to write all rows as bare files."""
+        """Return the seconds to write all rows as bare files."""
         return _timed(lambda: _save(self.rows.write.format("bare"), path))
 
     def write_queue(self, path: str, key: str | None) -> float:
-        """Seconds to load all rows into a queue."""
+        """Return the seconds to load all rows into a queue."""
         writer = self.rows.write.format("ignis").option("queue", "q").option("shards", PARTITIONS)
         return _timed(lambda: _save(writer.option("key", key) if key else writer, path))
 
     def read(self, stream: DataFrame, checkpoint: str) -> float:
-        """Seconds to read a stream to its end and drop it."""
+        """Return the seconds to read a stream to its end and drop the rows."""
         query = (
             stream.writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
@@ -75,11 +75,11 @@ class Ceiling:
         return _seconds(query, self._messages)
 
     def through(self, stream: DataFrame, sink: str, path: str, **options: str) -> float:
-        """Seconds to read a stream to its end and write it."""
+        """Return the seconds to read a stream to its end and write the rows."""
         return _seconds(self._copy(stream, sink, path, **options), self._messages)
 
     def _copy(self, stream: DataFrame, sink: str, path: str, **options: str) -> StreamingQuery:
-        """A query that has read a stream to its end and written it."""
+        """Read a stream to its end, write the rows, and return the query."""
         query = (
             stream.writeStream.format(sink)
             .options(**options)
@@ -91,7 +91,7 @@ class Ceiling:
         return query
 
     def stream(self, source: str, path: str, **options: str) -> DataFrame:
-        """A stream of a folder."""
+        """Return a stream of a folder."""
         return self._spark.readStream.format(source).options(**options).load(path)
 
     def _warm_up(self) -> None:
@@ -104,7 +104,7 @@ class Ceiling:
         self._copy(self.stream("ignis", queue, queue="q"), "ignis", self.new("queue"), queue="out")
 
     def round(self) -> dict[str, tuple[float, float]]:
-        """Seconds of bare files and of the queue, for each measure."""
+        """Return the seconds of bare files and of the queue, for each measure."""
         bare, queue, unkeyed = self.new("bare"), self.new("queue"), self.new("unkeyed")
         seconds = {
             "write, with key": (self.write_bare(bare), self.write_queue(queue, "key")),
@@ -150,7 +150,7 @@ class Ceiling:
 
 
 def _reload(path: str) -> None:
-    """Put what a measure fired back to its place."""
+    """Load the fired messages of a measure again."""
     with Store.open(path) as store:
         queue = store.queue("q")
         ids = queue.browse().column("_message_id")

@@ -1,8 +1,8 @@
-"""What compaction does for messages that are loaded one by one.
+"""Measure how compaction helps messages that are loaded one by one.
 
 python benchmarks/compaction.py [--messages 100000] [--shards 8]
 
-The single loads are published many to a transaction: it is what comes afterwards that is measured.
+Many single loads are published in one transaction, since only the later steps are measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 class Life:
-    """A queue of single messages, and how many seconds each step of their life takes."""
+    """A queue of single messages, and the seconds that each step of their life takes."""
 
     def __init__(self, store: Store, queue: Queue) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Life:
         self.seconds: dict[str, float] = {}
 
     def load(self, messages: int) -> None:
-        """As many segments of one message."""
+        """Load segments of one message."""
         name = self._queue.name
         spec = StagingSpec(queue=name, schema=SCHEMA, schema_version=1, shards=1, key=None)
         for start in range(0, messages, TOGETHER):
@@ -64,11 +64,11 @@ class Life:
 
     @property
     def slices(self) -> int:
-        """How many slices there are."""
+        """Return the number of slices."""
         return int(self._store.view("slices", self._queue.name).num_rows)
 
     def handle(self) -> int:
-        """Fire, read and delete everything; how many messages."""
+        """Fire, read and delete all messages; return their number."""
         store, queue, done = self._store, self._queue, 0
         who, wanted = store.consumer("benchmark"), FireRequest(queue_ids=(queue.info.id,))
         while ticket := self._timed("fire", partial(fire, store.catalog, who, wanted)):
@@ -109,8 +109,8 @@ def main() -> int:
             seconds = (
                 life.seconds.get(step) for step in ("compact", "fire", "plan", "read", "delete")
             )
-            told = ("" if second is None else f"{second:.2f}" for second in seconds)
-            table.add_row(name, f"{slices:,}", *told)
+            shown = ("" if second is None else f"{second:.2f}" for second in seconds)
+            table.add_row(name, f"{slices:,}", *shown)
     Console().print(table)
     return 0
 

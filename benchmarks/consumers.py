@@ -1,4 +1,4 @@
-"""The cost of registering, notifying and removing consumers, by their number, and their shares.
+"""Measure the cost of registering, notifying and removing consumers, and how evenly they share.
 
     python benchmarks/consumers.py [--rounds 2000]
 
@@ -21,7 +21,7 @@ from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.manager import QueueConsumerManager
 
 SIZES = (10, 100, 1000)
-#: Messages that are shared by ten equal consumers.
+#: Messages that ten equal consumers share.
 SHARED = 100_000
 
 
@@ -94,7 +94,7 @@ def shared(count: int) -> tuple[Counter[str], int]:
 
 
 def pull(notified: deque[QueueConsumer], got: Counter[str]) -> None:
-    """Let the consumer that was notified first pull once, and again later if it was given some."""
+    """Let the consumer that was notified first pull once, and again later if it got messages."""
     if notified:
         each = notified.popleft()
         work = each.pull(10)

@@ -1,12 +1,11 @@
-"""How soon a streaming query of a lower priority goes on when one of a higher priority does not.
+"""Measure how soon a query with a lower priority takes over when one with a higher priority stops.
 
     python benchmarks/handover.py [--rounds 5] [--catalog postgresql+psycopg://… --storage DIR]
 
 Two queries read one queue, priorities 10 and 1. While the first one wants messages, the other one
-must get none of them. Then the first one is stopped; or the whole process that it runs in, Spark
-and all, is killed by SIGKILL; or its credit is used up by a batch that does not end. Measured is
-the time from then until the other one has all messages that were loaded at that moment in its
-hands, within `foreachBatch`.
+must get none. Then the first one is stopped; or its whole process, with Spark, is killed by
+SIGKILL; or its credit is used up by a batch that does not end. The benchmark measures the time from
+then until the `foreachBatch` of the other one has all messages that were loaded at that moment.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from queue_core.address import Address
 
 SCHEMA = pa.schema([("number", pa.int64())])
 LOADED = 100
-#: What the credit of the higher one is, where it has to run out.
+#: The credit of the query with the higher priority, where it has to run out.
 CREDIT = 5
 PATIENCE = 60.0
 
 
 class Reader:
-    """A query, and how many messages it was given."""
+    """A query, and the number of messages that it got."""
 
     def __init__(
         self, spark: SparkSession, address: Address, checkpoint: str, **options: object
@@ -62,7 +61,7 @@ class Reader:
 
 
 def higher(spark: SparkSession, address: Address, checkpoint: str, **options: object) -> Reader:
-    """The query that goes first."""
+    """Return the query with the higher priority."""
     name = Path(checkpoint).name
     return Reader(spark, address, checkpoint, priority=10, consumer=name, **options)
 
@@ -89,7 +88,7 @@ def main() -> int:
 
 
 def measured(address: Address, folder: str, rounds: int) -> Table:
-    """All three ways."""
+    """Measure all three ways."""
     spark = local_session("lower")
     table = Table(title=f"{LOADED} messages pass to the lower priority, {rounds} times each")
     for column in ("when the higher one", "median s", "worst s"):
@@ -112,7 +111,7 @@ def measured(address: Address, folder: str, rounds: int) -> Table:
 
 
 def stopped(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
-    """By `StreamingQuery.stop`."""
+    """Stop the query by `StreamingQuery.stop`."""
     high = higher(spark, queue.store.address, checkpoint)
     goes_first(queue, low, Path(checkpoint).name)
     aim = low.count + LOADED
@@ -123,7 +122,7 @@ def stopped(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> 
 
 
 def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
-    """By a signal, with Java, Python workers and all."""
+    """Kill the process by a signal, with Java and Python workers."""
     address = queue.store.address
     given = ["--catalog", address.catalog, "--storage", address.storage, "--as-higher", checkpoint]
     child = subprocess.Popen(
@@ -144,7 +143,7 @@ def killed(_: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float
 
 
 def out_of_credit(spark: SparkSession, queue: Queue, low: Reader, checkpoint: str) -> float:
-    """By a batch that has all of it, and does not end."""
+    """Use up the credit by a batch that does not end."""
     high = higher(spark, queue.store.address, checkpoint, maxInFlight=CREDIT)
     goes_first(queue, low, Path(checkpoint).name, CREDIT)
     high.goes_on.clear()
@@ -160,7 +159,7 @@ def out_of_credit(spark: SparkSession, queue: Queue, low: Reader, checkpoint: st
 
 
 def goes_first(queue: Queue, low: Reader, high: str, count: int = LOADED) -> None:
-    """Wait until the higher one is there, and see that it gets all, and the other one nothing."""
+    """Wait for the query with the higher priority; check that it gets all messages."""
     wait(lambda: {high, "low"} <= interested(queue.store))
     # Twice, since the lower one may have been firing when the other one came.
     for _ in range(2):
@@ -168,37 +167,37 @@ def goes_first(queue: Queue, low: Reader, high: str, count: int = LOADED) -> Non
         queue.load(messages(count))
         wait(lambda: all_done(queue))
     if low.count != before:
-        raise RuntimeError(f"the lower priority was given {low.count - before} messages")
+        raise RuntimeError(f"the query with the lower priority got {low.count - before} messages")
 
 
 def since(began: float, low: Reader, aim: int) -> float:
-    """Seconds until the lower one has had so many messages."""
+    """Return the seconds until the query with the lower priority has had *aim* messages."""
     wait(lambda: low.count >= aim)
     return time.perf_counter() - began
 
 
 def wait(happened: Callable[[], bool]) -> None:
-    """Wait for something; not for ever."""
+    """Wait until a condition holds; raise `RuntimeError` after a while."""
     end = time.monotonic() + PATIENCE
     while not happened():
         if time.monotonic() > end:
-            raise RuntimeError("it did not happen")
+            raise RuntimeError("the benchmark waited in vain")
         time.sleep(0.005)
 
 
 def messages(count: int = LOADED) -> pa.Table:
-    """What is loaded at once."""
+    """Return the rows of one load."""
     return pa.table({"number": range(count)}, schema=SCHEMA)
 
 
 def all_done(queue: Queue) -> bool:
-    """Whether nothing waits, and nothing is in flight."""
+    """Return whether no message waits or is in flight."""
     books = queue.metadata()
     return not any(books.column("waiting").to_pylist() + books.column("in_flight").to_pylist())
 
 
 def interested(store: Store) -> set[str]:
-    """The consumers that are there and want messages."""
+    """Return the consumers that are alive and want messages."""
     rows = store.view("consumers").to_pylist()
     return {row["consumer"] for row in rows if row["interested"]}
 

@@ -1,10 +1,10 @@
-"""From a load to the micro-batch that has it, with a query that was idle; and what idling costs.
+"""Measure the time from a load to its micro-batch in an idle query, and the cost of idling.
 
     python benchmarks/latency.py [--messages 40]
 
-A message is loaded from a plain Python process into a queue that nothing happens in. Measured is
-the time from the return of the load to the start of `foreachBatch`, and to the rows in its hands.
-Then the query is left alone, and the catalog's transactions are counted.
+A plain Python process loads a message into an idle queue. The benchmark measures the time from the
+return of the load to the start of `foreachBatch`, and until that function has the rows. Then the
+query is left idle, and the catalog's transactions are counted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WATCH_SECONDS = 10.0
 
 
 class Arrivals:
-    """What `foreachBatch` is given: when each message came."""
+    """The function for `foreachBatch`; it notes when each message arrived."""
 
     def __init__(self) -> None:
         self.started = self.held = 0.0
         self.there = threading.Event()
 
     def take(self, rows: DataFrame, _batch: int) -> None:
-        """One micro-batch."""
+        """Note the arrival of one micro-batch."""
         started = time.perf_counter()
         if rows.collect():
             self.started, self.held = started, time.perf_counter()
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _transactions(store: Store) -> float:
-    """What others commit to the catalog in a second, by the number that SQLite gives commits."""
+    """Return the commits of others per second, by SQLite's number of the last commit."""
     connection = store.catalog.engine.raw_connection()
     try:
         seen, commits = None, -1

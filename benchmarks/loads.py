@@ -1,9 +1,8 @@
-"""One message at a time, fully durable, from one plain process: loads per second, and their tail.
+"""Measure durable loads of one message at a time from one process: loads per second and latency.
 
     python benchmarks/loads.py [--loads 5000] [--catalog postgresql+psycopg://… --storage DIR]
 
-Beside it, in the same run: how long this disk takes to sync four kilobytes, which no durable load
-can beat.
+The same run measures how long this disk takes to sync four kilobytes: no durable load is faster.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from rich.table import Table
 from queue_core import Store
 
 MESSAGE = {"order_id": 1, "customer": "customer-42", "amount": 17.5}
-#: A bound that is looked at and never reached.
+#: A bound that is checked and never reached.
 MAX_SIZE = 1 << 30
 SCHEMA = pa.schema([("order_id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())])
 
 
 def measure(times: int, *works: Callable[[], object]) -> list[list[float]]:
     """
-    Seconds that each call took, ascending, after a tenth as many to warm up.
+    Return the seconds that each call took, ascending, after a tenth as many calls to warm up.
 
-    Several works take turns, so that whatever else the machine does falls on all alike.
+    Several *works* take turns, so that other load on the machine affects all alike.
     """
     for work in works:
         for _ in range(times // 10):
@@ -48,7 +47,7 @@ def measure(times: int, *works: Callable[[], object]) -> list[list[float]]:
 
 
 def sync_only(folder: Path, times: int) -> list[float]:
-    """Seconds of a bare write and sync of four kilobytes."""
+    """Return the seconds of each bare write and sync of four kilobytes."""
     handle = os.open(folder / "sync", os.O_CREAT | os.O_RDWR)
     os.write(handle, b"x" * 4096 * 1024)
 

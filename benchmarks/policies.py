@@ -1,9 +1,9 @@
-"""Smart loads: 100,000 messages against 1,000,000 queued ones of 100,000 keys, by each policy.
+"""Measure smart loads by policy: 100,000 messages against 1,000,000 queued ones of 100,000 keys.
 
     python benchmarks/policies.py
 
-Each policy has a queue of its own, in which the queued messages were loaded in ten loads. It also
-tells what a plain load of the same messages takes, and a smart load of one message.
+Each policy has its own queue, whose messages came in ten loads. The benchmark also measures a plain
+load of the same messages, and a smart load of one message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POLICIES = (
 
 
 def messages(count: int, keys: int, seed: int) -> pa.Table:
-    """So many messages of random keys."""
+    """Return *count* messages of random keys."""
     random = np.random.default_rng(seed)
     numbers = random.integers(0, keys, count)
     return pa.table(
@@ -61,7 +61,7 @@ def messages(count: int, keys: int, seed: int) -> pa.Table:
 
 
 def queue_of(store: Store, name: str, queued: int, keys: int) -> Queue:
-    """A queue in which so many messages wait."""
+    """Return a new queue of *queued* waiting messages."""
     queue = store.create_queue(name, SCHEMA, shards=8, key="key", message_expiry=None)
     for number in range(10):
         queue.load(messages(queued // 10, keys, number))
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def timed(queue: Queue, rows: pa.Table, policy: str | None) -> tuple[pa.Array, float]:
-    """The ids that a load gives, and how long it takes."""
+    """Load messages; return their ids and the seconds that it took."""
     began = time.perf_counter()
     ids = queue.load(rows, policy=policy)
     return ids, time.perf_counter() - began

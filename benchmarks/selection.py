@@ -1,4 +1,4 @@
-"""What it costs to choose: selectors over millions of waiting messages, and priorities.
+"""Measure selectors over millions of waiting messages, and priorities.
 
 python benchmarks/selection.py [--messages 10_000_000] [--rounds 7]
 """
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from queue_core import Queue, Store
 
-#: One in so many messages is rare: 0.1%.
+#: One in this many messages is rare: 0.1%.
 RARE = 1000
 TAKEN = 1000
 MILLION = 1_000_000
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Messages of 100 bytes each; a rare one every `RARE`, a new day every 100,000."""
+    """Return messages of 100 bytes; every `RARE`th is rare, a new day begins every 100,000."""
     numbers = np.arange(first, first + count)
     chance = np.random.default_rng(first)
     return pa.table(
@@ -55,20 +55,20 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def fill(queue: Queue, messages: int) -> None:
-    """Load so many."""
+    """Load messages, some at a time."""
     for first in range(0, messages, BLOCK):
         queue.load(rows(first, min(BLOCK, messages - first)))
 
 
 class Selections:
-    """Firings of a store, and how long each kind took."""
+    """Firings from a store, and the time that each kind took."""
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
         self.times: dict[str, list[float]] = {}
 
     def fire(self, label: str, queue: Queue, expected: int = TAKEN, **wanted: str) -> None:
-        """Fire again and again; what was fired is deleted outside of the clock."""
+        """Fire repeatedly; the time to delete the fired messages does not count."""
         for _ in range(self._rounds):
             begin = time.perf_counter()
             firing = queue.fire(TAKEN, **wanted)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 
 def local_session(name: str) -> SparkSession:
-    """Two cores, quiet, with this Python and this folder for its workers."""
+    """Return a quiet session of two cores, whose workers use this Python and this folder."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])

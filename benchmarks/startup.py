@@ -1,11 +1,12 @@
-"""How long a short query takes, beside one of a bare source that gives the same rows.
+"""Measure how long a short query takes, and a query of a bare source with the same rows.
 
     python benchmarks/startup.py [--messages 1000] [--rounds 10] [--imports]
 
-Each round runs two queries to their end, with Trigger.AvailableNow in one Spark session: one reads
-rows that a bare Python source makes, the other fires as many messages from a queue. Measured is the
-time from `start()` to the end of the query. Two rounds that are not counted start Spark's workers.
-With `--imports`, only the import of each module that a Spark process starts with is measured.
+Each round runs two queries to their end, with Trigger.AvailableNow in one Spark session. One reads
+rows that a bare Python source makes; the other fires as many messages from a queue. The benchmark
+measures the time from `start()` to the end of the query. Two more rounds come first, which start
+Spark's workers and are not counted. It also measures the import of each module that a Spark process
+starts with; with `--imports`, nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from session import local_session
 from queue_core import Store
 
 SCHEMA = pa.schema([("number", pa.int64())])
-#: What the processes of a query import: its driver's side, its executors, and both sides of a sink.
+#: The modules that the processes of a query import: driver, executors, and both sides of a sink.
 MODULES = (
     "pyspark.sql.datasource",
     "pyspark_ignis.source",
@@ -45,50 +46,50 @@ MODULES = (
 
 
 class BareRows(DataSource):
-    """A source that makes its rows."""
+    """A source that generates its rows."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "bare_rows"
 
     def schema(self) -> str:
-        """One number."""
+        """Return a schema of one number."""
         return "number bigint"
 
     def streamReader(self, schema: Any) -> BareRowsReader:
-        """One micro-batch of all rows."""
+        """Return the reader."""
         return BareRowsReader(int(self.options["rows"]))
 
 
 class BareRowsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Gives all rows in one micro-batch, of as many partitions as a queue has shards."""
+    """Returns all rows in one micro-batch of one partition."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
 
     def initialOffset(self) -> dict[str, Any]:
-        """Before the only batch."""
+        """Return the offset before the only batch."""
         return {"batch": 0}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """After the only batch."""
+        """Return the offset after the only batch."""
         return {"batch": 1}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One partition."""
+        """Return one partition."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows."""
+        """Return the rows."""
         yield pa.RecordBatch.from_pydict({"number": range(self._rows)}, schema=SCHEMA)
 
 
 class Contest:
-    """Both contenders in one folder."""
+    """Runs both queries in one Spark session and one folder."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         self._folder = folder
@@ -98,11 +99,11 @@ class Contest:
         self._runs = 0
 
     def bare(self) -> float:
-        """Seconds that a query of the bare source takes."""
+        """Return the seconds that a query of the bare source takes."""
         return self._run(self._spark.readStream.format("bare_rows").option("rows", self._messages))
 
     def queue(self) -> float:
-        """Seconds that a query of a new queue takes."""
+        """Return the seconds that a query of a new queue takes."""
         path = str(self._folder / f"store-{self._runs}")
         with Store.open(path) as store:
             store.create_queue("q", SCHEMA).load(
@@ -134,6 +135,8 @@ def main() -> int:
     arguments.add_argument("--rounds", type=int, default=10)
     arguments.add_argument("--imports", action="store_true")
     given = arguments.parse_args()
+    # As in an installation, where modules are compiled once: a process does not compile them again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     console = Console()
     console.print(_imports(given.rounds))
     if given.imports:
@@ -155,7 +158,7 @@ def main() -> int:
 
 
 def _imports(rounds: int) -> Table:
-    """The CPU seconds of imports, each in a fresh process, turn by turn."""
+    """Return the CPU seconds of each import in a fresh process."""
     seconds: dict[str, list[float]] = {module: [] for module in MODULES}
     for _ in range(rounds):
         for module, measured in seconds.items():
@@ -171,7 +174,7 @@ def _imports(rounds: int) -> Table:
 
 
 def _children() -> float:
-    """The CPU seconds of all processes that were started and have ended."""
+    """Return the CPU seconds of all child processes that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 

@@ -1,6 +1,6 @@
-"""What firing and settling cost the catalog: 100,000 messages of 32 shards, 1% of them failing.
+"""Measure firing and settling: 100,000 messages of 32 shards, of which 1% fail.
 
-And what it costs to sweep, and then to shovel, a million.
+It also measures to sweep, and then to shovel, a million messages.
 
 python benchmarks/verbs.py [--rounds 20]
 """
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 def timed(times: dict[str, list[float]], label: str, work: Callable[[], Result]) -> Result:
-    """Do it and note how many milliseconds it took."""
+    """Run *work* and note the milliseconds that it took."""
     begin = time.perf_counter()
     result = work()
     times.setdefault(label, []).append((time.perf_counter() - begin) * 1e3)
@@ -46,7 +46,7 @@ def timed(times: dict[str, list[float]], label: str, work: Callable[[], Result])
 
 
 class Verbs:
-    """One queue, and how long each verb took."""
+    """One queue, and the time that each verb took."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class Verbs:
         timed(self.times, "load", lambda: self._queue.load(self._rows))
 
     def handle(self) -> None:
-        """Fire, read and settle as many messages as one load brought."""
+        """Fire, read and settle the messages of one load."""
         catalog, who = self._store.catalog, self._consumer
         wanted = FireRequest(queue_ids=(self._queue.info.id,), max_messages=MESSAGES)
         ticket = timed(self.times, "fire", lambda: fire(catalog, who, wanted))
@@ -84,7 +84,7 @@ class Verbs:
         assert timed(self.times, "settle", lambda: self._queue.settle(outcome, who)) == MESSAGES
 
     def rescue(self) -> None:
-        """Sweep and shovel a million messages that a consumer fired and died of."""
+        """Sweep and shovel a million messages that a dead consumer had fired."""
         left = self._queue.browse().num_rows
         for _ in range(MILLION // MESSAGES - left // MESSAGES):
             self._queue.load(self._rows)
@@ -95,7 +95,7 @@ class Verbs:
         assert timed(self.times, "shovel a million", self._queue.shovel) == moved
 
     def shovel(self) -> None:
-        """Bring back all that failed."""
+        """Shovel all failed messages."""
         failed = sum(self._queue.metadata().column("waiting").to_pylist())
         assert timed(self.times, "shovel", self._queue.shovel) == failed
 

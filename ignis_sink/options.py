@@ -1,4 +1,4 @@
-"""Every option of the sink, once."""
+"""The options of the sink."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSett
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
-    Option("queue", "Queue to write; `load` creates it if it is new.", check_queue),
+    Option("queue", "Queue to write. In `load`, it is created if it does not exist.", check_queue),
     Option(
         "queues",
-        "In `settle`, the several queues of a source with `queues`, with commas between them.",
+        "In `settle`, the queues of a source with `queues`, separated by commas.",
         words,
     ),
     Option(
@@ -42,68 +42,70 @@ OPTIONS: tuple[Option, ...] = (
         "task's rows go to one shard, in turn. An existing queue keeps its own.",
     ),
     Option("shards", "Shards of a queue that is created.", whole(1, MAX_SHARDS), DEFAULT_SHARDS),
-    Option("maxSize", "Messages that a queue that is created holds at most.", whole(1)),
-    Option("maxBytes", "Bytes that a queue that is created holds at most.", size),
+    Option(
+        "maxSize", "The most messages of a queue that is created. Without it, no limit.", whole(1)
+    ),
+    Option("maxBytes", "The most bytes of a queue that is created. Without it, no limit.", size),
     Option(
         "onFull",
-        "What a bounded queue without room does to a batch: `block`: the commit waits; `fail`; "
-        "`ring`: the oldest messages that wait are dropped. Unless given, as the queue's "
-        "`overflow` says.",
+        "What happens to a batch when a bounded queue is full. `block`: the commit waits. `fail`: "
+        "the query fails. `ring`: the oldest waiting messages are dropped. Without it, the queue's "
+        "setting `overflow`.",
         one_of(*OVERFLOWS),
     ),
     Option(
         "timeout",
-        "For how long a commit waits for room in a bounded queue. Then the query fails; the batch "
-        "is loaded when it is started again.",
+        "How long a commit waits for room in a bounded queue. Then the query fails; its batch is "
+        "loaded when the query is restarted.",
         seconds,
         600.0,
     ),
     Option(
         "mergeSchema",
-        "Whether columns that the queue lacks are added to it; they must be nullable.",
+        "Whether to add columns that the queue lacks; they must be nullable.",
         boolean,
         False,
     ),
     Option(
         "policy",
-        "In `load`, what rows do to queued messages of their key, and these to them, such as "
-        "`latest`; needs a key. Without it, what the queue's setting says.",
+        "In `load`, the policy by which rows meet queued messages of their key, such as `latest`. "
+        "It needs a key. Without it, the queue's setting.",
     ),
     Option(
         "dedup",
-        "In `load`, columns, with commas between them, by which a message is known again, and left "
-        "out. Without it, what the queue's setting says.",
+        "In `load`, columns, separated by commas: rows that repeat a known message in all of them "
+        "are not loaded. Without it, the queue's setting.",
         words,
     ),
     Option(
         "dedupWindow",
-        "For how long a message is known. Without it, what the queue's setting says.",
+        "How long `dedup` remembers a message. Without it, the queue's setting.",
         seconds,
     ),
-    Option("ttl", "For how long messages of a queue that is created are wanted.", seconds),
+    Option("ttl", "Time after which messages of a queue that is created expire.", seconds),
     Option(
         "expiresAt",
-        "Column of a queue that is created that says until when a message is wanted. Without it, "
+        "Column of a queue that is created with the time at which a message expires. Without it, "
         "`_expires_at`, if there is one.",
     ),
     Option(
         "holdUntil",
-        "Column of a queue that is created that says from when on a message may be fired. Without "
-        "it, `_hold_until`, if there is one.",
+        "Column of a queue that is created with the time from which a message may be fired. "
+        "Without it, `_hold_until`, if there is one.",
     ),
     Option(
         "priority",
-        "Column of a queue that is created of which the greatest value is fired first. Without it, "
-        "the oldest message is.",
+        "Column of a queue that is created: messages with the greatest value are fired first. "
+        "Without it, the oldest message is.",
     ),
     Option(
         "groupBy",
-        "Column of a queue that is created of whose messages with one value at most one is in "
-        "flight, in order of loading. It is the queue's key.",
+        "Column of a queue that is created: of the messages with the same value, one at a time is "
+        "in flight, in load order. It is the queue's key.",
     ),
     Option(
         "consumer",
-        "In `settle`, the consumer of the source: only what it still holds is touched.",
+        "In `settle`, the consumer of the source: only messages that it still holds are settled.",
         check_consumer,
     ),
 )
@@ -119,7 +121,7 @@ SETTINGS = {
     "groupBy": "group",
 }
 
-# What Spark hands over besides: its own options, which are not ours to check.
+# Spark also passes its own options, which are not ours to check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 
 
@@ -141,12 +143,12 @@ class SinkOptions:
     dedup_window: float | None = None
     #: The checkpoint of a streaming query, where Spark passes it on.
     checkpoint: str | None = None
-    #: What a queue that is created is set to; one that is there must be so already.
+    #: Settings of a queue that is created; an existing queue must have them already.
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def queue(self) -> str:
-        """The queue that is loaded."""
+        """The queue to load."""
         return self.queues[0]
 
     def applied_to(self, settings: QueueSettings) -> QueueSettings:
@@ -160,14 +162,16 @@ class SinkOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SinkOptions:
-        """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
+        """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         ours = {name: text for name, text in given.items() if name.lower() not in _SPARKS_OWN}
         values = parse(ours, OPTIONS, "ignis sink")
         queues = (values["queue"],) if values["queue"] else values["queues"] or ()
         if not queues or (values["queue"] and values["queues"]):
-            raise BadOption('ignis sink: which queue? give one .option("queue", "orders")')
+            raise BadOption(
+                'ignis sink: set queue or queues, not both, as in .option("queue", "orders")'
+            )
         if len(queues) > 1 and values["mode"] == "load":
-            raise BadOption("ignis sink: mode=load writes one queue; give queue, not queues")
+            raise BadOption("ignis sink: mode=load writes one queue: set queue, not queues")
         return SinkOptions(
             address=Address.of(
                 values["path"], catalog=values["catalog"], storage=values["storage"]

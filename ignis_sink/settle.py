@@ -1,4 +1,4 @@
-"""mode=settle: tasks reduce their rows to bitmaps; the commit settles them in one transaction."""
+"""Settle: tasks reduce their rows to bitmaps; the commit settles them in one transaction."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
-        """On an executor: gather the outcomes of a partition."""
+        """Gather the outcomes of a partition; runs on an executor."""
         return gather(iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Settle the batch; what is not held any more is left alone."""
+        """Settle the batch, except messages that are no longer held."""
         tasks = [message for message in messages if message is not None]
         faults.point("sink.before_commit")
         if tasks:
@@ -49,7 +49,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
         faults.point("sink.committed")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing was changed."""
+        """Do nothing: nothing was changed."""
 
 
 class SettleBatchWriter(DataSourceArrowWriter):
@@ -59,23 +59,23 @@ class SettleBatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
-        """On an executor: gather the outcomes of a partition."""
+        """Gather the outcomes of a partition; runs on an executor."""
         return gather(iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        """Settle all of them in one transaction."""
+        """Settle all messages in one transaction."""
         apply(self._options, [message for message in messages if message is not None], None)
 
     def abort(self, messages: list[Any]) -> None:
-        """Nothing was changed."""
+        """Do nothing: nothing was changed."""
 
 
 def check_settlement(options: SinkOptions, schema: StructType) -> None:
     """
     Refuse a settlement before any task runs.
 
-    Raises `BadOutcome` unless the DataFrame's columns describe one, and `NoSuchStore` or
-    `NoSuchQueue` where there is nothing to settle.
+    Raises `BadOutcome` if the DataFrame's columns do not describe one, and `NoSuchStore` or
+    `NoSuchQueue` if the store or the queue does not exist.
     """
     for name, types in _TYPES.items():
         if name not in schema.names:
@@ -101,7 +101,7 @@ def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
 
 
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:
-    """Settle what all tasks have gathered, in one transaction."""
+    """Settle the outcomes of all tasks in one transaction."""
     from queue_core.catalog import consumers
     from queue_core.verbs.settle import settle
 

@@ -4,100 +4,82 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
-from queue_core.leader import Leader, candidate
-from queue_core.model import QueueInfo
-from queue_core.tasks.runner import RETRY_SECONDS, SideTasks
-from queue_core.tasks.task import Timing
-from queue_core.verbs.shovel import Shovelful
 
-#: Seconds between two looks for what is due.
+if TYPE_CHECKING:
+    from ignis_source.task_runner import Known
+    from queue_core.leader import Leader
+    from queue_core.tasks.runner import SideTasks
+
+#: Seconds between two searches for due tasks.
 LOOK_SECONDS = 1.0
-
-#: Tells the queues of a query, with their settings as it knows them.
-Known = Callable[[], Sequence[QueueInfo]]
+#: Seconds between the start of a query and its first search.
+START_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-def runner(store: StoreHandle, options: SourceOptions, queues: Known) -> tuple[SideTasks, Leader]:
-    """
-    What runs the tasks that the options name, and its leader, not yet started.
-
-    Raises `BadOption` or `BadSelector`.
-    """
-    leader = candidate(
-        store.catalog,
-        zookeeper=options.zookeeper,
-        client_id=options.client_id,
-        partitions=lambda: [queue.name for queue in queues()],
-    )
-
-    def shovelful(queue: QueueInfo) -> Shovelful:
-        selector = options.selector if options.reports else None
-        usual = Shovelful.of(queue, store.storage.uri, selector)
-        return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
-
-    for queue in queues():
-        # A selector that one of them does not understand is told at once.
-        shovelful(queue)
-    timings = {}
-    if options.interval is not None:
-        timings = {task: Timing(options.interval) for task in options.tasks}
-    tasks = SideTasks(
-        store.catalog,
-        store.storage,
-        leader,
-        tasks=options.tasks,
-        timings=timings,
-        shovelful=shovelful,
-    )
-    return tasks, leader
 
 
 class BackgroundTasks:
     """
     A thread that runs the tasks of a consuming query, one at a time.
 
-    No batch waits for it, and what goes wrong in it is told to the log and to nobody else. It ends
-    with its process: what a task has not committed then is done by the next one who comes.
+    No batch waits for it, and its errors go to the log alone. It ends with its process: another
+    runner repeats what a task has not committed by then.
     """
 
     def __init__(self, store: StoreHandle, options: SourceOptions, queues: Known) -> None:
+        self._store = store
+        self._options = options
         self._queues = queues
-        self._sweeps = "sweep" in options.tasks
-        self._tasks, self._leader = runner(store, options, queues)
+        self._made: tuple[SideTasks, Leader] | None = None
+        if options.zookeeper is not None:
+            # A wrong address, or a missing library, is the user's to correct.
+            self._make()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ignis-side-tasks", daemon=True)
 
     def start(self) -> None:
-        """Begin to look for what is due."""
+        """Begin to run due tasks."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End when the task that is being run has ended, and let others lead."""
+        """End after the task that is running now, and let others lead."""
         self._ended.set()
         self._thread.join()
-        self._leader.stop()
+        if self._made is not None:
+            self._made[1].stop()
 
     def is_alive(self) -> bool:
         """Whether the thread still runs."""
         return self._thread.is_alive()
 
+    def _make(self) -> tuple[SideTasks, Leader]:
+        # Not at the top: the first batch of a query does not wait for what tasks import.
+        from ignis_source.task_runner import make_runner
+
+        if self._made is None:
+            self._made = make_runner(self._store, self._options, self._queues)
+        return self._made
+
     def _run(self) -> None:
+        # The first batch does not compete with the imports of tasks.
+        if self._ended.wait(START_SECONDS):
+            return
+        from queue_core.tasks.runner import RETRY_SECONDS
+
         leads = False
         wait = 0.0
         while not self._ended.wait(wait):
             wait = LOOK_SECONDS
             try:
-                if self._sweeps and not leads:
-                    self._leader.start()
+                tasks, leader = self._make()
+                if "sweep" in self._options.tasks and not leads:
+                    leader.start()
                     leads = True
-                self._tasks.run_due(self._queues())
+                tasks.run_due(self._queues())
             except Exception as error:  # noqa: BLE001 - whatever it is, the query goes on
                 _log.warning("side tasks: %s; tried again in %g seconds", error, RETRY_SECONDS)
                 wait = RETRY_SECONDS

@@ -61,7 +61,7 @@ class IgnisBatchReader(DataSourceReader):
 
 
 def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
-    from queue_core.catalog import views
+    from queue_core.inspection import views
 
     assert options.view is not None
     # The view of consumers is of the whole store, whichever queue is named.

@@ -1,7 +1,7 @@
-"""The offsets that Spark checkpoints: which consumer has come to which ticket, or how far a log is.
+"""The offsets that Spark checkpoints: a consumer's last ticket, or the last report of side tasks.
 
-Spark compares offsets as JSON text, so the keys always have this order and nothing in it changes
-unless there is something to read.
+Spark compares offsets as JSON text, so the keys always have this order, and an offset changes only
+when there is something to read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Offset:
     ticket: int
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark logs."""
+        """Return the value that Spark logs."""
         return {"consumer": self.consumer, "ticket": self.ticket}
 
     @staticmethod
@@ -37,13 +37,13 @@ class Offset:
 class ReportOffset:
     """The reports of side tasks up to number *report*, inclusive."""
 
-    #: The newest report when the query first began. Each offset says it, since Spark does not log
-    #: where the first batch starts.
+    #: The newest report when the query first began. Each offset has it, since Spark does not log
+    #: the start of the first batch.
     since: int
     report: int
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark logs."""
+        """Return the value that Spark logs."""
         return {"since": self.since, "report": self.report}
 
     @staticmethod
@@ -57,6 +57,6 @@ class ReportOffset:
 
 def _foreign(logged: object) -> Damaged:
     return Damaged(
-        f"the checkpoint holds {logged!r}, which is no offset of an ignis source; was it written "
-        "by another source?"
+        f"the checkpoint holds {logged!r}, which is not an offset of an ignis source; was it "
+        "written by another source?"
     )

@@ -1,4 +1,4 @@
-"""Every option of the source, once."""
+"""The options of the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from queue_core.address import Address
 from queue_core.errors import BadOption
-from queue_core.leader import CLIENT_ID
+from queue_core.leader.client import CLIENT_ID
 from queue_core.model import Magazine
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import (
@@ -27,12 +27,12 @@ from queue_core.tasks.registry import REGISTRY, TASKS, check_task
 from queue_core.views import VIEWS
 
 ALL, NONE = "all", "none"
-#: Priorities are from minus this to this.
+#: The largest priority; the smallest is its negative.
 LARGEST_PRIORITY = 1_000_000
 
 
 def _tasks(text: str) -> tuple[str, ...]:
-    """A parser of names of tasks with commas between them, or `ALL`, or `NONE`."""
+    """Parse task names, separated by commas, or `ALL`, or `NONE`."""
     said = text.strip().lower()
     if said in (ALL, NONE):
         return TASKS if said == ALL else ()
@@ -40,7 +40,7 @@ def _tasks(text: str) -> tuple[str, ...]:
 
 
 def _rate(text: str) -> float:
-    """A parser of messages a second."""
+    """Parse a rate in messages per second."""
     allowed = "messages a second, more than 0"
     try:
         value = float(text)
@@ -54,17 +54,22 @@ def _rate(text: str) -> float:
 OPTIONS: tuple[Option, ...] = (
     *STORE,
     Option("queue", "Queue to read.", check_queue),
-    Option("queues", "Several queues of one schema to read, with commas between them.", words),
+    Option(
+        "queues",
+        "Several queues with the same columns to read, separated by commas; instead of `queue`.",
+        words,
+    ),
     Option(
         "consumer",
-        "Name of the consumer. A query that is started again under the same name finds what it "
-        "held, even without its checkpoint. Without it, a name that the checkpoint keeps.",
+        "Name of the consumer. A query that is restarted under the same name finds the messages "
+        "that it held, even without its checkpoint. Without it, a new name, which the checkpoint "
+        "keeps.",
         check_consumer,
     ),
     Option(
         "ack",
-        "When messages are done with: `onCommit` deletes them once their batch is committed; "
-        "`settle` leaves that to a sink with `mode=settle`; `browse` takes none.",
+        "When messages are finished: `onCommit` deletes them when their batch is committed; "
+        "`settle` leaves that to a sink with `mode=settle`; `browse` takes no messages.",
         one_of("onCommit", "settle", "browse"),
         "onCommit",
     ),
@@ -76,8 +81,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "selector",
-        "SQL condition over the queue's columns and the metadata columns: only messages that meet "
-        "it are read.",
+        "SQL condition over the queue's columns and the metadata columns. Only matching messages "
+        "are read. Without it, all.",
     ),
     Option(
         "orderBy",
@@ -86,66 +91,73 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fallback",
-        "What is read when nothing meets the selector: `any` of the messages, the oldest first, or "
+        "What to read when no message matches the selector: `any` message, the oldest first, or "
         "`none`.",
         one_of("any", "none"),
         "none",
     ),
-    Option("maxMessagesPerTrigger", "Messages of one micro-batch at most.", whole(1)),
+    Option(
+        "maxMessagesPerTrigger",
+        "The most messages of one micro-batch. Without it, no limit.",
+        whole(1),
+    ),
     Option(
         "maxBytesPerTrigger",
-        "Bytes of one micro-batch at most, uncompressed as Arrow: `64m`.",
+        "The most bytes of one micro-batch, uncompressed as Arrow, such as `64m`. Without it, no "
+        "limit.",
         size,
     ),
     Option(
         "priority",
-        "Among the consumers of a queue, who goes first: one of a lower number is given nothing "
-        "while one of a higher is interested. Without it, a query goes before all of them, and "
-        "holds nobody back.",
+        "Consumer priority, from -1000000 to 1000000. A consumer gets no messages from a queue "
+        "while one with a higher priority wants them. Without it, the query precedes all "
+        "prioritised consumers and holds none of them back. Not with `ack=browse`.",
         whole(-LARGEST_PRIORITY, LARGEST_PRIORITY),
     ),
     Option(
         "maxInFlight",
-        "Credit: messages that the query holds unfinished at most. When it is used up, lower "
-        "priorities may go.",
+        "The most messages that the query may hold unfinished. When it holds that many, consumers "
+        "with lower priorities may fire. Without it, no limit. Not with `ack=browse`.",
         whole(1),
     ),
     Option(
         "exclusive",
-        "Whether no other consumer may fire from the queues: `true` is refused while another one "
-        "with a priority or a claim is there, and so are others while this one is.",
+        "If `true`, only this consumer may fire from the queues. Refused while another consumer "
+        "with a priority or a claim is active; while this one is active, others are refused. Not "
+        "with `singleActive` or `ack=browse`.",
         boolean,
         False,
     ),
     Option(
         "singleActive",
-        "Whether of all queries that say so one works at a time, and the others wait to take over.",
+        "If `true`, one of all queries that set it is active; the others stand by and take over "
+        "when it stops. Not with `exclusive` or `ack=browse`.",
         boolean,
         False,
     ),
-    Option("includeMetadata", "Whether the metadata columns are read.", boolean, True),
+    Option("includeMetadata", "Whether to read the metadata columns.", boolean, True),
     Option(
         "numPartitions",
-        "Partitions of a batch at most; the rows of a shard stay in one. Without it, the queue's "
-        "`concurrency`.",
+        "The most partitions of a batch; the rows of a shard stay in one partition. Without it, "
+        "the queue's `concurrency`.",
         whole(1),
     ),
     Option(
         "idleWait",
-        "How long an idle query waits for a message before it answers Spark.",
+        "How long an idle query waits for messages before it answers Spark.",
         seconds,
         0.2,
     ),
     Option(
         "heartbeatInterval",
-        "How often a running query says that it lives, which keeps its messages from being swept.",
+        "Time between two heartbeats of a running query, which keep its messages from being swept.",
         seconds,
         10.0,
     ),
     Option(
         "refreshInterval",
-        "How often a query of side tasks looks for new queues and reads their settings again. A "
-        "query that reads messages does so once a second, or more often. Source: IgnisMQ, 5 "
+        "Time after which a query of side tasks looks for new queues and reads their settings "
+        "again. A query that reads messages does so once a second or more often. IgnisMQ has 5 "
         "minutes.",
         seconds,
         300.0,
@@ -153,26 +165,33 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "tasks",
         "Side tasks that the query runs for its queues when they are due, beside its batches: "
-        f"{', '.join(f'`{task}`' for task in TASKS)}, with commas between them, or `none`. "
-        "Without it, all; in a query with `ack=browse`, none.",
+        f"{', '.join(f'`{task}`' for task in TASKS)}, separated by commas, or `none`. "
+        "Without it, all; with `ack=browse`, none.",
         _tasks,
     ),
     Option(
         "task",
-        "In a stream, a side task instead of messages, or `all` of them: the query runs it when it "
-        "is due, for the queues named or else all of the store, and its rows are the report of "
-        "what was moved. With Trigger.AvailableNow it is run once, due or not.",
+        "In a stream, a side task instead of messages, or `all` tasks. The query runs it when "
+        "it is due, for the given queues or for all queues of the store, and its rows report the "
+        "messages moved. With Trigger.AvailableNow it runs once, due or not.",
         one_of(*TASKS, ALL),
     ),
-    Option("interval", "With `task`, how often it is due, in place of the usual.", seconds),
-    Option("limit", "With `task`, messages that one shovel moves at most.", whole(1)),
-    Option("rate", "With `task`, messages that a shovel moves in a second at most.", _rate),
+    Option(
+        "interval", "With `task`, the time between two runs, in place of the task's own.", seconds
+    ),
+    Option("limit", "With `task`, the most messages that one shovel moves.", whole(1)),
+    Option("rate", "With `task`, the most messages per second that a shovel moves.", _rate),
     Option(
         "zookeeper",
-        "ZooKeeper that elects the leader, who alone sweeps: `host:port`, or several with commas "
-        "between them. Without it, a lease in the catalog does.",
+        "ZooKeeper that elects the leader, which alone sweeps: `host:port`, or several separated "
+        "by commas. Without it, a lease in the catalog elects the leader.",
     ),
-    Option("clientId", "With `zookeeper`, under which name instances meet.", str, CLIENT_ID),
+    Option(
+        "clientId",
+        "With `zookeeper`, the name under which instances elect a leader.",
+        str,
+        CLIENT_ID,
+    ),
     Option(
         "view",
         "In a batch read, a table about the store instead of messages.",
@@ -216,7 +235,7 @@ class SourceOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SourceOptions:
-        """Parse the options that Spark hands over; raises `BadOption` or `BadName`."""
+        """Parse the options that Spark passes; raises `BadOption` or `BadName`."""
         values = parse(given, OPTIONS, "ignis source")
         address = Address.of(values["path"], catalog=values["catalog"], storage=values["storage"])
         names = _queues(values["queue"], values["queues"], values["view"] or values["task"])
@@ -254,16 +273,19 @@ class SourceOptions:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether other consumers have to know of the query, since it or they may go first."""
+        """Whether the query or other consumers may go first, so that they must know of it."""
         return self.priority is not None or self.exclusive or self.single_active
 
 
 def _check_claim(values: Mapping[str, Any]) -> None:
     if values["exclusive"] and values["singleActive"]:
-        raise BadOption("ignis source: a query is exclusive or singleActive, not both")
+        raise BadOption("ignis source: set exclusive or singleActive, not both")
     for name in ("priority", "maxInFlight", "exclusive", "singleActive"):
         if values["ack"] == "browse" and values[name] not in (None, False):
-            raise BadOption(f"ignis source: ack=browse takes nothing, so leave {name} out")
+            raise BadOption(
+                f"ignis source: {name} cannot be set with ack=browse, which takes no messages; "
+                "remove it"
+            )
 
 
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -295,24 +317,28 @@ def _check_task(values: Mapping[str, Any]) -> None:
     if task is None:
         for name in ("interval", "limit", "rate"):
             if values[name] is not None:
-                raise BadOption(f'ignis source: {name} is of a task: give .option("task", …) too')
+                raise BadOption(
+                    f'ignis source: {name} belongs to a task: set .option("task", …) too'
+                )
         return
     for name in _OF_MESSAGES:
         if values[name] not in (None, False):
-            raise BadOption(f"ignis source: task={task!r} reads no messages: leave {name} out")
+            raise BadOption(f"ignis source: task={task!r} reads no messages: remove {name}")
     if task in REGISTRY and REGISTRY[task].of_store and (values["queue"] or values["queues"]):
-        raise BadOption(f"ignis source: task={task!r} is of the store: leave the queue out")
+        raise BadOption(f"ignis source: task={task!r} runs on the whole store: remove the queue")
     if task not in ("shovel", ALL):
         for name in ("selector", "limit", "rate"):
             if values[name] is not None:
-                raise BadOption(f"ignis source: {name} is of a shovel, not of task={task!r}")
+                raise BadOption(
+                    f"ignis source: {name} belongs to task='shovel', not to task={task!r}"
+                )
 
 
 def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None) -> tuple[str, ...]:
-    """The names given; there need be none where *other* than messages is read."""
+    """Return the names of the queues; none are needed if something *other* is read."""
     if one and several:
-        raise BadOption("ignis source: give either queue or queues, not both")
+        raise BadOption("ignis source: set queue or queues, not both")
     names = (one,) if one else several or ()
     if not names and other is None:
-        raise BadOption('ignis source: which queue? give .option("queue", "orders")')
+        raise BadOption('ignis source: name a queue: .option("queue", "orders")')
     return tuple(check_queue(name) for name in names)

@@ -1,4 +1,4 @@
-"""Where a streaming query stands among the consumers of its queues: priority, claim and credit."""
+"""A streaming query among the consumers of its queues: heartbeat, priority, claim and credit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 class QueryPresence:
     """
-    One life of a query as a consumer: it says that it lives, and what it wants.
+    One life of a query as a consumer: reports that it is alive and whether it wants messages.
 
-    *runs* tells whether any of the queues is not paused. Raises `QueueTaken` as `Presence` does.
+    *runs* returns whether any of the queues is not paused. Raises `QueueTaken` as `Presence` does.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class QueryPresence:
         self._life.stop()
 
     def credit(self) -> int | None:
-        """How many messages more may be in flight; None: as many as there are."""
+        """Return how many more messages may be in flight; None for any number."""
         if self._most is None:
             return None
         with self._catalog.read() as connection:
             return self._left(connection, self._most)
 
-    def tell(self) -> None:
-        """Say at once whether it wants messages, where its credit may have changed that."""
+    def announce(self) -> None:
+        """Report at once whether it wants messages, if its credit may have changed that."""
         if self._presence is not None and self._most is not None:
             self._presence.announce()
 
     def held_back(self) -> float | None:
-        """After how many seconds it may be that nobody goes first any more; None: nobody does."""
+        """Return in how many seconds others may cease to go first; None if none goes first."""
         if self._presence is None:
             return None
         with self._catalog.read() as connection:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
 from queue_core.names import nearest
 from queue_core.schema import METADATA
 from queue_core.segments.reader import output_schema
-from queue_core.store import Store
 from queue_core.views import REPORTS, VIEWS
 
 
@@ -47,13 +49,13 @@ def projection(options: SourceOptions, wanted: StructType) -> pa.Schema:
 
 def _available(options: SourceOptions, *, metadata: bool) -> pa.Schema:
     if options.reports:
-        with Store(options.address, create=False) as store:
+        with closing(StoreHandle(options.address)) as store:
             for name in options.queues:
                 store.queue(name)
         return REPORTS
     if options.view is not None:
         return VIEWS[options.view]
-    with Store(options.address, create=False) as store:
+    with closing(StoreHandle(options.address)) as store:
         schemas = [store.queue(name).schema for name in options.queues]
     whole = output_schema(schemas[0])
     return whole if metadata else pa.schema([f for f in whole if f.name not in METADATA.names])

@@ -74,7 +74,7 @@ class Session:
         self._tickets.acknowledge(presence.consumer, offset.ticket)
         self._acknowledged = offset.ticket
         # Acknowledged messages are credit again.
-        presence.tell()
+        presence.announce()
 
     def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:
         """
@@ -226,7 +226,7 @@ class Session:
         faults.point("source.fired")
         if ticket is None:
             return None
-        presence.tell()
+        presence.announce()
         return ticket.number
 
     def _patience(self, presence: QueryPresence) -> float:

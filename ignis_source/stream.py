@@ -1,4 +1,4 @@
-"""The streaming reader: what Spark asks, in Spark's words.
+"""The streaming reader: answers Spark's calls.
 
 Spark pickles this object to its executors, where only `read` is called; so the driver's side lives
 in a `Session`, which is imported and begun when it is first needed.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Fires messages of one or more queues, one ticket a micro-batch."""
+    """Fires messages of one or more queues, one ticket for each micro-batch."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -34,13 +34,13 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._session: Session | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Before the first ticket. Asked again for batch 0, after which the checkpoint knows."""
+        """Return the offset before the first ticket. Spark asks again for batch 0."""
         if self._name is None:
             self._name = f"spark:{uuid.uuid4().hex}"
         return Offset(self._name, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What each trigger reads at most."""
+        """Return how much each trigger reads at most."""
         return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -49,10 +49,10 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """
-        Acknowledge what is committed, then fire the next messages.
+        Acknowledge committed batches, then fire the next messages.
 
-        Spark asks only when all batches up to *start* are committed, and tells so nowhere else for
-        the last one.
+        Spark asks only when all batches up to *start* are committed. For the last batch of a run
+        this is the only notice.
         """
         driver = self._driver()
         begin = Offset.from_json(start)
@@ -61,7 +61,7 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return driver.next(begin, *admitted(self._options, limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The last ticket, and how many messages wait behind it; for the progress reports."""
+        """Return the last ticket and the number of waiting messages, for progress reports."""
         if self._session is None or self._name is None:
             return None
         return Offset(self._name, self._session.latest).to_json() | {
@@ -69,22 +69,22 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What the tickets behind *start* up to *end* hold; the same each time it is asked."""
+        """Plan the messages of the tickets after *start* up to *end*; the same at each call."""
         driver = self._driver()
         finish = Offset.from_json(end)
         self._name = finish.consumer
-        reading = driver.plan(Offset.from_json(start), finish)
-        return split(reading, driver.partitions)
+        plan = driver.plan(Offset.from_json(start), finish)
+        return split(plan, driver.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the messages of a partition."""
+        """Return the messages of a partition; runs on an executor."""
         assert isinstance(partition, IgnisPartition)
-        # What is fired was selected when it was fired; a browser fires nothing.
+        # Fired messages were selected when they were fired; a browser fires nothing.
         selector = self._options.selector if self._options.ack == "browse" else None
         return read_selected(partition, self._schema, selector)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is committed; `latestOffset` may have learned it earlier."""
+        """Acknowledge a committed batch, if `latestOffset` has not."""
         self._driver().acknowledge(Offset.from_json(end))
 
     def stop(self) -> None:

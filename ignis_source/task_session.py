@@ -1,6 +1,6 @@
-"""The driver's side of a query of side tasks: runs them, and knows how far their log is.
+"""The driver's side of a query of side tasks: runs them, and follows their log.
 
-One per query and process, as `ignis_source.session` is for messages.
+There is one per query and process, as `ignis_source.session` is for messages.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from ignis_source.background_tasks import LOOK_SECONDS, runner
+from ignis_source.background_tasks import LOOK_SECONDS
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
+from ignis_source.task_runner import make_runner
 from queue_core.catalog import queues, task_log
 from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
@@ -24,9 +25,9 @@ from queue_core.model import QueueInfo
 from queue_core.tasks.registry import REGISTRY
 from queue_core.tasks.runner import RETRY_SECONDS
 
-#: How often a one-shot task is tried before its query fails.
+#: Attempts of a one-shot task before its query fails.
 TRIES = 3
-#: Seconds for which it is waited that a ZooKeeper elects somebody, or that a report is written.
+#: Seconds to wait until ZooKeeper has elected a leader, or until a report is written.
 PATIENCE_SECONDS = 10.0
 
 _Job = tuple[str, QueueInfo | None]
@@ -35,38 +36,38 @@ _log = logging.getLogger(__name__)
 
 
 class TaskSession:
-    """What a reader of side tasks keeps between Spark's calls."""
+    """The state that a reader of side tasks keeps between Spark's calls."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.store = StoreHandle(options.address)
         try:
-            self._queues = Queues(lambda _: self._asked_for(), options.refresh_interval)
-            self._tasks, self._leader = runner(self.store, options, lambda: self._queues.infos)
+            self._queues = Queues(lambda _: self._requested(), options.refresh_interval)
+            self._tasks, self._leader = make_runner(self.store, options, lambda: self._queues.infos)
         except IgnisError:
             self.store.close()
             raise
         # Tasks become due by time alone.
         self._poller = Poller(None, first=LOOK_SECONDS, last=LOOK_SECONDS, blind=LOOK_SECONDS)
         self._once = False
-        #: Where a query that runs its tasks once comes to an end; None before they were run.
+        #: The last report of a query that runs its tasks once; None before they have run.
         self._end: int | None = None
 
     def begin(self) -> ReportOffset:
-        """Where a query begins that has no checkpoint yet."""
+        """Return the offset at which a query without a checkpoint begins."""
         newest = self._newest()
         return ReportOffset(since=newest, report=newest)
 
     def run_once(self) -> None:
-        """Run the tasks once, due or not, and come to an end."""
+        """Run the tasks once, due or not, at the next call of `next`; then end the query."""
         self._once, self._end = True, None
 
     def next(self, start: ReportOffset) -> ReportOffset:
         """
-        The newest report behind *start*, after what is due was run; *start* when there is none.
+        Run the due tasks, and return the offset of the newest report; *start* if there is none.
 
         When it is too early to look again it waits a moment, so that Spark does not ask eighty
-        times a second. Raises what a task raises that is run once, after some tries.
+        times a second. Raises the error of a one-shot task that failed at each attempt.
         """
         if self._once:
             if self._end is None:
@@ -77,9 +78,9 @@ class TaskSession:
             newest = self._look()
         return replace(start, report=max(start.report, newest or 0))
 
-    def told(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
-        """The reports behind *start* up to *end*."""
-        # The start of batch 0 is not logged; a restarted query has begun elsewhere.
+    def reports(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
+        """Return the reports after *start* up to *end*."""
+        # The start of batch 0 is not logged; a restarted query has made up another one.
         after = start.report if start.since == end.since else end.since
         with self.store.catalog.read() as connection:
             return task_log.read(
@@ -87,7 +88,7 @@ class TaskSession:
             )
 
     def close(self) -> None:
-        """Give up the lead and close the store. Spark does not call this; tests do."""
+        """Stop leading and close the store. Spark does not call this; tests do."""
         self._leader.stop()
         self.store.close()
 
@@ -102,7 +103,7 @@ class TaskSession:
         return self._last()
 
     def _run_all(self) -> None:
-        """Run all that is asked for; what fails keeps no other from running, and is tried again."""
+        """Run all requested tasks; a failed one does not stop the others, and is retried."""
         self._queues.refresh()
         left: list[_Job] = []
         for task in self._options.tasks:
@@ -129,7 +130,7 @@ class TaskSession:
             self._leader.stop()
 
     def _run(self, task: str, queue: QueueInfo | None) -> IgnisError | None:
-        """Run a task; what it failed with."""
+        """Run a task; return its error, if it failed."""
         name = queue.name if queue else "the store"
         try:
             self._tasks.run(task, queue)
@@ -141,14 +142,14 @@ class TaskSession:
         return None
 
     def _stand(self) -> None:
-        """Stand for election, and wait for a ZooKeeper to hold it; a lease is there at once."""
+        """Stand for election, and wait for ZooKeeper to hold it; a lease needs no wait."""
         self._leader.start()
         end = time.monotonic() + (PATIENCE_SECONDS if self._options.zookeeper else 0.0)
         while not self._leader.leads() and time.monotonic() < end:
             time.sleep(0.05)
 
     def _newest(self) -> int:
-        """The number of the newest report, once those that are being written are there."""
+        """Return the number of the newest report, after waiting for those being written."""
         end = time.monotonic() + PATIENCE_SECONDS
         while (newest := self._last()) is None:
             if time.monotonic() > end:
@@ -164,12 +165,12 @@ class TaskSession:
             return task_log.last(connection, self._about(connection), self._options.tasks)
 
     def _about(self, connection: Connection) -> list[QueueInfo | None]:
-        """Whose reports are told: those of the queues named, or else of all and of the store."""
+        """Return whose reports to read: the named queues, or all queues and the store (None)."""
         if self._options.queues:
             return [*self._queues.infos]
         return [*queues.find_all(connection), None]
 
-    def _asked_for(self) -> list[QueueInfo]:
+    def _requested(self) -> list[QueueInfo]:
         if self._options.queues:
             return [self.store.queue(name) for name in self._options.queues]
         with self.store.catalog.read() as connection:

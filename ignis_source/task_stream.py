@@ -1,7 +1,7 @@
-"""The streaming reader of side tasks: runs them, and gives the report of what they moved.
+"""The streaming reader of side tasks: runs them and returns reports of the messages they moved.
 
-Its rows come out of the catalog's log of reports, so that a batch that is planned again has the
-same ones, whoever ran the task.
+Its rows come from the catalog's task log, so that a batch that is planned again has the same rows,
+whichever process ran the task.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._session: TaskSession | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Behind all reports that there are."""
+        """Return the offset after all present reports."""
         return self._driver().begin().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The tasks are to be run once, and not before it is known where the reading begins."""
+        """Run the tasks once; later, because Spark has not asked for the first offset yet."""
         self._driver().run_once()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Run what is due; the newest report then."""
+        """Run the due tasks, and return the offset of the newest report."""
         return self._driver().next(ReportOffset.from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The reports behind *start* up to *end*; the same each time it is asked."""
-        told = self._driver().told(ReportOffset.from_json(start), ReportOffset.from_json(end))
-        return [TablePartition.of(told)]
+        """Return the reports after *start* up to *end*; the same at each call."""
+        reports = self._driver().reports(ReportOffset.from_json(start), ReportOffset.from_json(end))
+        return [TablePartition.of(reports)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the rows."""
+        """Return the rows; runs on an executor."""
         assert isinstance(partition, TablePartition)
         return partition.batches(self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Keep the reports: others read them too."""
+        """Keep the reports: other queries read them too."""
 
     def stop(self) -> None:
         """Release nothing: Spark calls this when its driver dies, and not when a query stops."""

@@ -24,7 +24,8 @@ from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
-from queue_core.leader import CLIENT_ID, candidate
+from queue_core.leader import candidate
+from queue_core.leader.client import CLIENT_ID
 from queue_core.model import QueueInfo
 from queue_core.settings import check_seconds
 from queue_core.store import Store

@@ -1,6 +1,6 @@
-"""`DataSource`: picks reader and writer, validates at once, holds no logic and no handles.
+"""`DataSource`: picks the reader or writer and validates early. It has no logic and no handles.
 
-Spark makes one of these in many processes; what needs the catalog is imported when it is called.
+Spark creates one in each of many processes, so modules that need the catalog are imported in calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class IgnisDataSource(DataSource):
         return "ignis"
 
     def schema(self) -> StructType:
-        """The queue's columns and the metadata columns, or those of a view."""
+        """Return the queue's columns and the metadata columns, or those of a view."""
         from ignis_source.options import SourceOptions
         from ignis_source.schema import source_schema
 
@@ -40,14 +40,12 @@ class IgnisDataSource(DataSource):
 
         options = SourceOptions.of(self.options)
         if options.reports:
-            raise BadOption(
-                "task= is for spark.readStream; what tasks have done is in the view 'reports'"
-            )
+            raise BadOption("task= is for spark.readStream; in a batch, read the view 'reports'")
         _refuse_order(options.order_by)
         return IgnisBatchReader(options, projection(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Fire messages, one ticket a micro-batch; or run side tasks."""
+        """Fire messages, one ticket for each micro-batch; or run side tasks."""
         from ignis_source.options import SourceOptions
         from ignis_source.schema import projection
         from ignis_source.stream import IgnisStreamReader
@@ -99,7 +97,7 @@ class IgnisDataSource(DataSource):
 def _refuse_order(order_by: str | None) -> None:
     if order_by is not None:
         raise BadOption(
-            f"orderBy={order_by!r} says what is fired first, and browsing fires nothing; order the "
+            f"orderBy={order_by!r} cannot be used when browsing, which fires nothing; order the "
             "DataFrame instead"
         )
 
@@ -107,5 +105,5 @@ def _refuse_order(order_by: str | None) -> None:
 def _refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise BadOption(
-            "a queue is only ever appended to: use mode('append'), or outputMode('append')"
+            "a queue cannot be overwritten: use mode('append'), or outputMode('append')"
         )

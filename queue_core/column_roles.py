@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from queue_core.errors import BadOption
@@ -33,6 +32,9 @@ def described(settings: QueueSettings, schema: pa.Schema) -> tuple[str, ...]:
 
 def stamped(rows: pa.Table, column: str, at: int) -> pa.Table:
     """Return rows with a time, in microseconds, in place of the nulls of a timestamp column."""
+    # Not at the top: most queues have no such column, and a query waits for imports.
+    import pyarrow.compute as pc
+
     index, field = rows.schema.get_field_index(column), rows.schema.field(column)
     filled = pc.fill_null(rows.column(column), pa.scalar(at, field.type))
     return rows.set_column(index, field, filled)

@@ -74,7 +74,15 @@ class IdSet:
 
     @staticmethod
     def of_scan(tasks: Iterable[ScanTask]) -> IdSet:
-        """Return the ids of the messages that some scan tasks read."""
+        """
+        Return the ids of the messages that some scan tasks read.
+
+        Args:
+            tasks: The rows of segments to read, as in a `ReadPlan`.
+
+        Returns:
+            The ids as a set.
+        """
         blocks: dict[int, BitMap] = {}
         for task in tasks:
             for part in task.parts:
@@ -114,7 +122,15 @@ class IdSet:
         return tuple(self._blocks)
 
     def rows(self, segment_id: int) -> Rows:
-        """Return the rows of a segment that are in the set."""
+        """
+        Return the rows of a segment that are in the set.
+
+        Args:
+            segment_id: The number of a segment, as in `segments`.
+
+        Returns:
+            The row numbers, empty if the set has no message of the segment.
+        """
         return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
 
     def numbers(self) -> Numbers:

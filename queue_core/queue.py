@@ -15,13 +15,14 @@ import pyarrow as pa
 from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
 from queue_core.capacity.bounds import OnFull
-from queue_core.catalog import queues, views
+from queue_core.catalog import queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, consumer_of, ids_of
 from queue_core.ids import IdSet, ids_from
+from queue_core.inspection import views
 from queue_core.model import (
     Consumer,
     QueueInfo,
@@ -40,7 +41,13 @@ from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import FireRequest
 from queue_core.selection.selection import Selection
-from queue_core.settings import QueueSettings, check_count, check_rate, check_seconds, is_whole
+from queue_core.settings import (
+    QueueSettings,
+    check_count,
+    check_rate,
+    check_seconds,
+    is_whole,
+)
 from queue_core.smart.decide import LoadPolicy
 from queue_core.smart.incoming import IncomingRows
 from queue_core.smart.load import SmartLoad, load_rows
@@ -74,6 +81,11 @@ class Queue:
 
     Every method that reads or writes the store can raise `CatalogUnavailable`,
     `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
+
+    Args:
+        store: The store that holds the queue.
+        info: The queue's description in the catalog, as `Store.queue` reads it.
+        buffers: How many buffers from `request` may be outstanding at once, 1 or more.
     """
 
     def __init__(self, store: Store, info: QueueInfo, *, buffers: int = DEFAULT_BUFFERS) -> None:

@@ -284,11 +284,33 @@ class QueueSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> QueueSettings:
-        """Return settings with some values; raises `BadOption` if one is unknown or not allowed."""
+        """
+        Return settings with some values, and the defaults of the others.
+
+        Args:
+            values: Values by the names of settings.
+
+        Returns:
+            The checked settings.
+
+        Raises:
+            BadOption: A setting is unknown, or its value is not allowed.
+        """
         return cls().changed(values)
 
     def changed(self, values: Mapping[str, Any]) -> QueueSettings:
-        """Return these settings with some values changed; raises `BadOption`."""
+        """
+        Return these settings with some values changed.
+
+        Args:
+            values: New values by the names of settings.
+
+        Returns:
+            The checked settings.
+
+        Raises:
+            BadOption: A setting is unknown, or its value is not allowed.
+        """
         known = {setting.name: setting.metadata["allowed"] for setting in fields(self)}
         for name in values:
             if name not in known:
@@ -301,7 +323,15 @@ class QueueSettings:
 
     @classmethod
     def from_json(cls, text: str) -> QueueSettings:
-        """Read the text that `to_json` wrote; settings of a later version are left out."""
+        """
+        Read settings that `to_json` wrote.
+
+        Args:
+            text: A JSON object. Settings of a later version are left out.
+
+        Returns:
+            The settings.
+        """
         known = {setting.name for setting in fields(cls)}
         stored = {name: value for name, value in json.loads(text).items() if name in known}
         return cls.of(stored)

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.catalog import clock, consumers, queues, views
+from queue_core.catalog import clock, consumers, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.identity import Identity, check_empty
 from queue_core.errors import BadOption
+from queue_core.inspection import views
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
@@ -167,7 +169,7 @@ class Store(AbstractContextManager["Store"]):
         column_roles.check(checked, columns, key)
         binding.check(checked, columns, key)
 
-        def work(connection: Any) -> QueueInfo:
+        def work(connection: Connection) -> QueueInfo:
             created = queues.create(
                 connection,
                 name,

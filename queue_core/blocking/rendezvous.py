@@ -15,13 +15,13 @@ from sqlalchemy import Connection
 from queue_core import faults
 from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.capacity.bounds import amount_of, full_message
+from queue_core.capacity.usage import read_usage
 from queue_core.capacity.wait_line import WaitLine
 from queue_core.catalog import dialect, id_map, turns, waiters
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.catalog.usage import read_usage
 from queue_core.errors import QueueFull
 from queue_core.ids import IdSet, ids_from
 from queue_core.model import Magazine, QueueInfo, Staged, State

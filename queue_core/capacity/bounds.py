@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
+from queue_core.capacity.usage import Amount, Usage, read_usage, unevictable
 from queue_core.catalog import dialect, waiters
-from queue_core.catalog.usage import Amount, Usage, read_usage, unevictable
 from queue_core.model import QueueInfo, Staged
 from queue_core.plan import Taken
 from queue_core.selection.request import FireRequest

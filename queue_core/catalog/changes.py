@@ -27,8 +27,8 @@ class Changes:
     """
     Changes to some slices; nothing is written before `apply`.
 
-    `apply` wakes those who wait for messages if some became loaded, and those who wait for room if
-    some left main.
+    `apply` notifies consumers that wait for messages if some became loaded, and loads that wait for
+    room if some left main.
     """
 
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The catalog: who owns which message. One database, explicit transactions, its own clock."""
+"""The catalog: one database with explicit transactions and its own clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from queue_core.errors import (
 
 Result = TypeVar("Result")
 
-#: How often a transaction is tried before its caller hears of it, and the first pause between.
+#: Attempts of a transaction before its error is raised, and the first pause between two.
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
@@ -82,7 +82,7 @@ class Catalog:
         """
         Open a transaction that sees one state of the catalog and changes nothing.
 
-        *locking*: it may take locks, and then each statement may see a newer state.
+        With *locking* it may take locks, and then each statement may see a newer state.
         """
         locks = locking and dialect.writes_in_parallel(self.engine)
         try:
@@ -92,7 +92,7 @@ class Catalog:
             raise self._translated(error) from error
 
     def now(self) -> int:
-        """The database's clock, in microseconds since 1970."""
+        """Return the time by the database's clock, in microseconds since 1970."""
         with self.read() as connection:
             return dialect.read_clock(connection)
 
@@ -103,7 +103,7 @@ class Catalog:
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:
         if not self._preparing and self._identity != self._inode():
-            # The folder was removed, and maybe made anew: connections would write into the void.
+            # The folder was removed, and maybe created again: writes would be lost.
             self.engine.dispose()
             self._prepare(self._create)
         with self._connected() as connection:
@@ -132,8 +132,8 @@ class Catalog:
             return self.engine.connect()
         except PoolTimeout as error:
             raise CatalogUnavailable(
-                f"catalog {self._shown()}: all connections of this process are in use; let fewer "
-                "threads work at once"
+                f"catalog {self._shown()}: all connections of this process are in use; use "
+                "fewer threads"
             ) from error
 
     def _roll_back(self, connection: Connection) -> None:
@@ -190,7 +190,7 @@ class Catalog:
             faults.point("migrate.committed")
 
     def _is_current(self) -> bool:
-        """Whether the catalog can be used as it is, asked without keeping others from writing."""
+        """Return whether the catalog can be used as it is, without locking out writers."""
         with self.read() as connection:
             return format.is_current(connection, self._shown())
 

@@ -1,4 +1,4 @@
-"""Keys of messages that were loaded a short while ago, by which they are known again.
+"""Keys of recently loaded messages, by which duplicates are recognised.
 
 One row for each load, an Arrow table of its keys in it; when there are many small ones, they become
 one. Whoever adds keys holds the queue's row, so that nobody adds others at the same time.
@@ -20,25 +20,25 @@ from queue_core.segments.ipc import pack, unpack
 _SMALL_KEYS = 1 << 14
 _SMALL_ROWS = 32
 
-#: When a key was loaded; behind the columns of the key.
+#: When a key was loaded; after the columns of the key.
 _AT = pa.field("_loaded_at", pa.int64(), nullable=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The keys of a queue that are known, and until which row of the table."""
+    """The known keys of a queue, up to a row of the table."""
 
     keys: pa.Table
     last: int
 
 
 def last_row(connection: Connection, queue_id: int) -> int:
-    """The newest row of a queue; keys were added since when it is another one."""
+    """Return the newest row of a queue; it changes when keys are added."""
     return int(connection.scalar(select(func.max(dedup.c.id)).where(_of(queue_id))) or 0)
 
 
 def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float) -> Known:
-    """Keys of some columns that were loaded within so many seconds."""
+    """Return the keys that were loaded within the last *window* seconds."""
     since = _now(connection) - int(window * 1e6)
     rows = connection.execute(
         select(dedup.c.id, dedup.c.arrow)
@@ -46,7 +46,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
         .order_by(dedup.c.id)
     ).all()
     stored = pa.schema([*keys, _AT])
-    # Of a queue whose columns for this were others before, those say nothing.
+    # Rows from before a change of the queue's key columns do not count.
     tables = (unpack(row.arrow) for row in rows)
     alike = [table for table in tables if table.schema == stored]
     there = pa.concat_tables([stored.empty_table(), *alike])
@@ -55,7 +55,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
 
 
 def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) -> None:
-    """Keep the keys of messages that are loaded now, for so many seconds."""
+    """Record the keys of messages that are loaded now; they are known for *window* seconds."""
     if not keys.num_rows:
         return
     now = _now(connection)
@@ -84,7 +84,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
 
 
 def forget(connection: Connection) -> None:
-    """Remove what need not be known any more, of all queues."""
+    """Remove the keys of all queues whose window is over."""
     connection.execute(delete(dedup).where(dedup.c.known_until <= _now(connection)))
 
 

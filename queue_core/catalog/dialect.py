@@ -20,6 +20,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    MetaData,
     Select,
     String,
     Table,
@@ -33,8 +34,7 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
@@ -180,15 +180,20 @@ def notify(connection: Connection, channel: str) -> None:
 def listen(engine: Engine, channel: str) -> Listener:
     """Return a new listener for commits, on a connection outside of the engine's pool."""
     connection = engine.raw_connection()
-    driver = connection.driver_connection
+    driver: Any = connection.driver_connection
     connection.detach()
-    match engine.dialect.name:
-        case "sqlite":
-            return SqliteListener(driver)
-        case "postgresql":
-            return PostgresListener(driver, channel)
-        case other:
-            raise _unknown(other)
+    try:
+        match engine.dialect.name:
+            case "sqlite":
+                return SqliteListener(driver)
+            case "postgresql":
+                return PostgresListener(driver, channel)
+            case other:
+                raise _unknown(other)
+    except BaseException:
+        # The pool does not know the connection any more, so nobody else would close it.
+        driver.close()
+        raise
 
 
 class now(FunctionElement[int]):
@@ -329,6 +334,9 @@ def one_of(
             each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
             return column.in_(select(each.c.value))
         case "postgresql":
+            # Not at the top: it takes a while to import, and stores on SQLite have no use for it.
+            from sqlalchemy.dialects.postgresql import ARRAY
+
             kind = ARRAY(Text if isinstance(column.type, String) else BigInteger)
             array = cast(bindparam(None, list(values), type_=kind), kind)
             return column == func.any(array)
@@ -353,9 +361,24 @@ def insert_new(connection: Connection, table: Any) -> Any:
         case "sqlite":
             return sqlite.insert(table)
         case "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return postgresql.insert(table)
         case other:
             raise _unknown(other)
+
+
+def create_tables(connection: Connection, metadata: MetaData) -> None:
+    """Create all tables. The *info* of an index may restrict it to rows, by the key "where"."""
+    dialect = connection.dialect.name
+    if dialect not in ("sqlite", "postgresql"):
+        raise _unknown(dialect)
+    # As an argument of the index, it would import all dialects that it names.
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            if "where" in index.info:
+                index.dialect_options[dialect]["where"] = text(index.info["where"])
+    metadata.create_all(connection)
 
 
 def last_id(connection: Connection, table: Table) -> int:
@@ -474,7 +497,7 @@ def _lock_row(connection: Connection, name: str, queue_id: int, *, shared: bool)
     """Lock a row of the table `locks`; make it if an older ignis made its queue."""
     query = select(locks.c.name).where(_is_lock(name, queue_id)).with_for_update(read=shared)
     if connection.scalar(query) is None:
-        new = postgresql.insert(locks).values(name=name, queue_id=queue_id)
+        new = insert_new(connection, locks).values(name=name, queue_id=queue_id)
         connection.execute(new.on_conflict_do_nothing())
         connection.execute(query)
 

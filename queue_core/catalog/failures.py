@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, exists, insert, select
 
 from queue_core.catalog import dialect, id_map
@@ -37,17 +36,20 @@ _KEPT = pa.schema(
 
 
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
-    """The `FAILURES` of messages that were sidelined for one reason."""
+    """Return the `FAILURES` of messages that were sidelined for one reason."""
     ids, attempts = _attempts(moved)
     told = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
     return pa.table([ids, *told, attempts], schema=FAILURES)
 
 
 def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
-    """The `FAILURES` of messages with their own `REASONS`; rejected are those without one."""
+    """Return the `FAILURES` of messages with `REASONS`; those without a reason are rejected."""
     ids, attempts = _attempts(moved)
     if not reasons.num_rows:
         return of_same(moved, REJECTED, None)
+    # Not at the top: a query waits for imports, and few messages fail.
+    import pyarrow.compute as pc
+
     place = pc.index_in(pa.array(ids), value_set=reasons.column("message_id").combine_chunks())
     kinds = reasons.column("kind").take(place).fill_null(REJECTED)
     return pa.table([ids, kinds, reasons.column("reason").take(place), attempts], schema=FAILURES)
@@ -56,7 +58,7 @@ def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
 def record(
     connection: Connection, queue_id: int, consumer_name: str | None, told: pa.Table
 ) -> None:
-    """Keep the `FAILURES` of one queue's messages, which *consumer_name* held."""
+    """Store the `FAILURES` of messages of one queue, which *consumer_name* held."""
     if told.num_rows == 0:
         return
     ids = id_map.logical(connection, told.column("message_id").to_numpy())
@@ -80,12 +82,14 @@ def record(
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
-    """The failures of some queues, the oldest first, with the columns of `FAILURE_LOG`."""
+    """Return the failures of some queues, oldest first, with the columns of `FAILURE_LOG`."""
     rows = connection.execute(
         select(failures)
         .where(dialect.one_of(connection, failures.c.queue_id, queue_ids))
         .order_by(failures.c.failed_at, failures.c.id)
     )
+    import pyarrow.compute as pc
+
     tables = [FAILURE_LOG.empty_table()]
     for row in rows:
         kept = unpack(row.arrow)
@@ -111,7 +115,7 @@ def forget(connection: Connection, before: int) -> None:
 
 
 def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:
-    """The ids of messages, and how often each had failed before."""
+    """Return the ids of messages, and how often each had failed before."""
     ids = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in moved]
     attempts = np.array([piece.attempts for piece, _ in moved], np.int32)
     counts = [len(rows) for _, rows in moved]

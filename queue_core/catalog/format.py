@@ -87,7 +87,7 @@ def prepare(
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         if dialect.create_alone(connection, facts):
             store = creating()
-            metadata.create_all(connection)
+            dialect.create_tables(connection, metadata)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
             if store is not None:
                 connection.execute(insert(facts).values(name="store", value=store))

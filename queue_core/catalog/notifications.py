@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
@@ -49,7 +50,7 @@ class Watch(AbstractContextManager["Watch"]):
                 self._listener = dialect.listen(self._catalog.engine, CHANNEL)
                 return True
             return self._listener.wait(seconds)
-        except self._catalog.engine.dialect.loaded_dbapi.Error as error:
+        except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
             self.close()
             raise CatalogUnavailable(f"{self._catalog!r}: {error}; try again later") from error
 

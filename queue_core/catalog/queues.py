@@ -1,4 +1,4 @@
-"""Queues in the catalog: found, created, described, extended."""
+"""Queues in the catalog: find, create, describe and change them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id ==
 
 
 def find(connection: Connection, name: str) -> QueueInfo:
-    """The queue of that name; raises `NoSuchQueue`, with the nearest name there is."""
+    """Return the queue *name*; raises `NoSuchQueue`, with the nearest name."""
     row = connection.execute(_described().where(queues.c.name == name)).first()
     if row is None:
         known = connection.scalars(select(queues.c.name)).all()
@@ -36,7 +36,7 @@ def find(connection: Connection, name: str) -> QueueInfo:
 
 
 def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
-    """A queue with the columns and the settings that it has by now; itself if it has no others."""
+    """Return a queue with its present columns and settings; itself if nothing changed."""
     row = connection.execute(_SHAPE, {"queue": queue.id}).first()
     if row is None or (row.schema_version, row.settings) == _shape(queue):
         return queue
@@ -49,7 +49,7 @@ def _shape(queue: QueueInfo) -> tuple[int, str]:
 
 
 def find_all(connection: Connection) -> list[QueueInfo]:
-    """Every queue, by name."""
+    """Return every queue, sorted by name."""
     return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]
 
 
@@ -97,7 +97,7 @@ def create(
 
 
 def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> QueueInfo:
-    """The queue with the new columns of *schema* behind its own; raises `SchemaMismatch`."""
+    """Append the new columns of *schema*; return the queue. Raises `SchemaMismatch`."""
     info = _held(connection, queue)
     merged = evolve(info.schema, schema, queue.name)
     if merged.equals(info.schema):
@@ -113,7 +113,7 @@ def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> 
 def change_settings(
     connection: Connection, queue: QueueInfo, values: Mapping[str, Any]
 ) -> QueueInfo:
-    """The queue with some of its settings changed; raises `BadOption`."""
+    """Change some settings; return the queue. Raises `BadOption`."""
     info = _held(connection, queue)
     settings = info.settings.changed(values)
     column_roles.check(settings, info.schema, info.key)
@@ -149,7 +149,7 @@ def _concurrency(settings: str) -> int:
 
 
 def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
-    """Raise `QueueDeactivated` where one of the queues was given up."""
+    """Raise `QueueDeactivated` if one of the queues is deactivated."""
     given_up = connection.execute(
         select(queues.c.name, queues.c.deactivated_at).where(
             dialect.one_of(connection, queues.c.id, queue_ids),
@@ -173,7 +173,7 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
-    """Every schema that a queue has had, by version, as Arrow IPC bytes."""
+    """Return every schema that a queue has had, by version, as Arrow IPC bytes."""
     rows = connection.execute(
         select(schemas.c.version, schemas.c.arrow).where(schemas.c.queue_id == queue_id)
     )
@@ -181,7 +181,7 @@ def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
 
 
 def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
-    """The queue as it is now, which nobody else changes until the transaction ends."""
+    """Lock a queue until the transaction ends; return it as it is now."""
     query = _described().where(queues.c.id == queue.id)
     return _info(connection.execute(dialect.locked(connection, query, queues)).one())
 
@@ -236,7 +236,7 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
 
 
 def given_up_error(name: str, at: int) -> QueueDeactivated:
-    """What is raised for a queue that was given up."""
+    """Return the error for a deactivated queue."""
     since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
     return QueueDeactivated(
         f"queue {name!r} was deactivated at {since}, for good: what is in it can be peeked at and "

@@ -1,4 +1,4 @@
-"""Segments in the catalog: published, found for reading, let go."""
+"""Segments in the catalog: publish them, find them for reading, release them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
 
 
 def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int, int]:
-    """Make a staged segment, whose file is claimed, known; return its id and the time."""
+    """Publish a staged segment, whose file is claimed; return its id and the time."""
     values = {
         "queue_id": queue_id,
         "schema_version": staged.schema_version,
@@ -57,7 +57,7 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
 
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
-    """What is needed to read segments, with all of their chunks."""
+    """Return what is needed to read segments, with all of their chunks."""
     rows = connection.execute(
         select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
         .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
@@ -67,7 +67,7 @@ def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, S
 
 
 def release(connection: Connection, segment_ids: Collection[int]) -> None:
-    """Let go of those segments that no slice names any more; their files become garbage."""
+    """Remove the segments that no slice names; their files become garbage."""
     if not segment_ids:
         return
     unnamed = dialect.one_of(connection, segments.c.id, segment_ids) & ~exists().where(

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
-    text,
 )
 
 metadata = MetaData()
@@ -147,8 +146,7 @@ segments = Table(
         "segments_by_location",
         "location",
         unique=True,
-        sqlite_where=text("location IS NOT NULL"),
-        postgresql_where=text("location IS NOT NULL"),
+        info={"where": "location IS NOT NULL"},
     ),
     # Ids are never reused: they are part of message ids.
     sqlite_autoincrement=True,
@@ -216,8 +214,7 @@ slices = Table(
         "slices_of_ticket",
         "consumer_id",
         "ticket",
-        sqlite_where=text("consumer_id IS NOT NULL"),
-        postgresql_where=text("consumer_id IS NOT NULL"),
+        info={"where": "consumer_id IS NOT NULL"},
     ),
 )
 

@@ -1,8 +1,8 @@
-"""What side tasks have done: a log that only grows, written in the transactions that do it.
+"""The log of side tasks, written in their transactions.
 
-Whoever reads the log up to a number that `last` gave always reads the same, so that it can be
-streamed: numbers are given out before they are committed, and `last` tells only of those below
-which none is still to come.
+A reader of the log up to a number from `last` always reads the same rows, so the log can be
+streamed. The database assigns numbers before their commit; `last` returns only a number below which
+none is still uncommitted.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Moves:
         self._counts: dict[tuple[int | None, str, str | None], int] = defaultdict(int)
 
     def add(self, piece: Slice, messages: int, to: Magazine | None) -> None:
-        """So many messages of a slice go to a magazine, or are gone."""
+        """Count *messages* of a slice that go to a magazine, or are removed (None)."""
         target = None if to is None else to.name.lower()
         self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
 
     def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
-        """The same for what is no magazine."""
+        """Count moves from or to something other than a magazine."""
         self._counts[shard, source, target] += messages
 
     def __len__(self) -> int:
         return sum(self._counts.values())
 
     def record(self, connection: Connection, queue_id: int, task: str) -> None:
-        """Write it to the log, if there is anything."""
+        """Write the counts to the log, if there are any."""
         if not self._counts:
             return
         rows = [
@@ -57,7 +57,7 @@ def last(
     connection: Connection, infos: Iterable[QueueInfo | None], tasks: Collection[str]
 ) -> int | None:
     """
-    The number of the newest report of some queues (None: of the store) and tasks; 0 before any.
+    Return the number of the newest report of some queues (None: the store) and tasks, or 0.
 
     Return None while a report is being written, whose number may be lower: call again. Needs a
     transaction that may take locks.
@@ -76,9 +76,9 @@ def read(
     upto: int | None = None,
 ) -> pa.Table:
     """
-    The `REPORTS` of some queues (None: of the store) and tasks, without which of all.
+    Return the `REPORTS` of some queues (None: the store), of some tasks or by default of all.
 
-    Those *after* (exclusive) to *upto* (inclusive) numbers of the log.
+    From number *after* (exclusive) to *upto* (inclusive) of the log.
     """
     asked = [*infos]
     names = {info.id: info.name for info in asked if info is not None}

@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from queue_core.errors import BadOption
+from queue_core.leader.client import CLIENT_ID
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from queue_core.catalog.database import Catalog
-
-#: The name under which instances meet in ZooKeeper by default.
-CLIENT_ID = "ignis"
 
 
 class Leader(Protocol):

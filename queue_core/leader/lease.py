@@ -13,9 +13,9 @@ import time
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import leases
 from queue_core.catalog.database import Catalog
 from queue_core.errors import IgnisError, NotLeading
+from queue_core.leader import leases
 from queue_core.names import of_process
 
 #: Seconds for which a lease lasts, and between two renewals.

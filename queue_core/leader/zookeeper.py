@@ -29,7 +29,7 @@ from kazoo.retry import KazooRetry
 from sqlalchemy import Connection
 
 from queue_core.errors import BadOption, NotLeading
-from queue_core.leader import CLIENT_ID
+from queue_core.leader.client import CLIENT_ID
 from queue_core.names import of_process
 
 #: Seconds between two reads of the members. Source: IgnisMQ.

@@ -230,7 +230,7 @@ class _Rounds:
 def _coded(answers: Any, count: int) -> Numbers:
     if not isinstance(answers, pa.Array | pa.ChunkedArray) or len(answers) != count:
         raise BadOption(
-            f"policy: a check returns an Arrow array of decisions, {count} for {count} pairs"
+            f"policy: a check must return an Arrow array of decisions, {count} for {count} pairs"
         )
     codes = pa.array([*_CODES])
     found = pc.index_in(answers.cast(pa.string()), value_set=codes)

@@ -152,6 +152,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._presence: Presence | None = None
         self._context: WorkerContext | None = None
         self._workers: Workers | None = None
+        self._watcher: threading.Thread | None = None
         #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
 
@@ -200,7 +201,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         )
         self._workers = Workers(self._context)
         self._ended = threading.Event()
-        threading.Thread(target=self._watch, args=(self._ended,), daemon=True).start()
+        self._watcher = threading.Thread(
+            target=self._watch, args=(self._ended,), name="ignis-pool-watcher", daemon=True
+        )
+        self._watcher.start()
         self._workers.increase(config.workers)
         return self
 
@@ -306,6 +310,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             return
         self._started.stop(timeout)
         self._ended.set()
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            # It may be giving messages back, and the store may be closed next.
+            self._watcher.join(timeout)
         self._give_back()
         for info in self._infos:
             close_dispatcher(self._store.catalog, info)

@@ -34,7 +34,12 @@ class Pressure:
         self._set(False)
 
     def watch(self, consumer: QueueConsumer[Any]) -> None:
-        """Suspend this consumer too while the pressure is applied; pools call this."""
+        """
+        Suspend this consumer too while the pressure is applied; pools call this.
+
+        Args:
+            consumer: A consumer of this process.
+        """
         with self._lock:
             self._consumers.add(consumer)
         self._pass_on(consumer)

@@ -12,6 +12,9 @@ from queue_core.catalog.database import Catalog
 from queue_core.errors import Conflict, IgnisError
 from queue_core.model import Consumer
 
+#: Seconds to wait for a beat in progress at the end.
+STOP_SECONDS = 2.0
+
 
 class Heartbeat:
     """
@@ -47,6 +50,9 @@ class Heartbeat:
     def stop(self) -> None:
         """Stop beating; later, the messages of the consumer count as abandoned."""
         self._ended.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            # A beat that outlives the store would leave its connection open.
+            self._thread.join(STOP_SECONDS)
 
     def check(self) -> None:
         """Raise `ConsumerFenced` when the consumer was started again elsewhere."""

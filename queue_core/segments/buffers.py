@@ -134,6 +134,15 @@ class Buffer:
         Lend the rows to a load, read-only from now on.
 
         If the load fails, the caller can write the buffer again.
+
+        Args:
+            queue: The name of the queue that loads the rows.
+
+        Yields:
+            The rows as a table, without copying them.
+
+        Raises:
+            BadOption: The buffer belongs to another queue, or is not requested any more.
         """
         if queue != self._queue:
             raise BadOption(f"a buffer of queue {self._queue!r} cannot be loaded into {queue!r}")

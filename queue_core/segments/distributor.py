@@ -16,7 +16,7 @@ from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
 #: A larger load without a key is split into parts of this many bytes, one for each shard.
-_SPREAD_BYTES = 4 << 20
+SPREAD_BYTES = 4 << 20
 
 
 class Distributor:
@@ -52,6 +52,6 @@ def _parts(queue: QueueInfo, table: pa.Table) -> Iterable[pa.Table]:
     """Split a large load without a key into parts, at most one for each shard."""
     parts = 1
     if queue.key is None and table.num_rows > 1:
-        parts = max(min(queue.shards, table.nbytes // _SPREAD_BYTES), 1)
+        parts = max(min(queue.shards, table.nbytes // SPREAD_BYTES), 1)
     rows = -(-table.num_rows // parts)
     return (table.slice(start, rows) for start in range(0, table.num_rows, rows))

@@ -18,7 +18,6 @@ from queue_core.model import Magazine, QueueInfo
 from queue_core.schema import AGE, NOW
 from queue_core.segments.reader import output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
-from queue_core.selection.scan import with_moment
 
 if TYPE_CHECKING:
     from queue_core.selector import Order, Selector
@@ -92,6 +91,9 @@ class Selection:
         (rules,) = self.rules.values()
         if rules.order is None:
             return rows
+        # Not at the top: most firings evaluate no columns, and a query waits for imports.
+        from queue_core.selection.scan import with_moment
+
         return rows.take(rules.order.indices(with_moment(rows, rules.order.columns, now)))
 
 

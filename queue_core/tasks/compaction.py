@@ -1,6 +1,6 @@
-"""Compaction: many small segments become few, and segments of which little is alive are rewritten.
+"""Compaction: merge many small segments, and rewrite segments that are mostly dead.
 
-What changes: waiting messages get another segment, and their slices become one at the same places.
+Changes: waiting messages get another segment, and their slices become one at the same places.
 Nothing else: ids, order, attempts, times and statistics are what they were, and in-flight messages
 are left alone. Guard: the new segment is written outside of any transaction; the one that puts it
 in place takes the turns of the shards, and only those slices that are still exactly what was read.

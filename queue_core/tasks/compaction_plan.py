@@ -1,8 +1,8 @@
-"""Which slices are worth compacting, and together with which. Pure: touches no catalog.
+"""Choose the slices that are worth compacting, and group them. Pure: touches no catalog.
 
-Merged are neighbours of one shard that nothing but their rows tells apart. Nobody else's message
-may stand between them: it would have to be read between two rows of one segment. Those of about the
-same age become one slice: a slice is as old as its oldest message, and expires with it.
+It merges neighbours of one shard that differ in nothing but their rows. No other message may stand
+between them: it would have to be read between two rows of one segment. Messages of about the same
+age become one slice, since a slice is as old as its oldest message and expires with it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from queue_core.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.plan import interleaved
 from queue_core.segments.rewriter import Group
 
-#: A segment of at most so many bytes is small: most of its cost is that it is one more.
+#: A segment up to this size in bytes is small: most of its cost is that it exists.
 SMALL_BYTES = 64 << 10
-#: So many small neighbours are merged. With fewer, messages would be rewritten more often than it
-#: pays: one that is merged with 64 others each time is rewritten 3 times among 250,000.
+#: Small neighbours that are merged at least. With fewer, messages would be rewritten too often: one
+#: that is merged with 64 others each time is rewritten 3 times among 250,000.
 NEIGHBOURS = 64
-#: A file of whose bytes less than one in so many are alive is rewritten.
+#: A file is rewritten when less than one in this many of its bytes is alive.
 SPARSE = 4
 #: Slices and bytes that are rewritten at a time: others wait while the catalog notes the slices,
 #: and the bytes are in memory.
@@ -61,7 +61,8 @@ Cluster: TypeAlias = "list[Slice]"
 Item = TypeVar("Item")
 #: Slices, bytes and places.
 _Size: TypeAlias = "tuple[int, ...]"
-_ROOM: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
+#: The most of each that one unit has.
+UNIT_LIMITS: _Size = (UNIT_SLICES, UNIT_BYTES, MAX_SEGMENT_ROWS)
 
 
 def units(
@@ -108,20 +109,20 @@ def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
 
 
 def _loaded(cluster: Cluster) -> tuple[int, int]:
-    """When the first and the last of some slices were loaded."""
+    """Return when the first and the last slice of a cluster were loaded."""
     times = [piece.loaded_at for piece in cluster]
     return min(times), max(times)
 
 
 def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item]]:
-    """Items in their order, so many together as fit into one unit; one at least."""
+    """Group items in order: as many per unit as fit, and at least one."""
     together: list[Item] = []
-    room: _Size = _ROOM
+    room: _Size = UNIT_LIMITS
     for item, size in zip(items, sizes, strict=True):
         left = tuple(map(sub, room, size))
         if together and min(left) < 0:
             yield together
-            together, left = [], tuple(map(sub, _ROOM, size))
+            together, left = [], tuple(map(sub, UNIT_LIMITS, size))
         together.append(item)
         room = left
     if together:

@@ -22,7 +22,6 @@ from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, State, Ticket
 from queue_core.selection.acquire import acquire, anything
-from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import Candidates, FireRequest
 
 
@@ -52,8 +51,10 @@ def fire(
             return None
         if waiter is not None and waiters.ahead(connection, open_to[0], waiters.FIRE, waiter):
             return None
+    # Not `transact`: a firing may try two transactions, and only the one that fires passes the
+    # crash points.
     while True:
-        candidates = find_candidates(catalog, request)
+        candidates = _candidates(catalog, request)
         if candidates is not None and not len(candidates.ids):
             return None
         work = partial(_take, consumer, request, candidates, seen, waiter)
@@ -64,6 +65,15 @@ def fire(
         if ticket is not None or candidates is None:
             return ticket
         # Others have fired all candidates: look for more.
+
+
+def _candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
+    if request.selection is None:
+        return None
+    # Not at the top: it imports what evaluates columns, and most firings take any message.
+    from queue_core.selection.candidates import find_candidates
+
+    return find_candidates(catalog, request)
 
 
 def _take(

@@ -1,8 +1,8 @@
 """Reset: put kept messages back, so that they are fired again.
 
 Changes: slices of main that keepers hold are loaded again at their old places. Guard: the slices
-are locked; only those of this process's keeper, and of keepers that are dead and cannot ask for
-themselves. Crash before the commit: all of them are still kept. Crash after it: they wait.
+are locked; only slices of this process's keeper and of dead keepers are reset. Crash before the
+commit: all of them are still kept. Crash after it: they wait.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ def test_a_load_writes_from_where_the_rows_were_put(tiles, monkeypatch):
     """By addresses: what the storage is handed lies within the buffer's own memory."""
     written = []
 
+    # Only where bytes are written can be seen whether they were copied before.
     class Spy(format._Checksummed):
         def write(self, data):
             view = np.frombuffer(data, np.uint8)

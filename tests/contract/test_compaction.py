@@ -328,7 +328,7 @@ def reports_of(store, queue):
 
 
 def test_a_unit_is_bounded(store, queue, monkeypatch):
-    monkeypatch.setattr(compaction_plan, "_ROOM", (20, compaction_plan.UNIT_BYTES, 1 << 20))
+    monkeypatch.setattr(compaction_plan, "UNIT_LIMITS", (20, compaction_plan.UNIT_BYTES, 1 << 20))
     ids = load_singly(queue, MANY)
 
     assert queue.compact() == MANY

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from queue_core.catalog import leases
 from queue_core.errors import CatalogUnavailable, NotLeading
-from queue_core.leader import lease
+from queue_core.leader import lease, leases
 from queue_core.leader.lease import ROLE, LeaseLeader
 
 #: Longer than any test.

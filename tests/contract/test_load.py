@@ -33,7 +33,7 @@ def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, m
     monkeypatch.setattr(stager, "CHUNK_ROWS", 7)
     monkeypatch.setattr(stager, "RUN_BYTES", 1000)
     monkeypatch.setattr(stager, "MAX_SEGMENT_ROWS", 120)
-    monkeypatch.setattr(distributor, "_SPREAD_BYTES", 5000)
+    monkeypatch.setattr(distributor, "SPREAD_BYTES", 5000)
     queue = make_queue(store, shards=3, key=key)
     rows = pa.concat_tables([orders(333), orders(1, 333), orders(166, 334)])
 
@@ -84,7 +84,7 @@ def test_loads_without_a_key_go_to_the_shards_in_turn(store):
 
 
 def test_a_large_load_without_a_key_is_spread_over_the_shards(store, monkeypatch):
-    monkeypatch.setattr(distributor, "_SPREAD_BYTES", 1000)
+    monkeypatch.setattr(distributor, "SPREAD_BYTES", 1000)
     queue = make_queue(store, shards=4)
 
     queue.load(orders(400))

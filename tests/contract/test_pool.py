@@ -25,6 +25,11 @@ def failures(queue):
     return {(row["kind"], row["reason"]) for row in queue.failures().to_pylist()}
 
 
+def in_flight(store):
+    (row,) = store.view("queues").to_pylist()
+    return row["in_flight"]
+
+
 # The handler's contract.
 
 
@@ -255,7 +260,9 @@ def test_a_paused_pool_finishes_and_takes_nothing_more(store, queue):
         pool.pause()
         recorder.open.set()
         eventually(lambda: pool.counts == {"deleted": 2})
-        assert pool._workers._workers[0].batch is None
+        eventually(lambda: "0 messages in hand" in repr(pool))
+        assert not pool.drain(0.1)
+        assert len(recorder.messages) == 2
         pool.resume()
         assert pool.drain(PATIENCE)
 
@@ -282,9 +289,9 @@ def test_no_more_is_in_flight_than_the_credit(store, queue):
     with ConsumerPool(store, "orders", recorder, concurrency=4, batch=3, max_in_flight=5) as pool:
         recorder.wait()
         recorder.wait()
-        eventually(lambda: pool._credit.missing_for() > 0)
-        (row,) = store.view("queues").to_pylist()
-        assert row["in_flight"] == 5
+        eventually(lambda: in_flight(store) == 5)
+        assert not pool.drain(0.1)
+        assert in_flight(store) == 5
         recorder.open.set()
         assert pool.drain(PATIENCE)
 

@@ -165,6 +165,16 @@ def test_a_removed_worker_finishes_before_the_pool_ends(store, queue):
     assert pool.counts == {"deleted": 4}
 
 
+def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
+    """A thread that outlives the store would leave its connection to the catalog open."""
+    before = set(threading.enumerate())
+    queue.load(orders(5))
+    with ConsumerPool(store, "orders", Recorder(), concurrency=2) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert set(threading.enumerate()) <= before
+
+
 def test_a_pool_can_be_started_again(store, queue):
     recorder = Recorder()
     pool = ConsumerPool(store, "orders", recorder)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from queue_core.catalog import leases, schedule
+from queue_core.catalog import schedule
 from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
+from queue_core.leader import leases
 from queue_core.leader.lease import LeaseLeader
 from queue_core.tasks import shovel as shovel_task
 from queue_core.tasks import sweep as sweep_task

@@ -13,9 +13,9 @@ from queue_core import Queue, Store
 from queue_core.policies.builtin import Latest
 from queue_core.segments.shard_hash import shards_of
 from tests.factories import make_queue
-from tests.unit import policy_reference as reference
-from tests.unit.policy_reference import Ask, Entry
-from tests.unit.test_policies import BUILT_IN, SCHEMA, _ask_by_numbers, _by_numbers
+from tests.unit.policies import policy_reference as reference
+from tests.unit.policies.policy_reference import Ask, Entry
+from tests.unit.policies.policy_runs import BUILT_IN, SCHEMA, ask_by_numbers, by_numbers
 
 SHARDS = 3
 
@@ -101,9 +101,9 @@ def test_a_check_of_your_own(store: Store) -> None:
     queue = make_queue(store, schema=SCHEMA, key="key", shards=SHARDS)
 
     def check(new: Any, queued: Any) -> Any:
-        return _by_numbers(new, queued, queued["_retrieved"], queued["_distance"])
+        return by_numbers(new, queued, queued["_retrieved"], queued["_distance"])
 
-    go(Beside(queue, check, _ask_by_numbers, "newest", seed=3))
+    go(Beside(queue, check, ask_by_numbers, "newest", seed=3))
 
 
 @pytest.mark.parametrize("policy", ["latest", "merge(sum(n), max(x), last(kind))"])

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import Engine, event
 
 from ignis_source import background_tasks, requests
 from ignis_source import session as session_module
@@ -13,7 +14,6 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core.catalog import schedule
-from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogUnavailable
 from queue_core.segments.reader import read_table
 from queue_core.tasks import shovel as shovel_task
@@ -53,18 +53,18 @@ def ask_until(session, condition, start=START):
 
 
 @contextmanager
-def counting(monkeypatch):
+def counting():
     """Counts the transactions of this process."""
     begun = []
-    transaction = Catalog._transaction
 
-    def counted(catalog, **how):
-        begun.append(how)
-        return transaction(catalog, **how)
+    def begin(connection):
+        begun.append(connection)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Catalog, "_transaction", counted)
+    event.listen(Engine, "begin", begin)
+    try:
         yield begun
+    finally:
+        event.remove(Engine, "begin", begin)
 
 
 def sidelined(store, **settings):
@@ -227,14 +227,12 @@ def test_a_pause_stops_a_query_at_once(store, session):
 
 
 @pytest.mark.parametrize("concurrency", [8, 0])
-def test_an_idle_query_asks_the_catalog_five_times_a_second_at_most(
-    store, session, monkeypatch, concurrency
-):
+def test_an_idle_query_asks_the_catalog_five_times_a_second_at_most(store, session, concurrency):
     make_queue(store, concurrency=concurrency)
     query = session(tasks="all", idleWait="0.2")
     ask(query)
     seconds = 4.0
-    with counting(monkeypatch) as begun:
+    with counting() as begun:
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
             assert ask(query) == START

@@ -7,9 +7,9 @@ from ignis_source import task_session
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.task_session import TaskSession
-from queue_core.catalog import leases
 from queue_core.catalog.tables import slices
 from queue_core.errors import BadSelector, CatalogUnavailable, NoSuchQueue
+from queue_core.leader import leases
 from queue_core.tasks import shovel as shovel_task
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -48,7 +48,7 @@ def with_sidelined(store, count=5, name="orders", **settings):
 
 def told(session, start, end):
     columns = ["task", "queue", "moved"]
-    return [tuple(row.values()) for row in session.told(start, end).select(columns).to_pylist()]
+    return [tuple(row.values()) for row in session.reports(start, end).select(columns).to_pylist()]
 
 
 def failing(monkeypatch, times, queue="orders"):

@@ -1,4 +1,4 @@
-"""What the processes of a campaign do: load, fire and settle, shovel, sweep, compact, vacuum.
+"""What the processes of an ensemble do: load, fire and settle, shovel, sweep, compact, vacuum.
 
 Each writes into its journal what it is about to do before it does it, and what came of it. They go
 on until told by a file: ``finishing`` when all is loaded, ``stop`` when nothing is left.
@@ -50,7 +50,7 @@ SWEEP_AFTER, GRACE = 2.0, 0.5
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a campaign plays."""
+    """Where an ensemble works."""
 
     address: Address
     folder: Path
@@ -91,7 +91,7 @@ def load(
     store: Store, scene: Scene, journal: Journal, loader: int, loads: int, first: int, seed: int
 ) -> None:
     """So many loads, most of them of one message, some of hundreds."""
-    queue, chance = store.queue("campaign"), random.Random(seed)
+    queue, chance = store.queue("ensemble"), random.Random(seed)
     for _ in range(loads):
         count = chance.choice((1, 1, 1, 1, 1, chance.randint(2, 20), chance.randint(50, 400)))
         rows = messages(loader, first, count)
@@ -112,7 +112,7 @@ def _load(queue: Queue, rows: pa.Table, journal: Journal) -> pa.Array:
 
 def fire_and_settle(store: Store, scene: Scene, journal: Journal, firer: int, seed: int) -> None:
     """Fire; then delete most, sideline some, reload some, and now and then forget all about it."""
-    queue, chance = store.queue("campaign"), random.Random(seed)
+    queue, chance = store.queue("ensemble"), random.Random(seed)
     name = f"firer-{firer}-{seed}"
     consumer = store.consumer(name)
     while not scene.told("stop"):
@@ -187,7 +187,7 @@ def _check(rows: pa.Table) -> None:
 
 
 def shovel(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
-    queue, chance = store.queue("campaign"), random.Random(seed)
+    queue, chance = store.queue("ensemble"), random.Random(seed)
     while not scene.told("stop"):
         limit = chance.choice((None, 10))
         journal.write("shovelled", count=_timed(journal, "shovel", partial(queue.shovel, limit)))
@@ -195,7 +195,7 @@ def shovel(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
 
 
 def sweep(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
-    queue = store.queue("campaign")
+    queue = store.queue("ensemble")
     while not scene.told("stop"):
         swept = _timed(journal, "sweep", partial(queue.sweep, SWEEP_AFTER))
         recovered = _timed(journal, "recover", partial(store.recover, dead_after=SWEEP_AFTER))
@@ -213,7 +213,7 @@ def vacuum(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
 def compact(store: Store, scene: Scene, journal: Journal, seed: int) -> None:
     """Even few neighbours, so that there is always something to do."""
     compaction_plan.NEIGHBOURS = 3
-    queue = store.queue("campaign")
+    queue = store.queue("ensemble")
     while not scene.told("stop"):
         try:
             count = _timed(journal, "compact", queue.compact)

@@ -85,6 +85,7 @@ def test_many_threads_share_a_store(store):
 
 def test_a_thread_that_gets_no_connection_is_told_so(store):
     make_queue(store)
+    # The pool has no public way to wait for less than its 30 seconds.
     store.catalog.engine.pool._timeout = 0.05
 
     with pytest.raises(CatalogUnavailable, match="all connections of this process"):

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from queue_core import Store
 from tests.books import audit, leftover_files
 from tests.processes import roles
-from tests.processes.campaign import Campaign
+from tests.processes.ensemble import Ensemble
+from tests.processes.journals import check_order, count
 from tests.processes.roles import Scene
-from tests.processes.verdict import check_order, judge
 
 pytestmark = pytest.mark.crash
 
@@ -30,25 +30,25 @@ LONGEST_SECONDS = 20.0
         pytest.param(1000, 200, id="with kills, large", marks=pytest.mark.slow),
     ],
 )
-def test_a_campaign(loads, kills, address, store, tmp_path):
-    store.create_queue("campaign", roles.SCHEMA, shards=8, key="key")
-    folder = tmp_path / "campaign"
+def test_an_ensemble(loads, kills, address, store, tmp_path):
+    store.create_queue("ensemble", roles.SCHEMA, shards=8, key="key")
+    folder = tmp_path / "ensemble"
     folder.mkdir()
-    campaign = Campaign(Scene(address, folder), loads=loads, seed=loads + kills)
+    ensemble = Ensemble(Scene(address, folder), loads=loads, seed=loads + kills)
 
-    campaign.run(store, kills=kills)
+    ensemble.run(store, kills=kills)
 
-    verdict = judge(campaign)
-    print(f"\n{verdict}; {report(campaign)}")
-    assert verdict.lost == 0
-    assert verdict.unexpected == 0
-    assert verdict.duplicated == 0
-    assert verdict.ok == verdict.acknowledged + verdict.recovered
+    counts = count(ensemble)
+    print(f"\n{counts}; {report(ensemble)}")
+    assert counts.lost == 0
+    assert counts.unexpected == 0
+    assert counts.duplicated == 0
+    assert counts.ok == counts.acknowledged + counts.recovered
     if not kills:
-        assert verdict.attempt == verdict.acknowledged
-        assert check_order(campaign) > verdict.ok // 2
-    check_end(store, verdict.ok)
-    check_waits(campaign, store)
+        assert counts.attempt == counts.acknowledged
+        assert check_order(ensemble) > counts.ok // 2
+    check_end(store, counts.ok)
+    check_waits(ensemble, store)
 
 
 def check_end(store: Store, loaded: int) -> None:
@@ -60,19 +60,19 @@ def check_end(store: Store, loaded: int) -> None:
     assert leftover_files(store) == set()
 
 
-def check_waits(campaign: Campaign, store: Store) -> None:
+def check_waits(ensemble: Ensemble, store: Store) -> None:
     """Nobody starved, and the database never had to choose a victim."""
-    assert max(entry["seconds"] for entry in campaign.entries("took")) < LONGEST_SECONDS
-    refused = [entry["why"] for entry in campaign.entries("refused by the database")]
+    assert max(entry["seconds"] for entry in ensemble.entries("took")) < LONGEST_SECONDS
+    refused = [entry["why"] for entry in ensemble.entries("refused by the database")]
     assert refused == []
     if store.catalog.file is None:
         with store.catalog.read() as connection:
             assert connection.scalar(DEADLOCKS) == 0
 
 
-def report(campaign: Campaign) -> str:
+def report(ensemble: Ensemble) -> str:
     seconds = defaultdict(list)
-    for entry in campaign.entries("took"):
+    for entry in ensemble.entries("took"):
         seconds[entry["verb"]].append(entry["seconds"])
     told = [
         f"{verb} {len(times)} times, p99 {1e3 * sorted(times)[len(times) * 99 // 100]:.0f} ms, "
@@ -80,9 +80,9 @@ def report(campaign: Campaign) -> str:
         for verb, times in sorted(seconds.items())
     ]
     sums = defaultdict(int)
-    for entry in campaign.entries("shovelled", "rescued", "compacted", "removed"):
+    for entry in ensemble.entries("shovelled", "rescued", "compacted", "removed"):
         for name, value in entry.items():
             if name != "what":
                 sums[entry["what"] + "/" + name] += value
-    sums["publications refused"] = sum(1 for _ in campaign.entries("refused"))
-    return "; ".join([*told, f"{dict(sums)}", f"{campaign.kills} kills"])
+    sums["publications refused"] = sum(1 for _ in ensemble.entries("refused"))
+    return "; ".join([*told, f"{dict(sums)}", f"{ensemble.kills} kills"])

@@ -176,5 +176,5 @@ def test_a_stream_that_would_replace_all_rows_is_refused(rig):
     rig.orders(3)
     total = rig.source().groupBy().count()
     query = total.writeStream.format("ignis").option("queue", "total").outputMode("complete")
-    with pytest.raises(PySparkException, match="only ever appended to"):
+    with pytest.raises(PySparkException, match="cannot be overwritten"):
         finish(query.option("checkpointLocation", f"{rig.folder}/c").start(rig.path))

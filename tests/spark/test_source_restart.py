@@ -144,5 +144,5 @@ def test_a_checkpoint_of_another_source_is_told_from_ours(rig):
     text = last.read_text().splitlines()
     last.write_text("\n".join([*text[:-1], '{"partition": 3}']))
     last.with_name(f".{last.name}.crc").unlink()
-    with pytest.raises(StreamingQueryException, match="is no offset of an ignis source"):
+    with pytest.raises(StreamingQueryException, match="is not an offset of an ignis source"):
         rig.numbers(stream)

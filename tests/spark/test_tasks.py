@@ -139,7 +139,7 @@ def test_the_view_of_reports_is_the_log_so_far(rig):
     [
         ({"task": "sweeep"}, "did you mean 'sweep'"),
         ({"task": "shovel", "queue": "ordres"}, "no queue 'ordres'; did you mean 'orders'"),
-        ({"task": "sweep", "rate": 5}, "rate is of a shovel"),
+        ({"task": "sweep", "rate": 5}, "rate belongs to task='shovel'"),
         ({"task": "shovel", "schema": "moved INT"}, "column 'moved' is bigint, not int"),
     ],
 )

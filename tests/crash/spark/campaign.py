@@ -25,10 +25,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tests.counts import Counts
 from tests.crash.spark.driver import Job
 from tests.crash.spark.runs import Death, Obituary, at_points, at_random, live_through
 from tests.crash.spark.scene import Scene
-from tests.crash.spark.verdict import Counts
 
 COUNTS = [field.name for field in fields(Counts)]
 #: Micro-batches that a run has at least: so many that there are messages left for each life.

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.crash.spark.copied import at_the_end, count
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life
 from tests.crash.spark.scene import Scene
-from tests.crash.spark.verdict import at_the_end, count
 
 pytestmark = [
     pytest.mark.crash,

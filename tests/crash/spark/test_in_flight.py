@@ -5,10 +5,10 @@ from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.catalog.tables import consumers, leases, slices
+from tests.crash.spark.copied import at_the_end
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life
 from tests.crash.spark.scene import Scene
-from tests.crash.spark.verdict import at_the_end
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 MESSAGES = 10_000

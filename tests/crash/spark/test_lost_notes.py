@@ -24,10 +24,7 @@ def begin(store):
 
     yield life
     for session in begun:
-        session._watch.close()
-        session._standing.stop()
-        session._standing._life._thread.join()
-        session.store.close()
+        session.close()
 
 
 def fire(session, *tickets):

@@ -6,11 +6,11 @@ import time
 import pytest
 
 from tests.crash.spark import checkpoint
+from tests.crash.spark.copied import at_the_end
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life, kill_one
 from tests.crash.spark.runs import live_through
 from tests.crash.spark.scene import Scene
-from tests.crash.spark.verdict import at_the_end
 
 pytestmark = [
     pytest.mark.crash,

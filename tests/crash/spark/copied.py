@@ -1,0 +1,116 @@
+"""What came out of a copy, counted at any time, and what must hold at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core import Queue, Store
+from tests.counts import Counts
+from tests.crash.spark.scene import SCHEMA, Scene, numbered
+
+
+def count(scene: Scene) -> Counts:
+    """Count at any time: what is not out yet has to be in still. Takes nothing."""
+    with scene.store() as store:
+        out = store.queue("out").browse().select(SCHEMA.names)
+        still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
+    return _counts(scene, out, still_in)
+
+
+def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str]]:
+    """
+    Take everything from `out`: the counts, and whatever is not as it must be.
+
+    *rescued*: messages were swept or given back, and so come after later ones of their key.
+    """
+    with scene.store() as store:
+        wrong = [*_left_in(store, scene), *strays(store)]
+        firing = store.queue("out").fire()
+        out = firing.messages.select(SCHEMA.names)
+        if not rescued and (disorder := _disorder(out)):
+            wrong.append(f"{disorder} messages came out before an earlier one of their key")
+        still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
+        store.queue("out").delete(firing)
+        store.vacuum(grace=0)
+        if files := store.storage.list():
+            wrong.append(f"{len(files)} files are left of queues in which no message is")
+    counts = _counts(scene, out, still_in)
+    if counts.ok != scene.messages:
+        wrong.append(f"{scene.messages - counts.ok} messages did not come out")
+    if not counts.exact:
+        wrong.append(f"not exactly once: {counts}")
+    return counts, wrong
+
+
+def _counts(scene: Scene, out: pa.Table, still_in: np.ndarray) -> Counts:
+    number = out.column("number")
+    known = out.filter(pc.and_(pc.greater_equal(number, 0), pc.less(number, scene.messages)))
+    copies = np.bincount(_numbers(known), minlength=scene.messages)
+    there = np.zeros(scene.messages, dtype=bool)
+    there[still_in] = True
+    came = copies > 0
+    return Counts(
+        attempt=scene.messages,
+        acknowledged=int(scene.acknowledged.sum()),
+        ok=int(came.sum()),
+        lost=int((scene.acknowledged & ~came & ~there).sum()),
+        unexpected=len(out) - len(known) + _altered(known),
+        duplicated=int((copies[came] - 1).sum()),
+        recovered=int((came & ~scene.acknowledged).sum()),
+    )
+
+
+def _altered(known: pa.Table) -> int:
+    """How many messages carry a number that was loaded, and something else besides."""
+    expected = numbered(_numbers(known))
+    same = pc.and_(
+        *(pc.equal(known.column(name), expected.column(name)) for name in ("customer", "payload"))
+    )
+    return len(known) - int(pc.sum(same).as_py() or 0)
+
+
+def _disorder(out: pa.Table) -> int:
+    """How many messages come after a later one of the same key."""
+    customers = out.column("customer").combine_chunks().dictionary_encode().indices.to_numpy()
+    by_customer = np.argsort(customers, kind="stable")
+    falls = np.diff(_numbers(out)[by_customer]) <= 0
+    same = customers[by_customer][1:] == customers[by_customer][:-1]
+    return int((falls & same).sum())
+
+
+def _left_in(store: Store, scene: Scene) -> Iterator[str]:
+    """What is left of `in`, from which everything must be gone and accounted for."""
+    totals = store.queue("in").metadata()
+    for name in ("waiting", "in_flight", "damaged"):
+        if total := sum(totals.column(name).to_pylist()):
+            yield f"in: {name} = {total}"
+    deleted = sum(totals.column("deleted").to_pylist())
+    if deleted != scene.messages:
+        yield f"in: deleted = {deleted}, not {scene.messages}"
+    held = store.view("consumers").column("in_flight").to_pylist()
+    if any(held):
+        yield f"consumers hold {sum(held)} messages"
+
+
+def strays(store: Store) -> Iterator[str]:
+    """Files that no slice names after a vacuum, and the other way round."""
+    store.vacuum(grace=0)
+    files = set(store.storage.list())
+    named = set(store.view("slices").column("location").drop_null().to_pylist())
+    if strays := files - named:
+        yield f"{len(strays)} files that no slice names: {min(strays)}"
+    if missing := named - files:
+        yield f"{len(missing)} files are gone: {min(missing)}"
+
+
+def _magazines(queue: Queue) -> Iterator[pa.Table]:
+    for magazine in ("main", "sideline"):
+        yield queue.browse(magazine=magazine)
+
+
+def _numbers(table: pa.Table) -> np.ndarray:
+    return table.column("number").to_numpy()

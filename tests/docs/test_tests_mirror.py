@@ -1,0 +1,133 @@
+"""Tests follow the modules: a pure module has a file of its own, and privates stay private."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "tests/unit"
+#: Packages besides the core; their tests are in folders of their names.
+OTHERS = ("ignis_sink", "ignis_source", "pyspark_ignis")
+#: What a pure module does not import, not even through other modules.
+IMPURE = {"kazoo", "pyspark", "sqlalchemy"}
+STORAGE = "queue_core.segments.storage"
+
+#: Pure modules without a file in tests/unit, each with the reason.
+NOT_MIRRORED = {
+    "queue_core.leader.client": "one constant",
+    "queue_core.firing": "a plain value, which tests/contract/test_fire.py has from a store",
+    "queue_core.pool.timings": "constants alone",
+    "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
+    "queue_core.views": "a table of columns, which tests/contract/test_metadata.py reads back",
+}
+#: Where tests see behaviour, and so use only what is public.
+OF_BEHAVIOUR = ("contract", "processes", "property")
+#: Accesses to privates on purpose, each explained by a comment there.
+SEAMS = {
+    "tests/contract/test_buffers.py: _Checksummed",
+    "tests/processes/test_connections.py: _timeout",
+}
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+MODULES = {
+    module_of(file): file
+    for package in ("queue_core", *OTHERS)
+    for file in ROOT.joinpath(package).rglob("*.py")
+    if file.stem != "__init__"
+}
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """What a module imports at its top, at run time; empty for a module of a library."""
+    found: set[str] = set()
+    pending = ast.parse(MODULES[module].read_text()).body if module in MODULES else []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update((names & MODULES.keys()) or {str(node.module)})
+        elif isinstance(node, ast.Try | ast.With):
+            pending.extend(node.body)
+        # Imports in a condition are for type checkers, and those in functions come later.
+    return frozenset(found)
+
+
+def is_pure(module: str) -> bool:
+    """Whether a module needs no catalog, no storage and no Spark."""
+    seen, pending = {module}, [module]
+    while pending:
+        for name in imports(pending.pop()) - seen:
+            seen.add(name)
+            pending.append(name)
+    return STORAGE not in seen and IMPURE.isdisjoint(name.partition(".")[0] for name in seen)
+
+
+def mirror_of(module: str) -> Path:
+    """Where the tests of a module are: the core's folders are those of tests/unit."""
+    *folders, name = module.removeprefix("queue_core.").split(".")
+    return UNIT.joinpath(*folders, f"test_{name}.py")
+
+
+PURE = [name for name in MODULES if name.startswith("queue_core.") and is_pure(name)]
+TEST_FILES = {mirror_of(name) for name in MODULES}
+
+
+def test_pure_modules_are_found():
+    assert {"queue_core.rows", "queue_core.segments.format"} <= set(PURE)
+    assert {"queue_core.verbs.load", "queue_core.segments.reader"}.isdisjoint(PURE)
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_a_pure_module_has_a_test_file_of_its_own(module):
+    assert mirror_of(module).exists() != (module in NOT_MIRRORED), mirror_of(module)
+
+
+@pytest.mark.parametrize("file", sorted(UNIT.rglob("test_*.py")), ids=module_of)
+def test_a_unit_test_file_is_named_after_a_module(file):
+    assert file in TEST_FILES
+
+
+def test_exceptions_are_modules():
+    assert NOT_MIRRORED.keys() <= set(PURE)
+
+
+def private_names(file: Path) -> set[str]:
+    """Private attributes of other objects, and private names that are patched or imported."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case (
+                ast.Attribute(value=ast.Name(id="self"))
+                | ast.Attribute(value=ast.Name(id="os"), attr="_exit")
+            ):
+                continue
+            case ast.Attribute(attr=name):
+                found.add(name)
+            case ast.Call(
+                func=ast.Attribute(attr="setattr") | ast.Name(id="getattr" | "setattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+            ):
+                found.add(name)
+            case ast.ImportFrom(names=aliases):
+                found.update(alias.name for alias in aliases)
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_tests_of_behaviour_use_only_what_is_public():
+    found = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for folder in OF_BEHAVIOUR
+        for file in ROOT.joinpath("tests", folder).rglob("*.py")
+        for name in private_names(file)
+    }
+
+    assert found == SEAMS

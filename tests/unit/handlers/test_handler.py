@@ -1,0 +1,161 @@
+"""The outcomes of messages, by the results and exceptions of a handler; without Spark."""
+
+import asyncio
+from functools import partial
+
+import numpy as np
+import pytest
+
+from pyspark_ignis import batch_handler
+from queue_core.handlers.handler import takes_batches
+from tests.unit.handlers.handler_runs import (
+    DELETED,
+    REJECTED,
+    Declined,
+    DeclinedForGood,
+    late,
+    messages,
+    outcomes,
+    raising,
+)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize("true", [True, np.True_])
+def test_true_deletes(true):
+    assert outcomes(lambda _: true) == [DELETED] * 3
+
+
+class Asynchronous:
+    async def __call__(self, message):
+        return True
+
+
+async def at_last(message):
+    await asyncio.sleep(0)
+    return message["_message_id"] != 1
+
+
+def test_a_coroutine_function_is_awaited():
+    assert outcomes(at_last) == [DELETED, REJECTED, DELETED]
+    assert outcomes(partial(at_last)) == [DELETED, REJECTED, DELETED]
+    assert outcomes(Asynchronous()) == [DELETED] * 3
+
+
+def test_a_coroutine_function_may_raise_and_may_take_batches():
+    async def fails(message):
+        await asyncio.sleep(0)
+        raise Declined("no funds")
+
+    @batch_handler
+    async def of_batch(batch):
+        await asyncio.sleep(0)
+        return [True] * batch.num_rows
+
+    assert {kind for _, kind, _ in outcomes(fails)} == {"exception"}
+    assert outcomes(of_batch) == [DELETED] * 3
+
+
+def test_a_coroutine_that_takes_too_long_is_timed_out():
+    async def sleeps(message):
+        if message["_message_id"] == 1:
+            await asyncio.sleep(60)
+        return True
+
+    assert outcomes(sleeps, timeout=0.2) == [DELETED, late(0.2), DELETED]
+
+
+@pytest.mark.parametrize("false", [False, np.False_])
+def test_false_sidelines(false):
+    assert outcomes(lambda _: false) == [REJECTED] * 3
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Declined("no funds"), "Declined: no funds"),
+        (Declined(), "Declined"),
+        (KeyError("customer"), "KeyError: 'customer'"),
+        (OSError("no file caf\udce9"), "OSError: no file caf\\udce9"),
+        (StopIteration("early"), "StopIteration: early"),
+        (Unspeakable(), "Unspeakable: (its message cannot be shown)"),
+    ],
+)
+def test_an_exception_sidelines_with_its_type_and_message(error, reason):
+    assert outcomes(raising(error)) == [("sideline", "exception", reason)] * 3
+    assert outcomes(batch_handler(raising(error))) == [("sideline", "exception", reason)] * 3
+
+
+@pytest.mark.parametrize("error", [Declined("x"), DeclinedForGood("x")])
+@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+def test_an_ignorable_exception_deletes_with_its_reason(error, mark):
+    told = f"{type(error).__name__}: x"
+
+    assert (
+        outcomes(mark(raising(error)), ignorable=(Declined,)) == [("delete", "exception", told)] * 3
+    )
+
+
+def test_a_superclass_of_an_ignorable_exception_sidelines():
+    handler = raising(Declined("x"))
+
+    assert (
+        outcomes(handler, ignorable=(DeclinedForGood,))
+        == [("sideline", "exception", "Declined: x")] * 3
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
+@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+def test_an_error_that_ends_the_process_is_raised(error, mark):
+    with pytest.raises(type(error)):
+        outcomes(mark(raising(error)))
+
+
+@pytest.mark.parametrize("strange", [None, 1, "true", 0.0, [True]])
+def test_a_result_that_is_not_a_bool_sidelines_with_a_reason(strange):
+    told = f"not a bool: the handler returned {type(strange).__name__}"
+
+    assert outcomes(lambda _: strange) == [("sideline", "undecided", told)] * 3
+
+
+def test_each_message_has_its_own_outcome():
+    def handler(message):
+        if message["n"] == 1:
+            raise Declined(message["n"])
+        return message["n"] != 2
+
+    assert outcomes(handler, messages(4, n=range(4))) == [
+        DELETED,
+        ("sideline", "exception", "Declined: 1"),
+        REJECTED,
+        DELETED,
+    ]
+
+
+def test_empty_batches_do_not_reach_the_handler():
+    assert outcomes(raising(Declined()), messages(0)) == []
+
+
+def test_an_unmarked_callable_takes_messages_and_any_callable_can_be_marked():
+    class Shop:
+        def open(self, batch):
+            return [True] * batch.num_rows
+
+        __call__ = open
+
+    assert not takes_batches(raising(Declined()))
+    for handler in (Shop(), Shop().open, partial(Shop().open), lambda b: [True] * b.num_rows):
+        assert takes_batches(batch_handler(handler))
+        assert outcomes(batch_handler(handler)) == [DELETED] * 3
+
+
+def test_a_marked_function_is_still_itself():
+    def check(batch):
+        return [True] * batch.num_rows
+
+    assert batch_handler(check) is check

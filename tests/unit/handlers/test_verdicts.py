@@ -1,0 +1,96 @@
+"""The verdicts of a batch handler: booleans, or a table of outcomes."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pyspark_ignis import batch_handler
+from tests.unit.handlers.handler_runs import DELETED, REJECTED, messages, outcomes
+
+
+def test_booleans_of_a_batch_decide_each_message():
+    batch = messages(4, n=range(4))
+
+    assert outcomes(batch_handler(lambda b: pc.less(b["n"], 2)), batch) == [
+        DELETED,
+        DELETED,
+        REJECTED,
+        REJECTED,
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [True, False, None],
+        pa.chunked_array([[True], [False, None]]),
+        np.array([True, False, None], dtype=object),
+    ],
+)
+def test_a_batch_may_be_decided_by_any_booleans_and_null_is_undecided(given):
+    assert outcomes(batch_handler(lambda _: given)) == [
+        DELETED,
+        REJECTED,
+        ("sideline", "undecided", None),
+    ]
+
+
+@pytest.mark.parametrize("make", [pa.table, pa.record_batch])
+def test_a_table_of_outcomes_may_give_reasons(make):
+    given = {
+        "outcome": ["delete", "sideline", "sideline", "reload"],
+        "reason": ["left out", "too late", None, "left out"],
+    }
+
+    assert outcomes(batch_handler(lambda _: make(given)), messages(4)) == [
+        DELETED,
+        ("sideline", "rejected", "too late"),
+        REJECTED,
+        ("reload",),
+    ]
+
+
+def test_a_table_of_outcomes_may_give_kinds():
+    given = {"outcome": ["delete", "sideline", "sideline"], "kind": ["Not used", "late", None]}
+
+    assert outcomes(batch_handler(lambda _: pa.table(given))) == [
+        DELETED,
+        ("sideline", "late", None),
+        REJECTED,
+    ]
+
+
+def test_a_table_of_outcomes_needs_no_reasons():
+    given = pa.table({"outcome": pa.array(["delete", "sideline", "delete"]).dictionary_encode()})
+
+    assert outcomes(batch_handler(lambda _: given)) == [
+        DELETED,
+        REJECTED,
+        DELETED,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "gave a NoneType, not one verdict per message"),
+        ([True], "gave 1 verdicts for 3 messages"),
+        ([1, 2, 3], "gave int64 values"),
+        (pa.table({"outcomes": ["delete"] * 3}), "did you mean 'outcomes'?"),
+        (
+            pa.table({"outcome": ["delete", "drop", "delete"]}),
+            "not one of delete, sideline, reload",
+        ),
+        (pa.table({"outcome": ["delete", None, "delete"]}), "not one of delete, sideline, reload"),
+        (pa.table({"outcome": ["delete"]}), "gave 1 outcomes for 3 messages"),
+        (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
+        (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),
+        (pa.table({"outcome": ["sideline"] * 3, "reason": [[1]] * 3}), "reason column is list"),
+    ],
+)
+def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told):
+    settled = outcomes(batch_handler(lambda _: given), ignorable=(Exception,))
+
+    assert {verdict[:2] for verdict in settled} == {("sideline", "undecided")}
+    assert all(told in reason for _, _, reason in settled)

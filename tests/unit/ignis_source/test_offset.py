@@ -1,0 +1,50 @@
+"""The offset that checkpoints hold: its text is compared by Spark and read for ever."""
+
+import json
+
+import pytest
+
+from ignis_source.offset import Offset, ReportOffset
+from queue_core.errors import Damaged
+
+GOLDEN = '{"consumer": "clerk", "ticket": 7}'
+
+
+def test_an_offset_is_written_with_its_keys_in_this_order():
+    assert json.dumps(Offset("clerk", 7).to_json()) == GOLDEN
+
+
+def test_an_offset_is_read_as_it_was_written():
+    assert Offset.from_json(json.loads(GOLDEN)) == Offset("clerk", 7)
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        {},
+        {"consumer": "clerk"},
+        {"ticket": 7},
+        {"consumer": "clerk", "ticket": "seven"},
+        {"consumer": "clerk", "ticket": None},
+        {"consumer": "../clerk", "ticket": 7},
+        {"consumer": None, "ticket": 7},
+        {"partition": 0, "offset": 3},
+        [1],
+    ],
+)
+def test_what_is_no_offset_of_ours_is_told_so(logged):
+    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
+        Offset.from_json(logged)
+
+
+def test_how_far_a_log_is_read_is_written_with_its_keys_in_this_order():
+    logged = json.dumps(ReportOffset(since=3, report=7).to_json())
+
+    assert logged == '{"since": 3, "report": 7}'
+    assert ReportOffset.from_json(json.loads(logged)) == ReportOffset(since=3, report=7)
+
+
+@pytest.mark.parametrize("logged", [{}, {"consumer": "clerk", "ticket": 7}, {"since": 1}, [1]])
+def test_what_is_no_place_in_a_log_is_told_so(logged):
+    with pytest.raises(Damaged, match="which is not an offset of an ignis source"):
+        ReportOffset.from_json(logged)

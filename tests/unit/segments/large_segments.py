@@ -1,0 +1,68 @@
+"""Write and read large segments, and measure the memory of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from queue_core.ids import first_id
+from queue_core.model import Part, ReadPlan, ScanTask, SegmentRef, Staged
+from queue_core.rows import Rows
+from queue_core.schema import serialize
+from queue_core.segments.stager import Stager
+from queue_core.segments.staging_spec import StagingSpec
+from queue_core.segments.storage import Storage
+
+SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
+
+
+def batches(rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, rows, 10_000):
+        numbers = np.arange(start, start + 10_000)
+        payload = pa.repeat(pa.scalar(b"x" * 100), len(numbers))
+        yield pa.RecordBatch.from_arrays([pa.array(numbers), payload], schema=SCHEMA)
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[int]]:
+    """The most memory that Arrow holds at once within the block."""
+    outer = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(outer)
+    pa.set_memory_pool(pool)
+    measured: list[int] = []
+    try:
+        yield measured
+    finally:
+        pa.set_memory_pool(outer)
+        measured.append(pool.max_memory())
+
+
+def stage(folder: Path, rows: int, key: str | None) -> tuple[Staged, ...]:
+    storage = Storage.open(str(folder))
+    spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=8, key=key)
+    stager = Stager(storage, spec)
+    for batch in batches(rows):
+        stager.add(batch)
+    return stager.finish()
+
+
+def plan_of(folder: Path, staged: Staged, rows: Rows) -> ReadPlan:
+    firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks)])[:-1].tolist()
+    source = SegmentRef(
+        segment_id=1,
+        first_id=first_id(1),
+        location=staged.location,
+        data=staged.data,
+        schema_version=1,
+        chunks=tuple(zip(firsts, staged.chunks, strict=True)),
+        loaded_at=0,
+    )
+    piece = ScanTask(
+        queue="q",
+        shard=0,
+        segment=source,
+        parts=(Part(rows=rows, attempts=0, fired_at=None),),
+    )
+    return ReadPlan(storage=str(folder), schema=serialize(SCHEMA), tasks=(piece,))

@@ -1,0 +1,31 @@
+"""Reading takes the same memory, however large the segment is, and fetches only what it needs."""
+
+from pathlib import Path
+
+from queue_core.rows import Rows
+from queue_core.segments.reader import read
+from queue_core.segments.stager import CHUNK_BYTES
+from tests.unit.segments.large_segments import peak_memory, plan_of, stage
+
+
+def test_reading_takes_no_more_for_a_larger_segment(tmp_path: Path) -> None:
+    peaks = []
+    for rows in (500_000, 1_000_000):
+        (staged,) = stage(tmp_path, rows, "key")
+        reading = plan_of(tmp_path, staged, Rows.span(0, rows))
+        with peak_memory() as measured:
+            assert sum(batch.num_rows for batch in read(reading)) == rows
+        peaks += measured
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 4 * CHUNK_BYTES
+
+
+def test_a_reading_task_fetches_only_the_chunks_of_its_rows(tmp_path: Path) -> None:
+    (staged,) = stage(tmp_path, 1_000_000, "key")
+    first = staged.chunks[0]
+    reading = plan_of(tmp_path, staged, Rows.span(0, first.rows))
+    # The rest of the file is not even there.
+    path = tmp_path / str(staged.location)
+    with path.open("r+b") as file:
+        file.truncate(first.offset + first.length)
+    assert sum(batch.num_rows for batch in read(reading)) == first.rows
