@@ -61,7 +61,7 @@ def look(connection: Connection) -> str | None:
     now = dialect.read_clock(connection)
     rows = {row.host: row for row in connection.execute(select(clocks))}
     mine = rows.pop(_host(), None)
-    watch = _stopwatch()
+    watch = stopwatch()
     if mine is None:
         newest = max((row.catalog_at for row in rows.values()), default=now)
         steady_at = watch + _micros(STEADY_SECONDS) if now - newest > _micros(GAP_SECONDS) else 0
@@ -96,7 +96,7 @@ def _seen(now: int, steady_at: int) -> dict[str, int | str | None]:
     return {
         "host": _host(),
         "catalog_at": now,
-        "host_at": _stopwatch(),
+        "host_at": stopwatch(),
         "steady_at": steady_at,
         "jumped_at": None,
     }
@@ -111,7 +111,7 @@ def _host() -> str:
         return uuid.uuid4().hex
 
 
-def _stopwatch() -> int:
+def stopwatch() -> int:
     """Return microseconds that no change of a clock affects; on Linux, with times of suspension."""
     watch = getattr(time, "CLOCK_BOOTTIME", None)
     seconds = time.monotonic() if watch is None else time.clock_gettime(watch)
