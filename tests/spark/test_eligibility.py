@@ -76,5 +76,5 @@ def test_a_queue_that_is_set_otherwise_is_not_written_to(rig: Rig) -> None:
     _written(rig, priority="priority")
     with pytest.raises(Exception, match="priority") as failed:
         _written(rig, priority="number")
-    assert "set otherwise" in str(failed.value)
+    assert "queue 'jobs' has priority = 'priority'" in str(failed.value)
     assert rig.store.queue("jobs").browse().num_rows == 6
