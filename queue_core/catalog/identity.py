@@ -108,8 +108,8 @@ class Identity:
                 "dump since it took the storage, and the vacuum of its other copy may remove what "
                 f"it writes; nothing was changed: stop the other copy, then {_ADOPT}"
             )
-        # A vacuum may have written a newer token since the catalog was read. It remembers each in the
-        # catalog first, so that a second look finds it there.
+        # A vacuum may have written a newer token since the catalog was read. It remembers each one
+        # in the catalog first, so that a second look finds it there.
         if token not in known.tokens and token not in self._read().tokens:
             raise StorageUnavailable(
                 f"storage {self._storage.name}: another copy of this catalog owns the storage, or "

@@ -419,3 +419,21 @@ def test_addresses_of_the_same_store_may_differ(store, queue, tmp_path):
     with Store(Address(store.address.catalog, str(link))) as other:
         other.queue("orders").load(orders(1))
         assert other.vacuum(grace=0) == []
+
+
+def test_a_vacuum_during_a_check_is_not_taken_for_another_copy(store, queue, monkeypatch):
+    """It writes its token after the check has read the catalog, and before it reads the mark."""
+    token, vacuums = store.storage.token, [0]
+
+    def after_a_vacuum(identity: str) -> str | None:
+        if not vacuums[0]:
+            vacuums[0] = 1
+            store.vacuum()
+        return token(identity)
+
+    monkeypatch.setattr(store.storage, "token", after_a_vacuum)
+
+    queue.load(orders(10, 10))
+
+    assert vacuums == [1]
+    assert numbers_of(queue.browse()) == list(range(20))
