@@ -3,6 +3,8 @@
 It recognises a batch of rows that is written again. Lists and maps count by their lengths only.
 """
 
+from decimal import Decimal
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -67,4 +69,7 @@ def _flat(column: pa.Array) -> _Hashes:
 def _zero(kind: pa.DataType) -> pa.Scalar:
     if pt.is_string(kind) or pt.is_binary(kind):
         return pa.scalar("" if pt.is_string(kind) else b"", kind)
-    return pa.scalar(0).cast(kind) if not pt.is_temporal(kind) else pa.scalar(0, kind)
+    if pt.is_boolean(kind):
+        return pa.scalar(False)
+    # A cast from an integer would need 19 digits of a decimal.
+    return pa.scalar(Decimal(0) if pt.is_decimal(kind) else 0, kind)

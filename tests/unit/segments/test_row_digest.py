@@ -88,3 +88,22 @@ def test_ids_have_a_digest_too():
     assert digest_of_ids(ids) == digest_of_ids(ids[::-1].copy())
     assert digest_of_ids(ids) != digest_of_ids(ids + 1)
     assert digest_of_ids(ids[:0]) == 0
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("nulls", [[], [None]], ids=["values", "nulls"])
+def test_every_type_has_a_digest_with_nulls_and_without(name, nulls):
+    kind, values = KEPT[name]
+    known = [value for value in values if value is not None]
+    rows = pa.record_batch([pa.array([*known, *nulls], kind)], ["column"])
+
+    whole = digest_of(rows)
+
+    assert whole == sum(digest_of(rows.slice(n, 1)) for n in range(len(rows))) % MODULUS
+
+
+@pytest.mark.parametrize("precision", [1, 5, 18, 38])
+def test_a_decimal_of_any_precision_may_be_null(precision):
+    kind = pa.decimal128(precision, 0)
+
+    assert digest_of(pa.record_batch([pa.array([None, decimal.Decimal(1)], kind)], ["price"]))
