@@ -136,7 +136,7 @@ def test_the_demo_fails_when_a_check_does(tmp_path, monkeypatch, capsys):
         demo, "second_run", lambda console, *_: demo.print_checks(console, {"all is well": False})
     )
     assert demo.main() == 1
-    assert "not so: all is well" in capsys.readouterr().out
+    assert "failed: all is well" in capsys.readouterr().out
 
 
 def test_the_demo_removes_no_folder_that_is_not_its_own(tmp_path):
