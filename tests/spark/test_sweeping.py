@@ -4,6 +4,7 @@ from threading import Event
 
 from sqlalchemy import update
 
+from queue_core.catalog import dialect
 from queue_core.catalog.schedule import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
@@ -67,7 +68,8 @@ def test_a_consuming_query_sweeps_what_another_consumer_has_left(rig):
     backdate(rig.store, 7200)
     seen = []
     query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
-    job = (schedule.c.queue_id == queue.info.id, schedule.c.task == "sweep")
+    # One row for all queues of the store.
+    job = (schedule.c.queue_id == dialect.STORE, schedule.c.task == "sweep")
 
     def asked_for():
         with rig.store.catalog.read() as connection:
