@@ -39,7 +39,7 @@ def last_row(connection: Connection, queue_id: int) -> int:
 
 def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float) -> Known:
     """Return the keys that were loaded within the last *window* seconds."""
-    since = _now(connection) - int(window * 1e6)
+    since = dialect.read_clock(connection) - int(window * 1e6)
     rows = connection.execute(
         select(dedup.c.id, dedup.c.arrow)
         .where(_of(queue_id), dedup.c.loaded_at > since)
@@ -58,7 +58,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
     """Record the keys of messages that are loaded now; they are known for *window* seconds."""
     if not keys.num_rows:
         return
-    now = _now(connection)
+    now = dialect.read_clock(connection)
     table = keys.append_column(_AT, pa.repeat(pa.scalar(now), keys.num_rows))
     small = connection.execute(
         select(dedup.c.id, dedup.c.known_until, dedup.c.arrow).where(
@@ -85,12 +85,8 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
 
 def forget(connection: Connection) -> None:
     """Remove the keys of all queues whose window is over."""
-    connection.execute(delete(dedup).where(dedup.c.known_until <= _now(connection)))
+    connection.execute(delete(dedup).where(dedup.c.known_until <= dialect.read_clock(connection)))
 
 
 def _of(queue_id: int) -> ColumnElement[bool]:
     return dedup.c.queue_id == queue_id
-
-
-def _now(connection: Connection) -> int:
-    return dialect.read_clock(connection)

@@ -14,7 +14,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues, schedule
 
 #: Instead of a queue's id, for the tasks of the store.
-STORE = 0
+STORE = dialect.STORE
 
 #: (queue, task)
 Job = tuple[int, str]
