@@ -16,6 +16,7 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.publishing import publish
 from queue_core import Store, faults
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, StorageUnavailable
+from queue_core.model import Batch
 from queue_core.segments import stager
 from tests.books import leftover_files
 from tests.dump import dump
@@ -339,7 +340,7 @@ def test_a_load_that_was_refused_for_certain_leaves_no_file(store, monkeypatch, 
 
 
 @pytest.mark.parametrize("policy", [None, "latest"])
-@pytest.mark.parametrize("batch", [None, ("query", 1)])
+@pytest.mark.parametrize("batch", [None, Batch("query", 1, 10)])
 def test_a_write_of_spark_that_was_refused_for_certain_leaves_no_file(
     store, monkeypatch, batch, policy
 ):
