@@ -8,7 +8,7 @@ from __future__ import annotations
 from queue_core.address import Address
 from queue_core.catalog import consumers, queues
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.identity import Identity
+from queue_core.integrity.identity import Identity
 from queue_core.model import Consumer, QueueInfo
 from queue_core.segments.storage import Storage
 

@@ -13,12 +13,14 @@ from sqlalchemy import Connection
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.catalog import clock, consumers, queues
+from queue_core.catalog import consumers, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.identity import Identity, check_empty
 from queue_core.errors import BadOption
 from queue_core.inspection import views
+from queue_core.integrity import clock
+from queue_core.integrity.identity import Identity
+from queue_core.integrity.new_store import NewStore
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest, of_process
 from queue_core.policies import binding
@@ -68,11 +70,8 @@ class Store(AbstractContextManager["Store"]):
         self.address = address
         # Before the catalog, because it creates nothing: a malformed URI leaves no catalog.
         self.storage = storage = Storage.open(address.storage).of_store(None)
-
-        def creating() -> str | None:
-            return None if adopt else check_empty(storage, leftovers=leftovers)
-
-        self.catalog = Catalog(address.catalog, create=create, creating=creating)
+        new = NewStore(storage, adopt=adopt, leftovers=leftovers)
+        self.catalog = Catalog(address.catalog, create=create, new=new)
         try:
             identity = Identity(self.catalog, storage, leftovers=leftovers)
             if adopt:

@@ -8,7 +8,7 @@ import typer
 
 from pyspark_ignis.cli.app import Name, app, duration, working
 from pyspark_ignis.cli.invocation import Invocation
-from queue_core.catalog.clock import look
+from queue_core.integrity.clock import look
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
 _MAINTAIN = "Maintain"

@@ -18,9 +18,10 @@ from queue_core import faults
 from queue_core.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.capacity.usage import read_usage
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import clock, waiters
+from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
 from queue_core.errors import QueueFull
+from queue_core.integrity import clock
 from queue_core.model import QueueInfo, Staged
 from queue_core.verbs.expire import expire
 

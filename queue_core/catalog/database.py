@@ -34,7 +34,7 @@ class Catalog:
     """The catalog at a database URL; safe for many threads, and for many processes at once."""
 
     def __init__(
-        self, url: str, *, create: bool = True, creating: format.Creating = lambda: None
+        self, url: str, *, create: bool = True, new: format.NewStore | None = None
     ) -> None:
         self.url = url
         self.engine = dialect.connect(url)
@@ -42,7 +42,7 @@ class Catalog:
         #: The file of a catalog on SQLite; None on a server.
         self.file = dialect.file_of(self.engine)
         self._create = create
-        self._creating = creating
+        self._new = new
         self._identity: int | None = None
         self._preparing = False
         try:
@@ -165,8 +165,9 @@ class Catalog:
                     "check the path"
                 )
             try:
-                # Before anything is made: it may refuse to.
-                self._creating()
+                # Before anything is made.
+                if self._new is not None:
+                    self._new.check()
             except DamagedCatalog:
                 # Unless another process has made it meanwhile.
                 if not self.file.exists():
@@ -181,7 +182,7 @@ class Catalog:
             return
         done = self.write(
             lambda connection: format.prepare(
-                connection, self._shown(), create=create, creating=self._creating
+                connection, self._shown(), create=create, new=self._new
             )
         )
         if done == "open":

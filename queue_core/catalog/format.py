@@ -1,19 +1,17 @@
 """The format version of a catalog, and the ordered steps from one version to the next."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
-from queue_core.catalog import clock, dialect
+from queue_core.catalog import dialect
 from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
 #: The format that this version of ignis writes.
 FORMAT = 2
-
-#: Returns the id of a new store, if it is known already.
-Creating = Callable[[], str | None]
 
 #: The first format there was.
 OLDEST = 1
@@ -52,6 +50,16 @@ def _rename_tables(connection: Connection) -> None:
 STEPS: dict[int, Callable[[Connection], None]] = {1: _rename_tables}
 
 
+class NewStore(Protocol):
+    """A store that may have to be made."""
+
+    def check(self) -> None:
+        """Raise `DamagedCatalog` if it must not be made."""
+
+    def write(self, connection: Connection) -> None:
+        """Check again, and write into the new catalog; raises `DamagedCatalog`."""
+
+
 def is_current(connection: Connection, catalog: str) -> bool:
     """
     Return whether a catalog has all tables of this format.
@@ -66,12 +74,12 @@ def is_current(connection: Connection, catalog: str) -> bool:
 
 
 def prepare(
-    connection: Connection, catalog: str, *, create: bool, creating: Creating = lambda: None
+    connection: Connection, catalog: str, *, create: bool, new: NewStore | None = None
 ) -> str | None:
     """
     Create the tables or bring them up to this format, inside a writing transaction.
 
-    *creating* is called before a new store is made, and returns its id or raises.
+    *new* checks a new store, and writes into its catalog.
     Return ``open`` if it created them, ``migrate`` if it changed them, and else None. Raises
     `NoSuchStore`, `DamagedCatalog` or `FormatTooNew`.
     """
@@ -86,13 +94,11 @@ def prepare(
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         if dialect.create_alone(connection, facts):
-            store = creating()
             dialect.create_tables(connection, metadata)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
-            if store is not None:
-                connection.execute(insert(facts).values(name="store", value=store))
             connection.execute(insert(locks).values(name=dialect.REPORTING, queue_id=dialect.STORE))
-            clock.accept(connection)
+            if new is not None:
+                new.write(connection)
             faults.point("open.before_commit")
             return "open"
     # Others that migrate wait for this row.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import clock, dedup, dialect, failures, schedule, task_log
+from queue_core.catalog import dedup, dialect, failures, schedule, task_log
 from queue_core.catalog.database import Catalog
+from queue_core.integrity import clock
 
 #: Seconds for which reports of tasks, and failures of messages that are gone, are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from queue_core.catalog import clock, dialect
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues
+from queue_core.integrity import clock
 from queue_core.model import QueueInfo
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.drop import drop

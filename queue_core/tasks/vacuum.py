@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, exists, select, update
 
 from queue_core import faults
-from queue_core.catalog import clock, dialect, schedule, segments
+from queue_core.catalog import dialect, schedule, segments
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.identity import Identity
 from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
 from queue_core.catalog.task_log import Moves
+from queue_core.integrity import clock
+from queue_core.integrity.identity import Identity
 from queue_core.segments.storage import Storage
 from queue_core.tasks.purge import purge
 from queue_core.tasks.task import TaskContext

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import clock, dialect
+from queue_core.catalog import dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
+from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.ages import Ages, compacted_segments, read_ages

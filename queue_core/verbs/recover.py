@@ -14,13 +14,14 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
 
-from queue_core.catalog import clock, dialect
+from queue_core.catalog import dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.catalog.transact import transact
+from queue_core.integrity import clock
 
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
 
-from queue_core.catalog import clock
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -23,6 +22,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import SWEPT
+from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 

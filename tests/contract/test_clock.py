@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from queue_core import Store
-from queue_core.catalog import clock
 from queue_core.catalog.tables import clocks, files, queues, segments, slices
 from queue_core.errors import CatalogUnavailable
+from queue_core.integrity import clock
 from queue_core.segments import stager
 from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire

@@ -37,29 +37,6 @@ class _Known:
     storage: str | None
 
 
-def check_empty(storage: Storage, *, leftovers: bool = False) -> str | None:
-    """
-    Return the id for a new store in a storage; None if the storage cannot be reached now.
-
-    Raises `DamagedCatalog` if a store is there whose catalog is missing. Segments without a mark
-    are a store of an older ignis or, with *leftovers*, those that the first write has staged.
-    """
-    try:
-        owners = storage.owners()
-        segments = not owners and not leftovers and bool(storage.list())
-    except StorageUnavailable:
-        return None
-    if owners or segments:
-        whose = f"of store {min(owners)}" if owners else "of a store"
-        raise DamagedCatalog(
-            f"storage {storage.name} holds the messages {whose}, and its catalog is missing; "
-            "nothing was changed: restore that catalog, or correct the address. To give those "
-            "messages up, run `ignis adopt`: a new catalog then owns the storage, and its vacuum "
-            "removes them"
-        )
-    return uuid.uuid4().hex
-
-
 class Identity:
     """Checks that a storage is the one of a catalog, and that no other catalog owns it."""
 
