@@ -100,7 +100,7 @@ def _waiting(
     located = id_map.located(connection, [queue.id], offered)
     found = fetch(
         connection,
-        dialect.one_of(connection, slices.c.segment_id, located.segments),
+        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
         slices.c.queue_id == queue.id,
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state == int(State.LOADED),

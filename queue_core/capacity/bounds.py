@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Connection
 
 from queue_core.capacity.usage import Amount, Usage, read_usage, unevictable
-from queue_core.catalog import dialect, waiters
+from queue_core.catalog import named_locks, waiters
 from queue_core.model import QueueInfo, Staged
 from queue_core.plan import Taken
 from queue_core.selection.request import FireRequest
@@ -63,7 +63,7 @@ def check_capacity(
     """
     if not queue.settings.is_bounded:
         return None
-    dialect.lock_room(connection, queue.id)
+    named_locks.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
     load = amount_of(staged)
     if (overflow or usage.settings.overflow) == "ring":
@@ -107,7 +107,7 @@ def limit_to_capacity(
     """Limit a request for sidelined messages to what fits into main; None: nothing fits."""
     if not queue.settings.is_bounded:
         return request
-    dialect.lock_room(connection, queue.id)
+    named_locks.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
     free = [
         None if bound is None else bound - held

@@ -121,7 +121,7 @@ class Changes:
         for values, ids in self._updated.items():
             connection.execute(
                 update(slices)
-                .where(dialect.one_of(connection, slices.c.id, ids))
+                .where(dialect.of(connection).one_of(slices.c.id, ids))
                 .values(dict(values))
             )
 
@@ -161,7 +161,7 @@ class Changes:
     def _delete_empty(self, connection: Connection) -> None:
         gone = [piece for piece, rows in self._kept.values() if not rows]
         if gone:
-            these = dialect.one_of(connection, slices.c.id, [piece.id for piece in gone])
+            these = dialect.of(connection).one_of(slices.c.id, [piece.id for piece in gone])
             connection.execute(delete(slices).where(these))
             release(connection, {piece.segment_id for piece in gone})
 
@@ -173,7 +173,7 @@ class Changes:
                 .where(*_at(turns, key))
                 .values(
                     fired=turns.c.fired + count,
-                    fire_pointer=dialect.greatest(connection, turns.c.fire_pointer, pointer),
+                    fire_pointer=dialect.of(connection).greatest(turns.c.fire_pointer, pointer),
                 )
             )
 

@@ -49,8 +49,12 @@ def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
     """
     now = dialect.now()
     alive = now if beats else null()
-    statement = dialect.insert_new(connection, consumers).values(
-        name=name, epoch=1, last_ticket=0, acknowledged=0, heartbeat_at=alive, created_at=now
+    statement = (
+        dialect.of(connection)
+        .insert_new(consumers)
+        .values(
+            name=name, epoch=1, last_ticket=0, acknowledged=0, heartbeat_at=alive, created_at=now
+        )
     )
     row = connection.execute(
         statement.on_conflict_do_update(
@@ -80,7 +84,7 @@ def check(
     queues.
     """
     here = select(consumers.c.last_ticket).where(_is_current(consumer))
-    last = connection.scalar(dialect.locked(connection, here))
+    last = connection.scalar(dialect.of(connection).locked(here))
     if last is None:
         raise _fenced(consumer)
     if last < logged:
@@ -181,7 +185,7 @@ def close_tickets(
     last, _ = _guarded(
         connection,
         consumer,
-        acknowledged=dialect.greatest(connection, consumers.c.acknowledged, upto),
+        acknowledged=dialect.of(connection).greatest(consumers.c.acknowledged, upto),
     )
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
@@ -208,7 +212,7 @@ def _skip_forgotten(
     connection.execute(update(consumers).where(_is_current(consumer)).values(last_ticket=last))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
     here = select(queues.c.id, queues.c.name).where(
-        dialect.one_of(connection, queues.c.id, list(queue_ids))
+        dialect.of(connection).one_of(queues.c.id, list(queue_ids))
     )
     for queue_id, name in connection.execute(here.order_by(queues.c.name)).all():
         moves = Moves()

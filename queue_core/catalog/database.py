@@ -38,9 +38,10 @@ class Catalog:
     ) -> None:
         self.url = url
         self.engine = dialect.connect(url)
+        self._dialect = dialect.of(self.engine)
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
-        self.file = dialect.file_of(self.engine)
+        self.file = self._dialect.file_of(self.engine)
         self._create = create
         self._new = new
         self._identity: int | None = None
@@ -62,7 +63,7 @@ class Catalog:
         raises, `CatalogUnavailable` or `DamagedCatalog`; then nothing was changed, unless the
         connection was lost during the commit, which the error then says.
         """
-        end = time.monotonic() + dialect.BUSY_SECONDS
+        end = time.monotonic() + self._dialect.busy_seconds
         for attempt in itertools.count(1):
             committing = False
             try:
@@ -72,7 +73,7 @@ class Catalog:
                 return result
             except DBAPIError as error:
                 spent = attempt == ATTEMPTS or time.monotonic() > end
-                if spent or not dialect.can_retry(error):
+                if spent or not self._dialect.errors.can_retry(error):
                     raise self._translated(error, committing=committing) from error
             time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
         raise AssertionError("the loop above returns or raises")
@@ -84,7 +85,7 @@ class Catalog:
 
         With *locking* it may take locks, and then each statement may see a newer state.
         """
-        locks = locking and dialect.writes_in_parallel(self.engine)
+        locks = locking and self._dialect.writes_in_parallel
         try:
             with self._transaction(write=locks) as connection:
                 yield connection
@@ -107,7 +108,7 @@ class Catalog:
             self.engine.dispose()
             self._prepare(self._create)
         with self._connected() as connection:
-            dialect.begin(connection, write=write)
+            self._dialect.begin(connection, write=write)
             try:
                 yield connection
                 connection.commit()
@@ -116,7 +117,7 @@ class Catalog:
                 raise
 
     def _translated(self, error: DBAPIError, *, committing: bool = False) -> IgnisError:
-        if dialect.lacks_name(error):
+        if self._dialect.errors.lacks_name(error):
             # A newer ignis may have migrated the catalog since this process opened it.
             try:
                 with self._transaction(write=False) as connection:
@@ -125,7 +126,8 @@ class Catalog:
                 return newer
             except (DBAPIError, IgnisError):
                 pass
-        return dialect.translated(error, self.url, committing=committing)
+        shown = dialect.hidden(self.url)
+        return self._dialect.errors.translated(error, shown, committing=committing)
 
     def _connected(self) -> Connection:
         try:

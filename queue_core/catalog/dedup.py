@@ -70,7 +70,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
         others = [unpack(row.arrow) for row in small]
         until = max(until, *(row.known_until for row in small))
         table = pa.concat_tables([*(t for t in others if t.schema == table.schema), table])
-        put_together = dialect.one_of(connection, dedup.c.id, [row.id for row in small])
+        put_together = dialect.of(connection).one_of(dedup.c.id, [row.id for row in small])
         connection.execute(delete(dedup).where(put_together))
     connection.execute(
         insert(dedup).values(

@@ -85,7 +85,7 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
     """Return the failures of some queues, oldest first, with the columns of `FAILURE_LOG`."""
     rows = connection.execute(
         select(failures)
-        .where(dialect.one_of(connection, failures.c.queue_id, queue_ids))
+        .where(dialect.of(connection).one_of(failures.c.queue_id, queue_ids))
         .order_by(failures.c.failed_at, failures.c.id)
     )
     import pyarrow.compute as pc

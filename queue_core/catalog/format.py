@@ -6,7 +6,7 @@ from typing import Protocol
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, named_locks
 from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
@@ -19,16 +19,17 @@ OLDEST = 1
 
 def _rename_tables(connection: Connection) -> None:
     """From 1 to 2: plain names; tables of locks and clocks, and the content of publications."""
-    dialect.rename_table(connection, "lines", "waiters")
-    dialect.rename_column(connection, "waiters", "side", "verb")
-    dialect.rename_index(
+    database = dialect.of(connection)
+    database.rename_table(connection, "lines", "waiters")
+    database.rename_column(connection, "waiters", "side", "verb")
+    database.rename_index(
         connection, "lines_in_order", "waiters_in_order", "waiters (queue_id, verb, id)"
     )
-    dialect.rename_table(connection, "reports", "task_log")
-    dialect.rename_column(connection, "task_log", "at", "done_at")
-    dialect.rename_index(connection, "reports_of_task", "task_log_of_task", "task_log (task, id)")
-    dialect.rename_table(connection, "compactions", "id_map")
-    dialect.rename_index(
+    database.rename_table(connection, "reports", "task_log")
+    database.rename_column(connection, "task_log", "at", "done_at")
+    database.rename_index(connection, "reports_of_task", "task_log_of_task", "task_log (task, id)")
+    database.rename_table(connection, "compactions", "id_map")
+    database.rename_index(
         connection, "compactions_by_ids", "id_map_by_ids", "id_map (queue_id, last_id)"
     )
     connection.exec_driver_sql(
@@ -85,7 +86,9 @@ def prepare(
     """
     there = _tables(connection)
     if facts.name not in there:
-        strange = there & metadata.tables.keys() if dialect.shares_database(connection) else there
+        strange = (
+            there & metadata.tables.keys() if dialect.of(connection).shares_database else there
+        )
         if strange:
             raise DamagedCatalog(
                 f"catalog {catalog} holds the tables {', '.join(sorted(strange))} and is not an "
@@ -93,16 +96,18 @@ def prepare(
             )
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
-        if dialect.create_alone(connection, facts):
-            dialect.create_tables(connection, metadata)
+        if dialect.of(connection).create_alone(connection, facts):
+            dialect.of(connection).create_tables(connection, metadata)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
-            connection.execute(insert(locks).values(name=dialect.REPORTING, queue_id=dialect.STORE))
+            connection.execute(
+                insert(locks).values(name=named_locks.REPORTING, queue_id=named_locks.STORE)
+            )
             if new is not None:
                 new.write(connection)
             faults.point("open.before_commit")
             return "open"
     # Others that migrate wait for this row.
-    connection.execute(dialect.locked(connection, select(facts))).all()
+    connection.execute(dialect.of(connection).locked(select(facts))).all()
     found = read(connection, catalog)
     if found == FORMAT:
         # Another process was faster.

@@ -69,7 +69,7 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
     met = connection.execute(
         select(id_map)
         .where(
-            dialect.one_of(connection, id_map.c.queue_id, queue_ids),
+            dialect.of(connection).one_of(id_map.c.queue_id, queue_ids),
             id_map.c.last_id >= int(ids.min()),
             id_map.c.first_id <= int(ids.max()),
         )
@@ -92,7 +92,7 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
 def logical(connection: Connection, ids: Numbers) -> Numbers:
     """Return the message id of each row of a segment, given as an id."""
     segments = ids >> ROW_BITS
-    here = dialect.one_of(connection, id_map.c.segment_id, np.unique(segments).tolist())
+    here = dialect.of(connection).one_of(id_map.c.segment_id, np.unique(segments).tolist())
     found = ids
     for row in connection.execute(select(id_map).where(here)):
         firsts, _, rows = _runs(row.arrow)

@@ -69,12 +69,12 @@ def register(
     Raises `QueueTaken` if another consumer is exclusive, or if this one would be and another one is
     active.
     """
-    here = dialect.one_of(connection, queues.c.id, queue_ids)
+    here = dialect.of(connection).one_of(queues.c.id, queue_ids)
     # One transaction after the other, or two could become exclusive on the same queue.
     connection.execute(
-        dialect.locked(connection, select(queues.c.id).where(here).order_by(queues.c.id))
+        dialect.of(connection).locked(select(queues.c.id).where(here).order_by(queues.c.id))
     )
-    theirs = dialect.one_of(connection, interests.c.queue_id, queue_ids)
+    theirs = dialect.of(connection).one_of(interests.c.queue_id, queue_ids)
     silent = select(consumer_rows.c.id).where(~_beats(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
     in_the_way = [] if claim == EXCLUSIVE else [interests.c.claim == EXCLUSIVE]
@@ -141,7 +141,7 @@ def open_to(
             queues.c.deactivated_at,
             queues.c.settings,
             some.label("ranked"),
-        ).where(dialect.one_of(connection, queues.c.id, queue_ids))
+        ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
     ).all()
     for row in told:
         if row.deactivated_at is not None:
@@ -195,7 +195,7 @@ def _blocked(
             mine, and_(mine.c.queue_id == other.c.queue_id, mine.c.consumer_id == consumer.id)
         )
         .where(
-            dialect.one_of(connection, other.c.queue_id, queue_ids),
+            dialect.of(connection).one_of(other.c.queue_id, queue_ids),
             other.c.consumer_id != consumer.id,
             _beats(GONE_SECONDS),
             or_(alone, active, and_(other.c.interested, higher)),

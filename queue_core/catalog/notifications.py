@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.listeners import Listener
+from queue_core.databases.interface import Listener
 from queue_core.errors import CatalogUnavailable
 
 CHANNEL = "ignis"
@@ -27,7 +27,7 @@ def notify(connection: Connection) -> None:
     transaction = connection.get_transaction()
     # Several parts of a transaction may have a reason, and one notification serves them all.
     if connection.info.get(_NOTIFIED) is not transaction:
-        dialect.notify(connection, CHANNEL)
+        dialect.of(connection).notify(connection, CHANNEL)
         connection.info[_NOTIFIED] = transaction
 
 

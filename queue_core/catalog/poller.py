@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from math import inf
 
-from queue_core.catalog.listeners import Listener
+from queue_core.databases.interface import Listener
 
 
 class Due(Enum):

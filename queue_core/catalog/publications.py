@@ -35,12 +35,16 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     """
     content = {"rows": batch.rows, "digest": _text(batch.digest)}
     content |= {"entry": batch.entry, "tickets": batch.tickets}
-    statement = dialect.insert_new(connection, publications).values(
-        queue_id=queue.id,
-        query_id=batch.query_id,
-        batch_id=batch.number,
-        published_at=dialect.now(),
-        content=json.dumps(content),
+    statement = (
+        dialect.of(connection)
+        .insert_new(publications)
+        .values(
+            queue_id=queue.id,
+            query_id=batch.query_id,
+            batch_id=batch.number,
+            published_at=dialect.now(),
+            content=json.dumps(content),
+        )
     )
     columns = ("batch_id", "published_at", "content")
     recorded = connection.execute(

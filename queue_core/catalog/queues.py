@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from queue_core import column_roles
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect, named_locks, notifications
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
@@ -70,7 +70,8 @@ def create(
     and key; and `QueueDeactivated`, since the name of a queue that was given up stays taken.
     """
     queue_id = connection.scalar(
-        dialect.insert_new(connection, queues)
+        dialect.of(connection)
+        .insert_new(queues)
         .values(
             name=name,
             shards=shards,
@@ -139,7 +140,7 @@ def is_paused(settings: str) -> bool:
 
 def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
     """Return the setting ``concurrency`` of some queues, in no order; dropped ones have none."""
-    query = select(queues.c.settings).where(dialect.one_of(connection, queues.c.id, queue_ids))
+    query = select(queues.c.settings).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
     return [_concurrency(settings) for settings in connection.scalars(query)]
 
 
@@ -152,7 +153,7 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     """Raise `QueueDeactivated` if one of the queues is deactivated."""
     given_up = connection.execute(
         select(queues.c.name, queues.c.deactivated_at).where(
-            dialect.one_of(connection, queues.c.id, queue_ids),
+            dialect.of(connection).one_of(queues.c.id, queue_ids),
             queues.c.deactivated_at.is_not(None),
         )
     ).first()
@@ -183,7 +184,7 @@ def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
 def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Lock a queue until the transaction ends; return it as it is now."""
     query = _described().where(queues.c.id == queue.id)
-    return _info(connection.execute(dialect.locked(connection, query, queues)).one())
+    return _info(connection.execute(dialect.of(connection).locked(query, queues)).one())
 
 
 def _described() -> Select[Any]:
@@ -211,7 +212,7 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
     connection.execute(
         insert(schemas).values(queue_id=queue_id, version=1, arrow=serialize(schema))
     )
-    connection.execute(insert(locks).values(name=dialect.ROOM, queue_id=queue_id))
+    connection.execute(insert(locks).values(name=named_locks.ROOM, queue_id=queue_id))
     places = [
         {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
         for magazine in Magazine

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, delete, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, named_locks
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues, schedule
 
 #: Instead of a queue's id, for the tasks of the store.
-STORE = dialect.STORE
+STORE = named_locks.STORE
 
 #: (queue, task)
 Job = tuple[int, str]
@@ -31,8 +31,10 @@ def claim(
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)
-    fresh = dialect.insert_new(connection, schedule).values(
-        queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step)
+    fresh = (
+        dialect.of(connection)
+        .insert_new(schedule)
+        .values(queue_id=queue_id, task=task, begun_at=now, due_at=now + (delay or step))
     )
     if connection.scalar(fresh.on_conflict_do_nothing().returning(schedule.c.queue_id)) is not None:
         return delay == 0
@@ -58,7 +60,7 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     """
     ids = sorted({queue_id for queue_id, _ in intervals})
     query = select(schedule, dialect.now().label("now")).where(
-        dialect.one_of(connection, schedule.c.queue_id, ids)
+        dialect.of(connection).one_of(schedule.c.queue_id, ids)
     )
     resting = {
         (row.queue_id, row.task)

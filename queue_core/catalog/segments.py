@@ -30,7 +30,8 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
     """
     for location in sorted(locations):
         claimed = connection.execute(
-            dialect.insert_new(connection, files)
+            dialect.of(connection)
+            .insert_new(files)
             .values(location=location, state="live", since=dialect.now())
             .on_conflict_do_nothing()
             .returning(files.c.location)
@@ -61,7 +62,7 @@ def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, S
     rows = connection.execute(
         select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
         .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
-        .where(dialect.one_of(connection, segments.c.id, segment_ids))
+        .where(dialect.of(connection).one_of(segments.c.id, segment_ids))
     )
     return {row.id: _source(row) for row in rows}
 
@@ -70,14 +71,14 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     """Remove the segments that no slice names; their files become garbage."""
     if not segment_ids:
         return
-    unnamed = dialect.one_of(connection, segments.c.id, segment_ids) & ~exists().where(
+    unnamed = dialect.of(connection).one_of(segments.c.id, segment_ids) & ~exists().where(
         slices.c.segment_id == segments.c.id
     )
     gone = connection.execute(
         delete(segments).where(unnamed).returning(segments.c.id, segments.c.location)
     ).all()
     if gone:
-        these = dialect.one_of(connection, id_map.c.segment_id, [row.id for row in gone])
+        these = dialect.of(connection).one_of(id_map.c.segment_id, [row.id for row in gone])
         connection.execute(delete(id_map).where(these))
     discard(connection, [row.location for row in gone if row.location is not None])
 
@@ -97,7 +98,8 @@ def discard_unpublished(connection: Connection, locations: Collection[str]) -> N
     """Mark staged files as garbage unless they are published; vacuum removes them later."""
     if locations:
         connection.execute(
-            dialect.insert_new(connection, files)
+            dialect.of(connection)
+            .insert_new(files)
             .values(state="garbage", since=dialect.now())
             .on_conflict_do_nothing(),
             [{"location": location} for location in sorted(locations)],

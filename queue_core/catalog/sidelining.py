@@ -40,6 +40,6 @@ def set_aside(
 
 
 def _names(connection: Connection, consumer_ids: list[int]) -> dict[int | None, str]:
-    these = dialect.one_of(connection, consumers.c.id, consumer_ids)
+    these = dialect.of(connection).one_of(consumers.c.id, consumer_ids)
     rows = connection.execute(select(consumers.c.id, consumers.c.name).where(these))
     return {row.id: row.name for row in rows}

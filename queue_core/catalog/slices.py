@@ -61,12 +61,12 @@ def fetch(
     query = select(slices).where(*where).limit(limit)
     if lock == "wait":
         # By id: positions change, and two transactions that wait in different orders deadlock.
-        query = dialect.locked(connection, query.order_by(slices.c.id))
+        query = dialect.of(connection).locked(query.order_by(slices.c.id))
     else:
         in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
         query = query.order_by(*in_order)
         if lock == "skip":
-            query = dialect.skip_locked(connection, query)
+            query = dialect.of(connection).skip_locked(query)
     found = [_slice(row) for row in connection.execute(query)]
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
-from queue_core.catalog import dialect, schedule
+from queue_core.catalog import dialect, named_locks, schedule
 from queue_core.catalog.tables import task_log
 from queue_core.model import Magazine, QueueInfo, Slice
 from queue_core.schema import TIMESTAMP
@@ -49,7 +49,7 @@ class Moves:
         ]
         moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
         values = {"queue_id": queue_id, "task": task, "arrow": moved}
-        dialect.share_lock(connection, dialect.REPORTING)
+        named_locks.share(connection, named_locks.REPORTING)
         connection.execute(insert(task_log).values(done_at=dialect.now(), **values))
 
 
@@ -62,7 +62,7 @@ def last(
     Return None while a report is being written, whose number may be lower: call again. Needs a
     transaction that may take locks.
     """
-    if not dialect.try_lock(connection, dialect.REPORTING):
+    if not named_locks.try_alone(connection, named_locks.REPORTING):
         return None
     which = _about(connection, [*infos], tasks)
     return int(connection.scalar(select(func.max(task_log.c.id)).where(*which)) or 0)
@@ -99,9 +99,9 @@ def _about(
     connection: Connection, infos: Collection[QueueInfo | None], tasks: Collection[str] | None
 ) -> list[ColumnElement[bool]]:
     ids = [schedule.STORE if info is None else info.id for info in infos]
-    conditions = [dialect.one_of(connection, task_log.c.queue_id, ids)]
+    conditions = [dialect.of(connection).one_of(task_log.c.queue_id, ids)]
     if tasks is not None:
-        conditions.append(dialect.one_of(connection, task_log.c.task, list(tasks)))
+        conditions.append(dialect.of(connection).one_of(task_log.c.task, list(tasks)))
     return conditions
 
 

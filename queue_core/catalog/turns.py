@@ -46,7 +46,7 @@ def lock(
 ) -> dict[ShardKey, Backlog]:
     """Wait for the turns of some shards, by default of all; return their backlog once locked."""
     query = _query(connection, queue_ids, magazine, shard_numbers)
-    return _read(connection, dialect.locked(connection, query, turns))
+    return _read(connection, dialect.of(connection).locked(query, turns))
 
 
 def lock_free(
@@ -57,7 +57,7 @@ def lock_free(
 ) -> dict[ShardKey, Backlog]:
     """Lock the free turns of shards that have a backlog, without waiting; return the backlog."""
     query = _query(connection, queue_ids, magazine, shard_numbers).where(_WAITING > 0)
-    return _read(connection, dialect.skip_locked(connection, query, turns))
+    return _read(connection, dialect.of(connection).skip_locked(query, turns))
 
 
 def load_pointers(
@@ -78,7 +78,7 @@ def lock_load_pointers(
 ) -> dict[ShardKey, int]:
     """Keep others from loading into some shards, by default into all; return the load pointers."""
     query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
-    return _pointers(connection, dialect.locked(connection, query))
+    return _pointers(connection, dialect.of(connection).locked(query))
 
 
 def _query(
@@ -92,13 +92,13 @@ def _query(
         select(*key, turns.c.fired, _WAITING.label("waiting"))
         .select_from(shard_totals)
         .where(
-            dialect.one_of(connection, turns.c.queue_id, queue_ids),
+            dialect.of(connection).one_of(turns.c.queue_id, queue_ids),
             turns.c.magazine == int(magazine),
         )
         .order_by(turns.c.queue_id, turns.c.shard)
     )
     if shard_numbers is not None:
-        query = query.where(dialect.one_of(connection, turns.c.shard, shard_numbers))
+        query = query.where(dialect.of(connection).one_of(turns.c.shard, shard_numbers))
     return query
 
 
@@ -121,13 +121,13 @@ def _pointer_query(
     query = (
         select(*key, shards.c.load_pointer)
         .where(
-            dialect.one_of(connection, shards.c.queue_id, queue_ids),
+            dialect.of(connection).one_of(shards.c.queue_id, queue_ids),
             shards.c.magazine == int(magazine),
         )
         .order_by(shards.c.queue_id, shards.c.shard)
     )
     if shard_numbers is not None:
-        query = query.where(dialect.one_of(connection, shards.c.shard, shard_numbers))
+        query = query.where(dialect.of(connection).one_of(shards.c.shard, shard_numbers))
     return query
 
 

@@ -142,7 +142,7 @@ class Identity:
 
         def work(connection: Connection) -> str:
             # Of several processes of this store, one chooses its id.
-            connection.execute(dialect.locked(connection, select(facts))).all()
+            connection.execute(dialect.of(connection).locked(select(facts))).all()
             now = _facts(connection)
             store = now.store or uuid.uuid4().hex
             _put(connection, store=store, place=self._place(connection))
@@ -210,8 +210,8 @@ class Identity:
             return "embedded"
         if connection is None:
             with self._catalog.read() as connection:
-                return dialect.place(connection)
-        return dialect.place(connection)
+                return dialect.of(connection).place(connection, facts)
+        return dialect.of(connection).place(connection, facts)
 
     def _read(self) -> _Known:
         with self._catalog.read() as connection:
@@ -220,7 +220,7 @@ class Identity:
 
 def _facts(connection: Connection, *, lock: bool = False) -> _Known:
     query = select(facts).where(facts.c.name.in_(_NAMES))
-    rows = connection.execute(dialect.locked(connection, query) if lock else query)
+    rows = connection.execute(dialect.of(connection).locked(query) if lock else query)
     found = {row.name: row.value for row in rows}
     return _Known(
         store=found.get("store"),
@@ -241,7 +241,8 @@ def _remember(connection: Connection, token: str) -> str:
 def _put(connection: Connection, **values: str) -> None:
     for name, value in values.items():
         connection.execute(
-            dialect.insert_new(connection, facts)
+            dialect.of(connection)
+            .insert_new(facts)
             .values(name=name, value=value)
             .on_conflict_do_update(index_elements=[facts.c.name], set_={"value": value})
         )

@@ -19,8 +19,10 @@ def hold(connection: Connection, role: str, holder: str, seconds: float) -> int 
     """
     now = dialect.now()
     ends = now + int(seconds * 1e6)
-    statement = dialect.insert_new(connection, leases).values(
-        role=role, holder=holder, term=1, ends_at=ends
+    statement = (
+        dialect.of(connection)
+        .insert_new(leases)
+        .values(role=role, holder=holder, term=1, ends_at=ends)
     )
     other = leases.c.holder != holder
     row = connection.execute(
@@ -45,7 +47,7 @@ def holds(connection: Connection, role: str, holder: str, term: int) -> bool:
         leases.c.term == term,
         leases.c.ends_at > dialect.now(),
     )
-    return connection.scalar(dialect.locked(connection, query)) is not None
+    return connection.scalar(dialect.of(connection).locked(query)) is not None
 
 
 def release(connection: Connection, role: str, holder: str) -> None:

@@ -113,7 +113,7 @@ def _take_candidates(
     found = fetch(
         connection,
         *eligible_slices(connection, request),
-        dialect.one_of(connection, slices.c.segment_id, ids.segments),
+        dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
         lock="skip" if lock else None,
     )
     whole = {piece.id: piece for piece in found}

@@ -46,7 +46,7 @@ class Ages:
 def compacted_segments(connection: Connection, pieces: Iterable[Slice]) -> set[int]:
     """Return those of the slices' segments whose messages have several ages."""
     segments = {piece.segment_id for piece in pieces}
-    these = dialect.one_of(connection, id_map.c.segment_id, list(segments))
+    these = dialect.of(connection).one_of(id_map.c.segment_id, list(segments))
     return set(connection.scalars(select(id_map.c.segment_id).where(these)))
 
 

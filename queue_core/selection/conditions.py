@@ -91,7 +91,7 @@ def _microseconds(seconds: float) -> int:
 def eligible_slices(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
     """Return the conditions on slices that may hold messages for a request."""
     conditions = [
-        dialect.one_of(connection, slices.c.queue_id, request.queue_ids)
+        dialect.of(connection).one_of(slices.c.queue_id, request.queue_ids)
         if len(request.queue_ids) > 1
         else slices.c.queue_id == request.queue_ids[0],
         slices.c.magazine == int(request.magazine),
@@ -99,7 +99,7 @@ def eligible_slices(connection: Connection, request: FireRequest) -> list[Column
         *request.rules,
     ]
     if request.shards is not None:
-        conditions.append(dialect.one_of(connection, slices.c.shard, request.shards))
+        conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))
     if request.horizon is not None:
         at = request.horizon.at
         conditions.append(slices.c.fired_at.is_(None) | (slices.c.fired_at < at))

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from queue_core.blocking.admission import Admission
 from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.capacity.bounds import OnFull
-from queue_core.catalog import dedup, dialect, queues, segments, turns
+from queue_core.catalog import dedup, named_locks, queues, segments, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_batch
@@ -98,7 +98,7 @@ class SmartLoad:
         def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
             if self._queue.settings.is_bounded:
                 # This lock comes before those of the read set.
-                dialect.lock_room(connection, self._queue.id)
+                named_locks.lock_room(connection, self._queue.id)
             if batch is not None and not is_new_batch(connection, self._queue, batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
                 return None

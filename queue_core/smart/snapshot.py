@@ -84,7 +84,7 @@ def take_snapshot(
         slices.c.queue_id == queue.id,
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state.in_([int(state) for state in states]),
-        dialect.one_of(connection, slices.c.shard, shard_numbers),
+        dialect.of(connection).one_of(slices.c.shard, shard_numbers),
         *map(not_, expired(queue)),
     )
     taken = [(piece, piece.rows) for piece in found]

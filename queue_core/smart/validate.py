@@ -95,8 +95,8 @@ def _lock_messages(
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state.in_([int(state) for state in messages]),
         # In no other shard: firings pass over locked slices there.
-        dialect.one_of(connection, slices.c.shard, shards),
-        dialect.one_of(connection, slices.c.segment_id, segments),
+        dialect.of(connection).one_of(slices.c.shard, shards),
+        dialect.of(connection).one_of(slices.c.segment_id, segments),
         lock="wait",
     )
     for state, by_segment in messages.items():

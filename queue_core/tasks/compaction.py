@@ -133,7 +133,7 @@ def _intact(
     ids = [piece.id for group in groups for piece in group.pieces]
     found = fetch(
         connection,
-        dialect.one_of(connection, slices.c.id, ids),
+        dialect.of(connection).one_of(slices.c.id, ids),
         slices.c.state == int(State.LOADED),
         lock=lock,
     )

@@ -58,15 +58,16 @@ def vacuum(
         if strangers:
             # In the order in which publications claim theirs, or the two could deadlock.
             connection.execute(
-                dialect.insert_new(connection, files)
+                dialect.of(connection)
+                .insert_new(files)
                 .values(state="condemned", since=now)
                 .on_conflict_do_nothing(),
                 [{"location": location} for location in strangers],
             )
-        these = dialect.one_of(connection, files.c.location, garbage)
+        these = dialect.of(connection).one_of(files.c.location, garbage)
         # So are those locked, before they are changed in any order.
         ordered = select(files.c.location).where(these).order_by(files.c.location)
-        connection.execute(dialect.locked(connection, ordered)).all()
+        connection.execute(dialect.of(connection).locked(ordered)).all()
         connection.execute(
             update(files)
             .where(these, files.c.state == "garbage")
@@ -121,5 +122,5 @@ def _release_unnamed(connection: Connection) -> None:
 
 
 def _forget(connection: Connection, locations: Sequence[str]) -> None:
-    these = dialect.one_of(connection, files.c.location, locations)
+    these = dialect.of(connection).one_of(files.c.location, locations)
     connection.execute(delete(files).where(these, files.c.state == "condemned"))

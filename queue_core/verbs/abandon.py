@@ -63,7 +63,7 @@ def deliver_again(
     held = fetch(
         connection,
         slices.c.consumer_id == consumer_id,
-        dialect.one_of(connection, slices.c.ticket, numbers),
+        dialect.of(connection).one_of(slices.c.ticket, numbers),
         lock="wait",
     )
     for queue in queues:

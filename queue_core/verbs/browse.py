@@ -59,7 +59,7 @@ def browse_within(
     """Do the same as `browse`, within a transaction."""
     found = fetch(
         connection,
-        dialect.one_of(connection, slices.c.queue_id, [queue.id for queue in queues]),
+        dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
         slices.c.magazine == int(magazine),
         slices.c.state != int(State.DAMAGED),
     )

@@ -35,7 +35,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     def work(connection: Connection) -> int:
         damaged = fetch(
             connection,
-            dialect.one_of(connection, slices.c.segment_id, _damaged(connection, list(reports))),
+            dialect.of(connection).one_of(slices.c.segment_id, _damaged(connection, list(reports))),
             slices.c.state != int(State.DAMAGED),
             lock="wait",
         )
@@ -71,6 +71,6 @@ def _damaged(connection: Connection, names: list[str]) -> list[int]:
     inlined = [int(number) for number in numbers if number.isdecimal()]
     files = [name for name in names if not name.startswith(INLINE)]
     found = connection.scalars(
-        select(segments.c.id).where(dialect.one_of(connection, segments.c.location, files))
+        select(segments.c.id).where(dialect.of(connection).one_of(segments.c.location, files))
     )
     return [*inlined, *found]

@@ -33,8 +33,8 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
 
     def work(connection: Connection) -> int:
         # A consumer that is at work now holds its own row, and is not dead.
-        unseen = dialect.skip_locked(
-            connection, _unseen(connection, dead_after), tickets, consumers
+        unseen = dialect.of(connection).skip_locked(
+            _unseen(connection, dead_after), tickets, consumers
         )
         numbers: dict[int, list[int]] = defaultdict(list)
         for consumer_id, number in connection.execute(unseen):
@@ -74,7 +74,9 @@ def _of(
     return or_(
         false(),
         *(
-            and_(table.c.consumer_id == consumer, dialect.one_of(connection, table.c[column], of))
+            and_(
+                table.c.consumer_id == consumer, dialect.of(connection).one_of(table.c[column], of)
+            )
             for consumer, of in numbers.items()
         ),
     )

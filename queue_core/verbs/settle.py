@@ -107,8 +107,8 @@ def _held(
 ) -> list[Slice]:
     """Lock the fired slices that may hold some of the messages."""
     conditions: list[ColumnElement[bool]] = [
-        dialect.one_of(connection, slices.c.segment_id, ids.segments),
-        dialect.one_of(connection, slices.c.queue_id, [queue.id for queue in queues]),
+        dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
+        dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
         slices.c.state == int(State.FIRED),
     ]
     if consumer is not None:
@@ -120,12 +120,12 @@ def _check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) 
     """Refuse ids that no message of these queues can have had."""
     queue_ids = {queue.id for queue in queues}
     names = ", ".join(repr(queue.name) for queue in queues)
-    newest = dialect.last_id(connection, segments)
+    newest = dialect.of(connection).last_id(connection, segments)
     known = {
         row.id: row
         for row in connection.execute(
             select(segments.c.id, segments.c.queue_id, segments.c.rows).where(
-                dialect.one_of(connection, segments.c.id, ids.segments)
+                dialect.of(connection).one_of(segments.c.id, ids.segments)
             )
         )
     }

@@ -82,7 +82,7 @@ def shovel(
     candidates = find_candidates(catalog, request)
     rate = shovelful.rate
     threads = min(queue.settings.shovel_concurrency, queue.shards)
-    if shovelful.limit or rate or threads == 1 or not dialect.writes_in_parallel(catalog.engine):
+    if shovelful.limit or rate or threads == 1 or not dialect.of(catalog.engine).writes_in_parallel:
         return _move_all(catalog, queue, request, candidates, rate, pause)
     parts = [
         replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)

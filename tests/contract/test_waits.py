@@ -7,7 +7,9 @@ import pytest
 import sqlalchemy as sa
 
 from queue_core import Store
-from queue_core.catalog import dialect, postgres, task_log
+from queue_core.catalog import task_log
+from queue_core.databases import bounded_waits
+from queue_core.databases.interface import Dialect
 from queue_core.errors import CatalogUnavailable
 from tests.factories import make_queue, orders
 
@@ -33,10 +35,10 @@ def dialect_address(url, tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Limits of a second or two instead of a minute."""
-    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 2)
-    monkeypatch.setattr(postgres, "PING_SECONDS", 1.0)
-    monkeypatch.setattr(postgres, "STATEMENT_SECONDS", 1.0)
-    monkeypatch.setattr(postgres, "MARGIN_SECONDS", 1.0)
+    monkeypatch.setattr(bounded_waits, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(bounded_waits, "PING_SECONDS", 1.0)
+    monkeypatch.setattr(bounded_waits, "STATEMENT_SECONDS", 1.0)
+    monkeypatch.setattr(bounded_waits, "MARGIN_SECONDS", 1.0)
 
 
 def ends(call, seconds=20.0):
@@ -132,7 +134,7 @@ def test_limits_that_are_set_already_stay(address, quick):
 
 
 def test_a_lock_that_is_not_given_back_is_an_error(address, quick, monkeypatch):
-    monkeypatch.setattr(dialect, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(Dialect, "busy_seconds", 0.5)
     with Store(address) as store, store.catalog.engine.connect() as other:
         other.execute(sa.text("LOCK TABLE shards IN ACCESS EXCLUSIVE MODE"))
 

@@ -75,16 +75,16 @@ _SQLITE = {
 def _turn_back(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE locks")
     connection.exec_driver_sql("DROP TABLE clocks")
-    dialect.rename_column(connection, "waiters", "verb", "side")
-    dialect.rename_column(connection, "task_log", "done_at", "at")
+    dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
+    dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):
-        dialect.rename_table(connection, new, old)
+        dialect.of(connection).rename_table(connection, new, old)
     for new, old, on in (
         ("waiters_in_order", "lines_in_order", "lines (queue_id, side, id)"),
         ("task_log_of_task", "reports_of_task", "reports (task, id)"),
         ("id_map_by_ids", "compactions_by_ids", "compactions (queue_id, last_id)"),
     ):
-        dialect.rename_index(connection, new, old, on)
+        dialect.of(connection).rename_index(connection, new, old, on)
     connection.exec_driver_sql("ALTER TABLE publications DROP COLUMN content")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")
 

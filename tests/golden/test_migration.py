@@ -79,7 +79,9 @@ def test_a_catalog_that_a_test_turns_back_is_one_of_format_1(old, new):
 def test_ids_go_on_where_they_were(old):
     with Store(old) as store:
         with store.catalog.read() as connection:
-            before = {table.name: dialect.last_id(connection, table) for table in NUMBERED}
+            before = {
+                table.name: dialect.of(connection).last_id(connection, table) for table in NUMBERED
+            }
         queue = store.queue("ring")
         join = lambda c: waiters.join(c, queue.info.id, waiters.FIRE)  # noqa: E731
         assert store.catalog.write(join) == before["waiters"] + 1
@@ -147,7 +149,7 @@ def test_a_store_that_is_open_while_a_newer_ignis_migrates_it_says_so(store):
     newer = f"UPDATE facts SET value = '{FORMAT + 1}' WHERE name = 'format'"
 
     def migrate(connection):
-        dialect.rename_table(connection, "turns", "renamed")
+        dialect.of(connection).rename_table(connection, "turns", "renamed")
         connection.execute(text(newer))
 
     store.catalog.write(migrate)

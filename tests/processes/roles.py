@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from queue_core import Queue, Store
 from queue_core.address import Address
-from queue_core.catalog import dialect
+from queue_core.databases.error_codes import ErrorCodes
 from queue_core.errors import DamagedSegment, PublicationRefused
 from queue_core.model import Consumer, TicketRange
 from queue_core.outcomes import Settlement
@@ -233,10 +233,10 @@ def _timed(journal: Journal, what: str, verb: Callable[[], Any]) -> Any:
 
 def _note_retries(journal: Journal) -> None:
     """Write down each time that the database refuses a transaction, which a caller never hears."""
-    can_retry = dialect.can_retry
+    can_retry = ErrorCodes.can_retry
 
-    def noted(error):
+    def noted(codes, error):
         journal.write("refused by the database", why=str(error.orig))
-        return can_retry(error)
+        return can_retry(codes, error)
 
-    dialect.can_retry = noted
+    ErrorCodes.can_retry = noted

@@ -4,7 +4,7 @@ from threading import Event
 
 from sqlalchemy import update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import named_locks
 from queue_core.catalog.schedule import schedule
 from tests.dump import backdate
 from tests.factories import numbers_of, orders
@@ -69,7 +69,7 @@ def test_a_consuming_query_sweeps_what_another_consumer_has_left(rig):
     seen = []
     query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
     # One row for all queues of the store.
-    job = (schedule.c.queue_id == dialect.STORE, schedule.c.task == "sweep")
+    job = (schedule.c.queue_id == named_locks.STORE, schedule.c.task == "sweep")
 
     def asked_for():
         with rig.store.catalog.read() as connection:

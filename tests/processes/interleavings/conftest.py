@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from queue_core import faults
-from queue_core.catalog import dialect
+from queue_core.databases.error_codes import ErrorCodes
 from tests.processes import actors
 from tests.processes.actors import Actor
 
@@ -19,9 +19,10 @@ from tests.processes.actors import Actor
 def _steps(monkeypatch):
     """Actors stop at fault points; none of them is ever told to try again, as by a deadlock."""
     refused = []
-    can_retry = dialect.can_retry
+    can_retry = ErrorCodes.can_retry
     monkeypatch.setattr(faults, "point", actors.point)
-    monkeypatch.setattr(dialect, "can_retry", lambda e: refused.append(e) or can_retry(e))
+    noted = lambda codes, error: refused.append(error) or can_retry(codes, error)  # noqa: E731
+    monkeypatch.setattr(ErrorCodes, "can_retry", noted)
     yield
     assert refused == []
 

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 
-from queue_core.catalog.listeners import PostgresListener, SqliteListener
+from queue_core.databases.sqlite import SqliteListener
 
 LONG = 30.0
 
@@ -39,36 +39,3 @@ def test_a_commit_ends_the_wait(tmp_path):
     assert listener.wait(LONG)
     thread.join()
     listener.close()
-
-
-class Driver:
-    """A connection to PostgreSQL with some notifications that have arrived."""
-
-    def __init__(self, arrived):
-        self.arrived = arrived
-        self.executed = []
-        self.autocommit = False
-
-    def execute(self, statement):
-        self.executed.append(statement)
-
-    def notifies(self, *, timeout, stop_after=None):
-        while self.arrived and stop_after != 0:
-            self.arrived -= 1
-            stop_after = None if stop_after is None else stop_after - 1
-            yield object()
-
-    def close(self):
-        self.executed.append("close")
-
-
-def test_several_notifications_are_heard_as_one():
-    driver = Driver(arrived=3)
-    listener = PostgresListener(driver, "channel")
-
-    assert listener.wait(LONG)
-    assert not listener.wait(LONG)
-    listener.close()
-
-    assert driver.autocommit
-    assert driver.executed == ["LISTEN channel", "close"]

@@ -1,0 +1,66 @@
+"""What an error of a database means, by its code and never by its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy.exc import DBAPIError
+
+from queue_core.errors import CatalogUnavailable, Damaged, DamagedCatalog, IgnisError
+
+Code = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCodes:
+    """The codes of one database, by meaning."""
+
+    #: Returns the code of an error, if it has one.
+    code_of: Callable[[DBAPIError], Code | None]
+    #: The same transaction may succeed when it is tried again.
+    retry: Collection[Code]
+    damaged: Collection[Code]
+    #: A statement named a table or a column that the catalog does not have.
+    no_name: Collection[Code]
+    #: What is wrong with the catalog, and what to do.
+    reasons: Mapping[Code, str] = field(default_factory=dict)
+    #: Returns whether a commit with this error may have succeeded all the same.
+    is_unsure: Callable[[DBAPIError], bool] = lambda error: False
+
+    def can_retry(self, error: DBAPIError) -> bool:
+        """Return whether the same transaction may succeed when it is tried again."""
+        return self.code_of(error) in self.retry
+
+    def lacks_name(self, error: DBAPIError) -> bool:
+        """Return whether a statement named a table or a column that the catalog does not have."""
+        return self.code_of(error) in self.no_name
+
+    def translated(self, error: DBAPIError, shown: str, *, committing: bool = False) -> IgnisError:
+        """
+        Return our error for an error of the database.
+
+        *shown*: the catalog's URL without secrets. *committing*: the error came from a commit,
+        which may have succeeded all the same.
+        """
+        code = self.code_of(error)
+        message = " ".join(str(error.orig).split())
+        kind: type[Damaged] | type[CatalogUnavailable] = DamagedCatalog
+        if code in self.damaged:
+            reason = "is damaged or not a catalog; restore it from a backup"
+        elif code in self.no_name:
+            reason = f"lacks a table or a column ({message}); restore it from a backup"
+        else:
+            kind = CatalogUnavailable
+            known = None if code is None else self.reasons.get(code)
+            reason = known or f"failed ({message})"
+        unknown = committing and (self.is_unsure(error) or error.connection_invalidated)
+        if unknown:
+            outcome = "the last change may have been made: check before you repeat it"
+        elif error.connection_invalidated:
+            outcome = "nothing was changed; try again later"
+        else:
+            outcome = "nothing was changed"
+        found = kind(f"catalog {shown} {reason}; {outcome}")
+        found.outcome_unknown = unknown
+        return found

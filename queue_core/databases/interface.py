@@ -1,0 +1,131 @@
+"""The questions that each database answers in its own way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    MetaData,
+    Select,
+    Table,
+    text,
+)
+from sqlalchemy.sql.functions import FunctionElement
+
+from queue_core.databases.error_codes import ErrorCodes
+
+
+class now(FunctionElement[int]):
+    """The time by the database's clock, in microseconds since 1970; each database compiles it."""
+
+    type = BigInteger()
+    inherit_cache = True
+    name = "now"
+
+
+class Listener(Protocol):
+    """Hears when the catalog may have changed, on a connection outside of transactions."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a commit; False when *seconds* passed without one."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Dialect(ABC):
+    """A kind of database. A class that lacks an answer cannot be instantiated."""
+
+    #: The name of SQLAlchemy's dialect.
+    name: ClassVar[str]
+    #: What the codes of its errors mean.
+    errors: ClassVar[ErrorCodes]
+    #: Whether the catalog's database may hold tables of other programs.
+    shares_database: ClassVar[bool]
+    #: Whether several transactions can write at the same time.
+    writes_in_parallel: ClassVar[bool]
+    #: Seconds to wait for another process to commit, or for a lock.
+    busy_seconds: ClassVar[float] = 60.0
+
+    @abstractmethod
+    def connect(self, url: str, shown: str) -> Engine:
+        """Return an engine; *shown* is the URL for errors. Raises `BadOption`."""
+
+    @abstractmethod
+    def file_of(self, engine: Engine) -> Path | None:
+        """Return the file that is the whole catalog; None where a server keeps it."""
+
+    @abstractmethod
+    def place(self, connection: Connection, table: Table) -> str:
+        """Return a name for where the catalog with *table* is, which a copy does not have."""
+
+    @abstractmethod
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Open a transaction that reads one state of the catalog, or that may write."""
+
+    @abstractmethod
+    def notify(self, connection: Connection, channel: str) -> None:
+        """Wake the listeners of *channel* when the transaction commits."""
+
+    @abstractmethod
+    def listener(self, driver: Any, channel: str) -> Listener:
+        """Return a listener for commits, which owns the connection *driver*."""
+
+    @abstractmethod
+    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock the selected rows, and pass over rows that other transactions have locked."""
+
+    @abstractmethod
+    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock the selected rows, and wait for other transactions that have locked them."""
+
+    @abstractmethod
+    def one_of(
+        self, column: Column[Any], values: Collection[int] | Collection[str]
+    ) -> ColumnElement[bool]:
+        """Return ``column IN values`` for any number of integers or texts, in one parameter."""
+
+    @abstractmethod
+    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
+        """Return the larger of a column and a value."""
+
+    @abstractmethod
+    def insert_new(self, table: Any) -> Any:
+        """Return an INSERT that has ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+
+    @abstractmethod
+    def last_id(self, connection: Connection, table: Table) -> int:
+        """Return the highest id that the table has ever given out."""
+
+    @abstractmethod
+    def create_alone(self, connection: Connection, table: Table) -> bool:
+        """Create the first table; return False if another transaction created it meanwhile."""
+
+    def create_tables(self, connection: Connection, metadata: MetaData) -> None:
+        """Create all tables. The *info* of an index may restrict it to rows, by the key "where"."""
+        # As an argument of the index, it would import all dialects that it names.
+        for table in metadata.tables.values():
+            for index in table.indexes:
+                if "where" in index.info:
+                    index.dialect_options[self.name]["where"] = text(index.info["where"])
+        metadata.create_all(connection)
+
+    def rename_table(self, connection: Connection, old: str, new: str) -> None:
+        """Rename a table, and all that the database has named after it except its indexes."""
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+    def rename_column(self, connection: Connection, table: str, old: str, new: str) -> None:
+        """Rename a column, and all that the database has named after it."""
+        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+
+    @abstractmethod
+    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
+        """Rename an index; *on* names its table and columns, ``table (a, b)``."""

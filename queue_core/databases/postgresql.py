@@ -1,0 +1,196 @@
+"""Catalogs in PostgreSQL: a server, many writers with row locks, and notifications."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    String,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    create_engine,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.ext.compiler import compiles
+
+from queue_core.databases import bounded_waits
+from queue_core.databases.error_codes import ErrorCodes
+from queue_core.databases.interface import Dialect, now
+from queue_core.errors import BadOption
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_DUPLICATE = {"23505", "42P07", "42710"}
+
+
+@compiles(now, "postgresql")
+def _now(*_: Any, **__: Any) -> str:
+    # Not now(): that is when the transaction began.
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+def _code_of(error: DBAPIError) -> str | None:
+    state = getattr(error.orig, "sqlstate", None)
+    return str(state) if state else None
+
+
+class Postgresql(Dialect):
+    """Catalogs in PostgreSQL."""
+
+    name = "postgresql"
+    shares_database = True
+    writes_in_parallel = True
+    errors = ErrorCodes(
+        code_of=_code_of,
+        retry={"40001", "40P01", "55P03"},
+        damaged={"XX001", "XX002"},
+        no_name={"42P01", "42703"},
+    )
+
+    def connect(self, url: str, shown: str) -> Engine:
+        """Return an engine for ``postgresql+psycopg://…`` whose waits are bounded."""
+        try:
+            # AUTOCOMMIT is never used: each transaction is explicit. pre_ping finds dead
+            # connections.
+            engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=16)
+        except (ModuleNotFoundError, NoSuchModuleError) as error:
+            raise BadOption(
+                f"catalog={shown!r} needs a driver: pip install 'ignis-queue[postgres]'"
+            ) from error
+        bounded_waits.bound_waits(engine, self.busy_seconds)
+        return engine
+
+    def file_of(self, engine: Engine) -> Path | None:
+        """Return None: a server keeps the catalog."""
+        return None
+
+    def place(self, connection: Connection, table: Table) -> str:
+        """Return the server, the database and the table; a restored dump has another table."""
+        # A standby that takes over keeps all three.
+        allowed = text("SELECT has_function_privilege('pg_control_system()', 'execute')")
+        system = text("SELECT system_identifier FROM pg_control_system()")
+        names = [str(connection.scalar(system))] if connection.scalar(allowed) else []
+        oids = text(
+            "SELECT concat_ws(' ', oid, CAST(:table AS regclass)::oid) "
+            "FROM pg_database WHERE datname = current_database()"
+        )
+        return " ".join(["database", *names, str(connection.scalar(oids, {"table": table.name}))])
+
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Open a transaction."""
+        # The driver begins one with the first statement. Without REPEATABLE READ each statement
+        # would see a newer state.
+        if not write:
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def notify(self, connection: Connection, channel: str) -> None:
+        """Wake the listeners of *channel* when the transaction commits."""
+        connection.execute(select(func.pg_notify(channel, "")))
+
+    def listener(self, driver: Any, channel: str) -> PostgresListener:
+        """Return a listener for notifications."""
+        return PostgresListener(driver, channel)
+
+    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock the selected rows, and pass over rows that other transactions have locked."""
+        return query.with_for_update(skip_locked=True, of=of or None)
+
+    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Lock the selected rows, and wait for other transactions that have locked them."""
+        return query.with_for_update(of=of or None)
+
+    def one_of(
+        self, column: Column[Any], values: Collection[int] | Collection[str]
+    ) -> ColumnElement[bool]:
+        """Compare with an array."""
+        kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)
+        array = cast(bindparam(None, list(values), type_=kind), kind)
+        return column == func.any(array)
+
+    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
+        """Return the larger of a column and a value."""
+        return func.greatest(column, value, type_=BigInteger)
+
+    def insert_new(self, table: Any) -> Any:
+        """Return PostgreSQL's INSERT."""
+        return postgresql.insert(table)
+
+    def last_id(self, connection: Connection, table: Table) -> int:
+        """Read the last value of the sequence of the ids."""
+        query = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
+        return int(connection.scalar(query, {"name": table.name}) or 0)
+
+    def create_alone(self, connection: Connection, table: Table) -> bool:
+        """Create a table; of two that create it at once, the second waits, and then fails."""
+        try:
+            with connection.begin_nested():
+                table.create(connection, checkfirst=False)
+        except DBAPIError as error:
+            if _code_of(error) not in _DUPLICATE:
+                raise
+            return False
+        return True
+
+    def rename_table(self, connection: Connection, old: str, new: str) -> None:
+        """Rename a table, the sequence of its ids, and its constraints."""
+        super().rename_table(connection, old, new)
+        connection.exec_driver_sql(f"ALTER SEQUENCE IF EXISTS {old}_id_seq RENAME TO {new}_id_seq")
+        _rename_constraints(connection, new, f"{old}_", f"{new}_")
+
+    def rename_column(self, connection: Connection, table: str, old: str, new: str) -> None:
+        """Rename a column and its constraints: since version 18, NOT NULL is one with a name."""
+        super().rename_column(connection, table, old, new)
+        _rename_constraints(connection, table, f"{table}_{old}_", f"{table}_{new}_")
+
+    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
+        """Rename an index."""
+        connection.exec_driver_sql(f"ALTER INDEX {old} RENAME TO {new}")
+
+
+def _rename_constraints(connection: Connection, table: str, old: str, new: str) -> None:
+    """Give the constraints of a table another prefix."""
+    named = text(
+        "SELECT conname FROM pg_constraint WHERE conrelid = CAST(:table AS regclass) "
+        "AND starts_with(conname, :prefix)"
+    )
+    for name in connection.scalars(named, {"table": table, "prefix": old}).all():
+        renamed = new + name.removeprefix(old)
+        connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
+
+
+class PostgresListener:
+    """Waits for notifications on a channel."""
+
+    def __init__(self, driver: Any, channel: str) -> None:
+        self._driver = driver
+        driver.autocommit = True
+        driver.execute(f"LISTEN {channel}")
+        # A notification may take as long as it likes.
+        driver.answer_seconds = math.inf
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a notification; False when *seconds* passed without one."""
+        heard = any(True for _ in self._driver.notifies(timeout=seconds, stop_after=1))
+        if heard:
+            # Those that came meanwhile add nothing.
+            for _ in self._driver.notifies(timeout=0):
+                pass
+        return heard
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._driver.close()

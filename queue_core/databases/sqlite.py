@@ -1,0 +1,227 @@
+"""Catalogs in SQLite: one file, one writer at a time, and a number for each commit."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.compiler import compiles
+
+from queue_core.databases.error_codes import ErrorCodes
+from queue_core.databases.interface import Dialect, now
+from queue_core.errors import BadOption
+
+_PREFIX = "sqlite:///"
+#: The pause between two attempts of a writer to take the database: seconds, from and to.
+_PAUSE_SECONDS = (0.001, 0.005)
+#: Seconds between two readings of the number of the last commit: far cheaper than a transaction,
+#: and too short to be noticed in a hand-over.
+GLANCE_SECONDS = 0.02
+
+# Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
+_PRIMARY = 0xFF
+_IO_ERROR = 10
+# The commit is not complete in its log, as after one on a full disk.
+_WRITE_ERROR = 10 | 3 << 8
+
+
+@compiles(now, "sqlite")
+def _now(*_: Any, **__: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"
+
+
+def _code_of(error: DBAPIError) -> int | None:
+    number = getattr(error.orig, "sqlite_errorcode", None)
+    return None if number is None else int(number) & _PRIMARY
+
+
+def _is_unsure(error: DBAPIError) -> bool:
+    # After a failed fsync of a commit, a recovery may find its pages or not.
+    number = getattr(error.orig, "sqlite_errorcode", 0)
+    return number & _PRIMARY == _IO_ERROR and number != _WRITE_ERROR
+
+
+class Sqlite(Dialect):
+    """Catalogs in SQLite. The one transaction that writes has the whole database."""
+
+    name = "sqlite"
+    shares_database = False
+    writes_in_parallel = False
+    errors = ErrorCodes(
+        code_of=_code_of,
+        retry={5, 6},
+        damaged={11, 26},
+        no_name={1},
+        reasons={
+            5: "is busy",
+            6: "is locked",
+            8: "is read-only; give this user the right to write the folder",
+            10: "had an input/output error",
+            13: "is on a full disk; free some room",
+            14: "cannot be opened; check that the folder exists and can be written",
+        },
+        is_unsure=_is_unsure,
+    )
+
+    def connect(self, url: str, shown: str) -> Engine:
+        """Return an engine for ``sqlite:///file``."""
+        # The path is not parsed: a folder may have any name.
+        path = url.removeprefix(_PREFIX)
+        if path in ("", ":memory:", url):
+            raise BadOption(
+                f"catalog={shown!r} is not a file; use sqlite:////some/folder/catalog.db"
+            )
+        engine = create_engine(
+            URL.create("sqlite", database=path),
+            connect_args={"timeout": self.busy_seconds, "check_same_thread": False},
+        )
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: Any) -> None:
+            # The driver's own transaction handling would begin too late; ours is explicit.
+            connection.isolation_level = None
+            cursor = connection.cursor()
+            cursor.execute("PRAGMA journal_mode=WAL")
+            # With NORMAL a commit could be lost in a power failure.
+            cursor.execute("PRAGMA synchronous=FULL")
+            cursor.close()
+
+        return engine
+
+    def file_of(self, engine: Engine) -> Path | None:
+        """Return the database's file."""
+        return Path(engine.url.database or "")
+
+    def place(self, connection: Connection, table: Table) -> str:
+        """Return the number of the file's inode."""
+        return f"file {Path(connection.engine.url.database or '').stat().st_ino}"
+
+    def begin(self, connection: Connection, *, write: bool) -> None:
+        """Open a transaction."""
+        if write:
+            # There are no row locks: a writer takes the database at once, or it could fail
+            # half-way through because another one was faster.
+            self._begin_immediate(connection)
+        else:
+            connection.exec_driver_sql("BEGIN")
+
+    def _begin_immediate(self, connection: Connection) -> None:
+        """
+        Take the database as soon as it is free, or fail after `busy_seconds`.
+
+        SQLite itself would try less and less often, down to ten times a second: a writer that has
+        waited for long would lose to newer ones, and starve among many processes.
+        """
+        connection.begin()
+        driver: Any = connection.connection.driver_connection
+        driver.execute("PRAGMA busy_timeout = 0")
+        end = time.monotonic() + self.busy_seconds
+        try:
+            while time.monotonic() < end:
+                try:
+                    driver.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.Error as error:
+                    if error.sqlite_errorcode & _PRIMARY not in self.errors.retry:
+                        break
+                time.sleep(random.uniform(*_PAUSE_SECONDS))
+            # Once more, to fail as any statement does.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def notify(self, connection: Connection, channel: str) -> None:
+        """Do nothing: SQLite numbers its commits by itself, and listeners watch that number."""
+
+    def listener(self, driver: Any, channel: str) -> SqliteListener:
+        """Return a listener that watches the number of the last commit."""
+        return SqliteListener(driver)
+
+    def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Return the query: the transaction has the whole database."""
+        return query
+
+    def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
+        """Return the query: the transaction has the whole database."""
+        return query
+
+    def one_of(
+        self, column: Column[Any], values: Collection[int] | Collection[str]
+    ) -> ColumnElement[bool]:
+        """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
+        each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
+        return column.in_(select(each.c.value))
+
+    def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
+        """Return the larger of a column and a value."""
+        return func.max(column, value, type_=BigInteger)
+
+    def insert_new(self, table: Any) -> Any:
+        """Return SQLite's INSERT."""
+        return sqlite.insert(table)
+
+    def last_id(self, connection: Connection, table: Table) -> int:
+        """Read the counter of an AUTOINCREMENT column."""
+        query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
+        return int(connection.scalar(query, {"name": table.name}) or 0)
+
+    def create_alone(self, connection: Connection, table: Table) -> bool:
+        """Create the table: the transaction has the whole database."""
+        table.create(connection)
+        return True
+
+    # Renamed tables keep the counters of their ids, and constraints have no names.
+
+    def rename_index(self, connection: Connection, old: str, new: str, on: str) -> None:
+        """Create the index again: SQLite cannot rename one."""
+        connection.exec_driver_sql(f"DROP INDEX {old}")
+        connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
+
+
+class SqliteListener:
+    """Compares the number of SQLite's last commit; commits of its own connection do not count."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self._seen = self._version()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a commit; False when *seconds* passed without one."""
+        end = time.monotonic() + seconds
+        while (version := self._version()) == self._seen:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(GLANCE_SECONDS, left))
+        self._seen = version
+        return True
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._driver.close()
+
+    def _version(self) -> int:
+        return int(self._driver.execute("PRAGMA data_version").fetchone()[0])
