@@ -16,6 +16,9 @@ from queue_core.verbs.read_tickets import read_tickets
 class AcquiringTickets:
     """Tickets that hold their messages until these are settled, by *deletes* or by a sink."""
 
+    #: Messages are selected when they are fired.
+    selector: str | None = None
+
     def __init__(self, store: StoreHandle, queues: Queues, *, deletes: bool) -> None:
         self._store = store
         self._queues = queues

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
+from queue_core.catalog.poller import BLIND_SECONDS
 
 if TYPE_CHECKING:
     from ignis_source.task_runner import Known
     from queue_core.leader import Leader
     from queue_core.tasks.runner import SideTasks
 
-#: Seconds between two searches for due tasks.
-LOOK_SECONDS = 1.0
 #: Seconds between the start of a query and its first search.
 START_SECONDS = 1.0
 
@@ -73,7 +72,7 @@ class BackgroundTasks:
         leads = False
         wait = 0.0
         while not self._ended.wait(wait):
-            wait = LOOK_SECONDS
+            wait = BLIND_SECONDS
             try:
                 tasks, leader = self._make()
                 if "sweep" in self._options.tasks and not leads:

@@ -48,14 +48,14 @@ class IgnisBatchReader(DataSourceReader):
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)
         concurrency = max(queue.settings.concurrency for queue in queues)
-        return split(reading, options.partitions or max(concurrency, 1))
+        return split(reading, options.partitions or max(concurrency, 1), options.selector)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: the rows of a partition."""
         if isinstance(partition, TablePartition):
             return partition.batches(self._schema)
         if isinstance(partition, IgnisPartition):
-            return read_selected(partition, self._schema, self._options.selector)
+            return read_selected(partition, self._schema)
         # Spark makes up a partition where there is none.
         return iter(())
 

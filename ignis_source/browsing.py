@@ -22,10 +22,14 @@ from queue_core.verbs.browse import browse_next, browsed
 class BrowsingTickets:
     """Tickets that each begin where the last one ended."""
 
-    def __init__(self, store: StoreHandle, queues: Queues, magazine: Magazine) -> None:
+    def __init__(
+        self, store: StoreHandle, queues: Queues, magazine: Magazine, selector: str | None
+    ) -> None:
         self._store = store
         self._queues = queues
         self._magazine = magazine
+        #: Nothing is fired: executors select what they read.
+        self.selector = selector
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:

@@ -17,9 +17,11 @@ class IgnisPartition(InputPartition):
     """Messages of some shards, each shard in order."""
 
     plan: ReadPlan
+    #: A condition on the messages to read.
+    selector: str | None = None
 
 
-def split(plan: ReadPlan, count: int) -> Sequence[IgnisPartition]:
+def split(plan: ReadPlan, count: int, selector: str | None = None) -> Sequence[IgnisPartition]:
     """Spread a plan over at most *count* partitions; the rows of a shard stay together."""
     shards: dict[tuple[str, int], list[ScanTask]] = defaultdict(list)
     for piece in plan.tasks:
@@ -27,7 +29,8 @@ def split(plan: ReadPlan, count: int) -> Sequence[IgnisPartition]:
     sizes = {shard: sum(piece.bytes for piece in pieces) for shard, pieces in shards.items()}
     return [
         IgnisPartition(
-            replace(plan, tasks=tuple(piece for shard in shards_ for piece in shards[shard]))
+            replace(plan, tasks=tuple(piece for shard in shards_ for piece in shards[shard])),
+            selector,
         )
         for shards_ in spread(sizes, count)
     ]

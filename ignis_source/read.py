@@ -19,17 +19,15 @@ def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.
         faults.point("source.reading")
 
 
-def read_selected(
-    partition: IgnisPartition, schema: pa.Schema, selector: str | None
-) -> Iterator[pa.RecordBatch]:
-    """The same, but only those messages that a selector lets through."""
-    if selector is None:
+def read_selected(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The same, but only those messages that the partition's selector lets through."""
+    if partition.selector is None:
         return read_partition(partition, schema)
     # Not at the top: streams select when they fire, and need no SQL parser here.
     from queue_core.selector import Selector
 
     whole = output_schema(deserialize(partition.plan.schema))
-    condition = Selector.parse(selector, whole)
+    condition = Selector.parse(partition.selector, whole)
     names = list(dict.fromkeys([*schema.names, *sorted(condition.columns)]))
     selected = (batch.filter(condition.mask(batch)) for batch in read(partition.plan, names))
     return (relabelled(batch.select(schema.names), schema) for batch in selected)

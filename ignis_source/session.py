@@ -10,29 +10,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ignis_source.firing import TicketFirer
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
 from ignis_source.requests import Requests
+from ignis_source.tickets import tickets_of
 from queue_core import faults
 from queue_core.catalog import consumers, turns
 from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import Poller
 from queue_core.model import Consumer, ReadPlan, TicketRange
 from queue_core.selection.request import Horizon
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
 
 if TYPE_CHECKING:
-    from ignis_source.acquiring import AcquiringTickets
     from ignis_source.background_tasks import BackgroundTasks
-    from ignis_source.browsing import BrowsingTickets
 
-#: Seconds after which an idle query looks again although nothing has changed.
-BLIND_SECONDS = 5.0
-#: The same where messages may be held, or other consumers go first: time alone ends both.
-HELD_SECONDS = 0.5
 #: Seconds between two searches for the remains of dead consumers and for damaged segments.
 TIDY_SECONDS = 60.0
 
@@ -45,9 +40,9 @@ class Session:
         self.store = StoreHandle(options.address)
         self._requests = Requests(self.store, options)
         self._queues = self._requests.queues
-        self._tickets = self._make_tickets()
-        # In a store in which others are busy, five looks a second that find nothing are enough.
-        self._poller = Poller(Watch(self.store.catalog), first=0.2, last=0.2, blind=BLIND_SECONDS)
+        self._tickets = tickets_of(self.store, self._queues, options)
+        watch = Watch(self.store.catalog)
+        self._firer = TicketFirer(options, self._requests, self._tickets, watch)
         self._presence: QueryPresence | None = None
         #: The side tasks that run beside the batches, once they were started.
         self.tasks: BackgroundTasks | None = None
@@ -87,7 +82,7 @@ class Session:
         number = self._fired_before(presence.consumer, start.ticket)
         if number is None:
             self._tidy()
-            number = self._fire_or_wait(presence, start.ticket, max_messages, max_bytes)
+            number = self._firer.next(presence, start.ticket, max_messages, max_bytes)
             self._newest = number or start.ticket
             # Afterwards, so that the first batch does not wait for what tasks import.
             self._start_tasks()
@@ -127,13 +122,18 @@ class Session:
         return max(self._latest, 0)
 
     @property
+    def selector(self) -> str | None:
+        """The condition by which executors select messages; None if that is done before."""
+        return self._tickets.selector
+
+    @property
     def partitions(self) -> int:
         """How many partitions a batch has at most."""
         return self._options.partitions or self._queues.concurrency
 
     def look_at_once(self) -> None:
         """Fire at the next call of `next`, without waiting for a reason to."""
-        self._poller.look_at_once()
+        self._firer.look_at_once()
 
     def close(self) -> None:
         """Stop all threads and close the store. Spark does not call this; tests do."""
@@ -141,17 +141,8 @@ class Session:
             self.tasks.stop()
         if self._presence is not None:
             self._presence.stop()
-        self._poller.close()
+        self._firer.close()
         self.store.close()
-
-    def _make_tickets(self) -> AcquiringTickets | BrowsingTickets:
-        if self._options.ack == "browse":
-            from ignis_source.browsing import BrowsingTickets
-
-            return BrowsingTickets(self.store, self._queues, self._options.magazine)
-        from ignis_source.acquiring import AcquiringTickets
-
-        return AcquiringTickets(self.store, self._queues, deletes=self._options.ack == "onCommit")
 
     def _as(self, name: str) -> QueryPresence:
         """This process as the consumer of that name; an earlier life of it is over."""
@@ -181,61 +172,6 @@ class Session:
         self.store.catalog.write(
             lambda connection: consumers.check(connection, consumer, logged, ids)
         )
-
-    def _fire_or_wait(
-        self,
-        presence: QueryPresence,
-        after: int,
-        max_messages: int | None,
-        max_bytes: int | None,
-    ) -> int | None:
-        if self._requests.horizon is not None:
-            return self._fire(presence, after, max_messages, max_bytes)
-        end = time.monotonic() + self._options.idle_wait
-        while self._poller.wait(end):
-            self._poller.pause()
-            number = self._fire(presence, after, max_messages, max_bytes)
-            if number is not None:
-                # A limit may have left some messages.
-                self._poller.look_at_once()
-                return number
-            self._poller.looked(blind=self._patience(presence))
-            # In a busy store there is always a reason to look: answer Spark in time.
-            if time.monotonic() >= end:
-                break
-        return None
-
-    def _fire(
-        self,
-        presence: QueryPresence,
-        after: int,
-        max_messages: int | None,
-        max_bytes: int | None,
-    ) -> int | None:
-        self._queues.refresh_if_due()
-        credit = presence.credit()
-        if credit is not None:
-            max_messages = credit if max_messages is None else min(max_messages, credit)
-        request = self._requests.request(
-            self._tickets.fireable_queues, max_messages, max_bytes, after
-        )
-        if not request.queue_ids or (max_messages is not None and max_messages <= 0):
-            return None
-        faults.point("source.before_fire")
-        ticket = self._tickets.fire(presence.consumer, request)
-        faults.point("source.fired")
-        if ticket is None:
-            return None
-        presence.announce()
-        return ticket.number
-
-    def _patience(self, presence: QueryPresence) -> float:
-        """Seconds after which to look again although nothing has changed."""
-        by_time = self._requests.holds or self._options.is_ranked
-        most = HELD_SECONDS if by_time else BLIND_SECONDS
-        # A consumer that goes first may die without notice.
-        gone = presence.held_back()
-        return most if gone is None else min(gone, most)
 
     def _tidy(self) -> None:
         """Give back the unseen messages of dead consumers, and quarantine damaged segments."""

@@ -74,14 +74,12 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         finish = Offset.from_json(end)
         self._name = finish.consumer
         plan = driver.plan(Offset.from_json(start), finish)
-        return split(plan, driver.partitions)
+        return split(plan, driver.partitions, driver.selector)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the messages of a partition; runs on an executor."""
         assert isinstance(partition, IgnisPartition)
-        # Fired messages were selected when they were fired; a browser fires nothing.
-        selector = self._options.selector if self._options.ack == "browse" else None
-        return read_selected(partition, self._schema, selector)
+        return read_selected(partition, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge a committed batch, if `latestOffset` has not."""

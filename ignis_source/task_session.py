@@ -12,14 +12,13 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from ignis_source.background_tasks import LOOK_SECONDS
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues
 from ignis_source.task_runner import make_runner
 from queue_core.catalog import queues, task_log
-from queue_core.catalog.poller import Poller
+from queue_core.catalog.poller import BLIND_SECONDS, Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
 from queue_core.tasks.registry import REGISTRY
@@ -48,7 +47,7 @@ class TaskSession:
             self.store.close()
             raise
         # Tasks become due by time alone.
-        self._poller = Poller(None, first=LOOK_SECONDS, last=LOOK_SECONDS, blind=LOOK_SECONDS)
+        self._poller = Poller(None, first=BLIND_SECONDS, last=BLIND_SECONDS)
         self._once = False
         #: The last report of a query that runs its tasks once; None before they have run.
         self._end: int | None = None

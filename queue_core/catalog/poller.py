@@ -16,6 +16,9 @@ from math import inf
 
 from queue_core.databases.interface import Listener
 
+#: Seconds after which a waiting thread looks although nothing has changed, by default.
+BLIND_SECONDS = 1.0
+
 
 class Due(Enum):
     """Why it is time to look."""
@@ -39,7 +42,7 @@ class Poller(AbstractContextManager["Poller"]):
         *,
         first: float,
         last: float,
-        blind: float,
+        blind: float = BLIND_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:

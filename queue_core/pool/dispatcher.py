@@ -12,13 +12,11 @@ import time
 
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
-from queue_core.catalog.poller import Due, Poller
+from queue_core.catalog.poller import BLIND_SECONDS, Due, Poller
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
-#: Seconds after which consumers look for work although nothing has changed.
-BLIND_SECONDS = 1.0
 #: Seconds after which the thread notices that it shall end, or look earlier.
 _SLICE_SECONDS = 0.2
 
@@ -32,9 +30,7 @@ class QueueDispatcher:
         self._catalog = catalog
         self._ended = threading.Event()
         # In a store in which others are busy, ten looks a second that find nothing are enough.
-        self._poller = Poller(
-            Watch(catalog), first=0.1, last=0.1, blind=BLIND_SECONDS, sleep=self._ended.wait
-        )
+        self._poller = Poller(Watch(catalog), first=0.1, last=0.1, sleep=self._ended.wait)
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
         )

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event
 
-from ignis_source import background_tasks, requests
-from ignis_source import session as session_module
+from ignis_source import background_tasks, firing, requests
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
@@ -75,7 +74,7 @@ def sidelined(store, **settings):
 
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
-    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     queue = sidelined(store, shovel_interval=0.01)
     query = session(tasks="shovel")
     limit = time.monotonic() + PATIENCE
@@ -108,7 +107,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
         assert go_on.wait(PATIENCE)
         return 0
 
-    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", slow)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")
@@ -127,7 +126,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
         failed.set()
         raise error
 
-    monkeypatch.setattr(background_tasks, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", fails)
     queue = make_queue(store, shovel_interval=0.01)
     query = session(tasks="shovel")
@@ -241,7 +240,7 @@ def test_an_idle_query_asks_the_catalog_five_times_a_second_at_most(store, sessi
 
 
 def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, session, monkeypatch):
-    monkeypatch.setattr(session_module, "BLIND_SECONDS", 0.0)
+    monkeypatch.setattr(firing, "IDLE_SECONDS", 0.0)
     queue = make_queue(store, concurrency=3)
     query = session(refreshInterval="0")
     ask(query)

@@ -1,0 +1,95 @@
+"""Fire the next ticket of a query, or wait a moment while there is nothing to fire."""
+
+from __future__ import annotations
+
+import time
+
+from ignis_source.options import SourceOptions
+from ignis_source.presence import QueryPresence
+from ignis_source.requests import Requests
+from ignis_source.tickets import Tickets
+from queue_core import faults
+from queue_core.catalog.notifications import Watch
+from queue_core.catalog.poller import Poller
+
+#: Seconds after which an idle query looks again although nothing has changed.
+IDLE_SECONDS = 5.0
+#: The same where messages may be held, or other consumers go first: time alone ends both.
+HELD_SECONDS = 0.5
+
+
+class TicketFirer:
+    """Fires tickets for a query, and decides when an idle one looks at the catalog again."""
+
+    def __init__(
+        self, options: SourceOptions, requests: Requests, tickets: Tickets, watch: Watch
+    ) -> None:
+        self._options = options
+        self._requests = requests
+        self._tickets = tickets
+        # In a store in which others are busy, five looks a second that find nothing are enough.
+        self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
+
+    def next(
+        self,
+        presence: QueryPresence,
+        after: int,
+        max_messages: int | None,
+        max_bytes: int | None,
+    ) -> int | None:
+        """Return the number of a new ticket that follows *after*; None if nothing came in time."""
+        if self._requests.horizon is not None:
+            return self._fire(presence, after, max_messages, max_bytes)
+        end = time.monotonic() + self._options.idle_wait
+        while self._poller.wait(end):
+            self._poller.pause()
+            number = self._fire(presence, after, max_messages, max_bytes)
+            if number is not None:
+                # A limit may have left some messages.
+                self._poller.look_at_once()
+                return number
+            self._poller.looked(blind=self._patience(presence))
+            # In a busy store there is always a reason to look: answer Spark in time.
+            if time.monotonic() >= end:
+                break
+        return None
+
+    def look_at_once(self) -> None:
+        """Fire at the next call of `next`, without waiting for a reason to."""
+        self._poller.look_at_once()
+
+    def close(self) -> None:
+        """Stop listening for changes."""
+        self._poller.close()
+
+    def _fire(
+        self,
+        presence: QueryPresence,
+        after: int,
+        max_messages: int | None,
+        max_bytes: int | None,
+    ) -> int | None:
+        self._requests.queues.refresh_if_due()
+        credit = presence.credit()
+        if credit is not None:
+            max_messages = credit if max_messages is None else min(max_messages, credit)
+        request = self._requests.request(
+            self._tickets.fireable_queues, max_messages, max_bytes, after
+        )
+        if not request.queue_ids or (max_messages is not None and max_messages <= 0):
+            return None
+        faults.point("source.before_fire")
+        ticket = self._tickets.fire(presence.consumer, request)
+        faults.point("source.fired")
+        if ticket is None:
+            return None
+        presence.announce()
+        return ticket.number
+
+    def _patience(self, presence: QueryPresence) -> float:
+        """Seconds after which to look again although nothing has changed."""
+        by_time = self._requests.holds or self._options.is_ranked
+        most = HELD_SECONDS if by_time else IDLE_SECONDS
+        # A consumer that goes first may die without notice.
+        gone = presence.held_back()
+        return most if gone is None else min(gone, most)

@@ -1,0 +1,44 @@
+"""Where the messages of a query come from: one source for each kind of acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ignis_source.handle import StoreHandle
+from ignis_source.options import SourceOptions
+from ignis_source.queue_refresh import Queues
+from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.selection.request import FireRequest
+
+
+class Tickets(Protocol):
+    """The tickets of a query, in order."""
+
+    #: The condition by which executors select messages; None if that is done before.
+    selector: str | None
+
+    @property
+    def fireable_queues(self) -> Sequence[QueueInfo]:
+        """The queues that may give messages now."""
+
+    def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
+        """Write the next ticket; None when there is nothing to fire."""
+
+    def acknowledge(self, consumer: Consumer, ticket: int) -> None:
+        """Note that the batches of all tickets up to *ticket* are committed."""
+
+    def plan(self, tickets: TicketRange) -> ReadPlan:
+        """Return how to read the messages of tickets."""
+
+
+def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:
+    """Return the tickets of a query that browses, or of one that takes messages."""
+    # Each imports only its own verbs.
+    if options.ack == "browse":
+        from ignis_source.browsing import BrowsingTickets
+
+        return BrowsingTickets(store, queues, options.magazine, options.selector)
+    from ignis_source.acquiring import AcquiringTickets
+
+    return AcquiringTickets(store, queues, deletes=options.ack == "onCommit")
