@@ -20,7 +20,10 @@ from queue_core import Queue, Store
 
 #: One in this many messages is rare: 0.1%.
 RARE = 1000
+#: Messages of one firing, if there are enough rare ones for each round.
 TAKEN = 1000
+#: Messages of one day.
+DAY = 100_000
 MILLION = 1_000_000
 #: Messages of one load.
 BLOCK = 500_000
@@ -38,13 +41,13 @@ SCHEMA = pa.schema(
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Return messages of 100 bytes; every `RARE`th is rare, a new day begins every 100,000."""
+    """Return messages of 100 bytes; every `RARE`th is rare, a new day begins every `DAY`."""
     numbers = np.arange(first, first + count)
     chance = np.random.default_rng(first)
     return pa.table(
         [
             numbers,
-            (numbers // 100_000).astype(np.int32),
+            (numbers // DAY).astype(np.int32),
             pa.array(np.where(numbers % RARE == 7, "rare", "usual")),
             chance.integers(0, 10, count, dtype=np.int32),
             chance.random(count),
@@ -63,15 +66,17 @@ def fill(queue: Queue, messages: int) -> None:
 class Selections:
     """Firings from a store, and the time that each kind took."""
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, taken: int) -> None:
         self._rounds = rounds
+        self._taken = taken
         self.times: dict[str, list[float]] = {}
 
-    def fire(self, label: str, queue: Queue, expected: int = TAKEN, **wanted: str) -> None:
+    def fire(self, label: str, queue: Queue, *, none: bool = False, **wanted: str) -> None:
         """Fire repeatedly; the time to delete the fired messages does not count."""
+        expected = 0 if none else self._taken
         for _ in range(self._rounds):
             begin = time.perf_counter()
-            firing = queue.fire(TAKEN, **wanted)  # type: ignore[arg-type]
+            firing = queue.fire(self._taken, **wanted)  # type: ignore[arg-type]
             self.times.setdefault(label, []).append((time.perf_counter() - begin) * 1e3)
             assert len(firing) == expected, f"{label}: {len(firing)}"
             if expected:
@@ -86,7 +91,11 @@ def main() -> int:
     )
     arguments.add_argument("--rounds", type=int, default=7)
     given = arguments.parse_args()
-    measured = Selections(given.rounds)
+    # The firings before the rare ones take some of these along.
+    taken = min(TAKEN, given.messages // RARE // (given.rounds + 1))
+    if taken < 1:
+        arguments.error(f"--messages must be at least {RARE * (given.rounds + 1):,}")
+    measured = Selections(given.rounds, taken)
     with (
         tempfile.TemporaryDirectory(prefix="ignis-selection-", dir=".") as folder,
         Store.open(folder) as store,
@@ -95,11 +104,12 @@ def main() -> int:
             "many", SCHEMA, message_expiry=None, attributes=["kind", "day", "number"]
         )
         fill(many, given.messages)
-        last = (given.messages - 1) // 100_000
+        # The last day that is complete, if there is one.
+        last = max(given.messages // DAY - 1, 0)
         measured.fire("first come, first served", many)
         measured.fire("rare, spread evenly", many, selector="kind = 'rare'")
         measured.fire("one day of many", many, selector=f"day = {last}")
-        measured.fire("ruled out by statistics", many, 0, selector="day = -1")
+        measured.fire("ruled out by statistics", many, none=True, selector="day = -1")
         some = store.create_queue("some", SCHEMA, message_expiry=None, priority="priority")
         fill(some, MILLION)
         measured.fire("ten priorities", some)
@@ -109,12 +119,12 @@ def main() -> int:
         )
         fill(aging, MILLION)
         measured.fire("priorities that age", aging)
-    table = Table(title=f"Firing {TAKEN:,} of {given.messages:,} messages; orders: of {MILLION:,}")
+    table = Table(title=f"Firing {taken:,} of {given.messages:,} messages; orders: of {MILLION:,}")
     for column in ("firing", "first ms", "median ms", "worst ms"):
         table.add_column(column, justify="left" if column == "firing" else "right")
-    for label, taken in measured.times.items():
-        middle = statistics.median(taken)
-        table.add_row(label, f"{taken[0]:.1f}", f"{middle:.1f}", f"{max(taken):.1f}")
+    for label, times in measured.times.items():
+        middle = statistics.median(times)
+        table.add_row(label, f"{times[0]:.1f}", f"{middle:.1f}", f"{max(times):.1f}")
     Console().print(table)
     return 0
 

@@ -33,7 +33,19 @@ class IgnisDataSource(DataSource):
         return source_schema(SourceOptions.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Browse a queue, or show a view."""
+        """
+        Browse a queue, or show a view.
+
+        Args:
+            schema: The columns to return: some of those that `schema` returned.
+
+        Returns:
+            The reader, which Spark sends to its executors.
+
+        Raises:
+            BadOption: An option is unknown, malformed, or for streams only.
+            SchemaMismatch: The queue or the view lacks one of the columns.
+        """
         from ignis_source.batch import IgnisBatchReader
         from ignis_source.options import SourceOptions
         from ignis_source.schema import projection
@@ -45,7 +57,19 @@ class IgnisDataSource(DataSource):
         return IgnisBatchReader(options, projection(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Fire messages, one ticket for each micro-batch; or run side tasks."""
+        """
+        Fire messages, one ticket for each micro-batch; or run side tasks.
+
+        Args:
+            schema: The columns to return: some of those that `schema` returned.
+
+        Returns:
+            The reader, which Spark sends to its executors.
+
+        Raises:
+            BadOption: An option is unknown, malformed, or for batches only.
+            SchemaMismatch: The queue or the reports lack one of the columns.
+        """
         from ignis_source.options import SourceOptions
         from ignis_source.schema import projection
         from ignis_source.stream import IgnisStreamReader
@@ -61,7 +85,21 @@ class IgnisDataSource(DataSource):
         return IgnisStreamReader(options, projection(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Load or settle the rows of a DataFrame."""
+        """
+        Load or settle the rows of a DataFrame.
+
+        Args:
+            schema: The DataFrame's columns.
+            overwrite: Whether Spark is to replace what the queue holds, which is refused.
+
+        Returns:
+            The writer, which Spark sends to its executors.
+
+        Raises:
+            BadOption: An option is unknown or malformed, or *overwrite* is true.
+            SchemaMismatch: The columns do not fit the queue.
+            BadOutcome: The columns are not those of a settlement.
+        """
         from ignis_sink.load import LoadBatchWriter
         from ignis_sink.options import SinkOptions
         from ignis_sink.planning import find_target
@@ -75,7 +113,22 @@ class IgnisDataSource(DataSource):
         return LoadBatchWriter(options, find_target(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Load or settle the rows of each micro-batch, exactly once."""
+        """
+        Load or settle the rows of each micro-batch, exactly once.
+
+        Args:
+            schema: The DataFrame's columns.
+            overwrite: Whether Spark is to replace what the queue holds, as with
+                ``outputMode("complete")``; this is refused.
+
+        Returns:
+            The writer, which Spark sends to its executors. Where the queue does not take the
+            columns, its first batch raises the error.
+
+        Raises:
+            BadOption: An option is unknown or malformed, or *overwrite* is true.
+            BadOutcome: The columns are not those of a settlement.
+        """
         from ignis_sink.load import LoadStreamWriter
         from ignis_sink.options import SinkOptions
         from ignis_sink.planning import find_target

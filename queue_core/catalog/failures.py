@@ -38,8 +38,8 @@ _KEPT = pa.schema(
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
     """Return the `FAILURES` of messages that were sidelined for one reason."""
     ids, attempts = _attempts(moved)
-    told = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
-    return pa.table([ids, *told, attempts], schema=FAILURES)
+    texts = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
+    return pa.table([ids, *texts, attempts], schema=FAILURES)
 
 
 def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
@@ -56,17 +56,19 @@ def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
 
 
 def record(
-    connection: Connection, queue_id: int, consumer_name: str | None, told: pa.Table
+    connection: Connection, queue_id: int, consumer_name: str | None, failed: pa.Table
 ) -> None:
     """Store the `FAILURES` of messages of one queue, which *consumer_name* held."""
-    if told.num_rows == 0:
+    if failed.num_rows == 0:
         return
-    ids = id_map.logical(connection, told.column("message_id").to_numpy())
-    told = told.set_column(0, "message_id", pa.array(ids))
-    ids = told.column("message_id").to_numpy()
+    ids = id_map.logical(connection, failed.column("message_id").to_numpy())
+    failed = failed.set_column(0, "message_id", pa.array(ids))
+    ids = failed.column("message_id").to_numpy()
     # As one chunk: each chunk would bring the texts along again.
-    words = [told.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")]
-    columns = [*words, told.column("attempt")]
+    words = [
+        failed.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")
+    ]
+    columns = [*words, failed.column("attempt")]
     if (ids[1:] < ids[:-1]).any():
         order = np.argsort(ids)
         ids, columns = ids[order], [column.take(order) for column in columns]
@@ -94,10 +96,10 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
     for row in rows:
         kept = unpack(row.arrow)
         steps, *others = kept.columns
-        told = [pc.cumulative_sum(steps), *others]
+        messages = [pc.cumulative_sum(steps), *others]
         consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
         failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
-        table = pa.table([*told, consumer, failed_at], names=FAILURE_LOG.names)
+        table = pa.table([*messages, consumer, failed_at], names=FAILURE_LOG.names)
         tables.append(table.cast(FAILURE_LOG))
     return pa.concat_tables(tables)
 

@@ -134,7 +134,7 @@ def open_to(
         interests.c.queue_id == queues.c.id,
         interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
     )
-    told = connection.execute(
+    rows = connection.execute(
         select(
             queues.c.id,
             queues.c.name,
@@ -143,11 +143,11 @@ def open_to(
             some.label("ranked"),
         ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
     ).all()
-    for row in told:
+    for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
-    closed = {row.id for row in told if not even_if_paused and is_paused(row.settings)}
-    names = {row.id: row.name for row in told if row.ranked}
+    closed = {row.id for row in rows if not even_if_paused and is_paused(row.settings)}
+    names = {row.id: row.name for row in rows if row.ranked}
     if names:
         for row in connection.execute(_blocked(connection, consumer, names)):
             if row.taken_by is not None:

@@ -88,8 +88,8 @@ def read(
     tables = [REPORTS.empty_table()]
     for row in connection.execute(query.order_by(task_log.c.id)):
         moved = unpack(row.arrow)
-        told = (row.task, names.get(row.queue_id))
-        labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in told)
+        label = (row.task, names.get(row.queue_id))
+        labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in label)
         when = pa.repeat(pa.scalar(row.done_at, TIMESTAMP), moved.num_rows)
         tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
     return pa.concat_tables(tables)

@@ -47,9 +47,9 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
 def _failures(connection: Connection, names: Mapping[int, str]) -> pa.Table:
     tables = [FAILURES.empty_table()]
     for queue_id, name in names.items():
-        told = failures.read(connection, [queue_id])
-        label = pa.repeat(pa.scalar(name), told.num_rows)
-        tables.append(pa.table([label, *told.columns], schema=FAILURES))
+        found = failures.read(connection, [queue_id])
+        label = pa.repeat(pa.scalar(name), found.num_rows)
+        tables.append(pa.table([label, *found.columns], schema=FAILURES))
     return pa.concat_tables(tables)
 
 

@@ -69,8 +69,16 @@ class Identity:
             if not there:
                 raise self._stranger(known)
 
-    def verify(self) -> None:
-        """Raise `StorageUnavailable` unless this catalog owns the storage."""
+    def verify(self, verified: str | None = None) -> str:
+        """
+        Return the token of the storage's mark.
+
+        Raises `StorageUnavailable` unless this catalog owns the storage. The catalog is not asked
+        again about the token *verified*.
+        """
+        mine = self._storage.identity
+        if verified is not None and mine is not None and self._storage.token(mine) == verified:
+            return verified
         known = self._read()
         if known.storage is None:
             self._bind(known)
@@ -93,6 +101,7 @@ class Identity:
                 f"this one was restored from a backup; nothing was changed: stop the other, then "
                 f"{_ADOPT}"
             )
+        return token
 
     def own(self) -> None:
         """Write a new token, so that from now on every other copy of the catalog is refused."""
@@ -136,7 +145,8 @@ class Identity:
         except (StorageUnavailable, DamagedCatalog):
             if self._read() != known:
                 # Another process of this store was faster.
-                return self.verify()
+                self.verify()
+                return
             raise
         token = _new_token()
 
@@ -155,7 +165,7 @@ class Identity:
         except (CatalogUnavailable, StorageUnavailable):
             # A process that only reads need not be able to.
             if opening:
-                return None
+                return
             raise
         others = self._storage.owners() - {store}
         if others:
@@ -164,7 +174,6 @@ class Identity:
             raise self._taken(others)
         self._catalog.write(lambda connection: _put(connection, storage=self._storage.name))
         self._storage.identity = store
-        return None
 
     def _check_free(self, known: _Known) -> None:
         """Raise if the storage belongs to another store, or is not where the segments are."""

@@ -181,11 +181,11 @@ class ZooKeeperLeader:
         communicator = f"{self._root}/communicator"
         for number, member in enumerate(members):
             dealt = partitions[number :: len(members)]
-            told = json.dumps({"balancerId": self.instance, "partitions": dealt}).encode()
+            assignment = json.dumps({"balancerId": self.instance, "partitions": dealt}).encode()
             try:
-                client.create(f"{communicator}/{member}", told)
+                client.create(f"{communicator}/{member}", assignment)
             except NodeExistsError:
-                client.set(f"{communicator}/{member}", told)
+                client.set(f"{communicator}/{member}", assignment)
         for gone in set(client.get_children(communicator)) - set(members):
             client.delete(f"{communicator}/{gone}")
 
@@ -196,5 +196,5 @@ class ZooKeeperLeader:
             data, _ = client.get(path)
         except NoNodeError:
             return {}
-        told = json.loads(data)
-        return told if isinstance(told, dict) else {}
+        assignment = json.loads(data)
+        return assignment if isinstance(assignment, dict) else {}

@@ -42,19 +42,7 @@ class Latest:
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue; it fits any schema.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: The order is unknown.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         return BoundPolicy(columns=(), evaluate=self._evaluate)
 
@@ -94,19 +82,7 @@ class DropDuplicates:
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: The order or a column is unknown, or a column cannot be compared.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         names = tuple(name for name in self.columns or schema.names if name != key)
         for name in names:
@@ -152,20 +128,7 @@ class Merge:
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: The order is unknown, there is no column to merge or one is there twice, or a
-                `Take` does not fit its column.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         columns = _check_takes("merge", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate)
@@ -193,20 +156,7 @@ class MergeAdjacent:
     takes: tuple[Take, ...]
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: There is no column to merge or one is there twice, or a `Take` does not fit
-                its column.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         columns = _check_takes("merge_adjacent", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate, asks_last_only=True)
 
@@ -248,19 +198,7 @@ class Annihilate:
     order: str = NEWEST
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: The order is unknown, or a condition cannot be understood.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         on, off = _condition(self.on, schema), _condition(self.off, schema)
         columns = tuple(sorted(on.columns | off.columns))
@@ -302,19 +240,7 @@ class Confirm:
     condition: str
 
     def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
-        """
-        Check the policy against a queue.
-
-        Args:
-            schema: The queue's columns.
-            key: The queue's key column.
-
-        Returns:
-            The policy, ready for the queue's messages.
-
-        Raises:
-            BadOption: The condition cannot be understood.
-        """
+        """Check the policy against a queue; raises `BadOption`."""
         condition = _condition(self.condition, schema)
         return BoundPolicy(
             columns=tuple(sorted(condition.columns)),

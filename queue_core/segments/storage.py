@@ -56,8 +56,9 @@ class Storage:
         self._bucket = self._root.partition("/")[0] if in_bucket else None
         #: The id of the store that it must belong to; None while nobody has said.
         self.identity: str | None = None
-        #: Checks it against the catalog where the mark in it has changed; raises if it is another.
-        self.verify: Callable[[], None] | None = None
+        #: Checks it against the catalog, unless its mark still has the token that is passed, which
+        #: was verified last; returns the token of its mark, and raises if it is another storage.
+        self.verify: Callable[[str | None], str] | None = None
         # The token that was verified last, and when.
         self._verified: str | None = None
         self._verified_at = 0.0
@@ -87,14 +88,14 @@ class Storage:
         trusted = not self._local and now - self._verified_at < _TRUSTED_SECONDS
         if trusted and not again and self._verified is not None:
             return
-        token = None if self.identity is None else self.token(self.identity)
         if self.verify is not None:
-            if token is None or token != self._verified:
-                self.verify()
-                token = None if self.identity is None else self.token(self.identity)
-        elif token is None:
-            raise StorageUnavailable(self.stranger())
-        self._verified, self._verified_at = token, now
+            self._verified = self.verify(self._verified)
+        else:
+            # An executor has no catalog to compare it with.
+            self._verified = None if self.identity is None else self.token(self.identity)
+            if self._verified is None:
+                raise StorageUnavailable(self.stranger())
+        self._verified_at = now
 
     def stranger(self) -> str:
         """Return why the storage cannot be used, when it has no mark of the store."""
