@@ -89,6 +89,7 @@ def browse_next(catalog: Catalog, consumer: Consumer, request: FireRequest) -> T
         count = sum(shares.values())
         return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)
 
+    # Not `transact`: the crash points `source.before_fire` and `source.fired` are around the call.
     return catalog.write(work)
 
 

@@ -3,7 +3,8 @@
 Changes: adds slices at the shards' load pointers, in one transaction, for segments that are already
 durable. Guard: a load pointer advances under its row's lock, so positions follow the order of
 commits; the location of a file is a primary key, which the file's removal takes too. Crash before
-the commit: files that no slice names, left to vacuum. Crash after it: the messages are loaded.
+the commit: files that no slice names, left to vacuum. Crash after it: the messages are loaded. Not
+`transact`: the callers have more to do in the same transaction, and place its crash points.
 """
 
 from __future__ import annotations

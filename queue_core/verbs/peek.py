@@ -1,4 +1,7 @@
-"""Peek: show the messages that a firing would take. Changes nothing."""
+"""Peek: show the messages that a firing would take.
+
+Changes nothing, and so needs neither `transact` nor crash points.
+"""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ def read_tickets(
         if again:
             deliver_again(connection, queues, consumer_id, again)
 
+    # Not `transact`: the crash points `source.planning` and `source.planned` are around the call.
     catalog.write(work)
     # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
