@@ -63,7 +63,7 @@ class BadName(Invalid):
     """
     A name is not allowed.
 
-    Raised for the name of a queue, a column or a consumer that is empty, too long, reserved, there
+    Raised for the name of a queue, a column or a consumer that is empty, too long, reserved, used
     twice, or has a character that is not allowed. Choose another name; the message lists the
     characters that are allowed.
     """
@@ -166,8 +166,8 @@ class ConsumerFenced(Conflict):
     """
     The same consumer was started again elsewhere, which ends this one.
 
-    Raised when this process fires, settles or sends a heartbeat as a consumer that has a newer
-    life. Stop this process, or give each process a consumer name of its own.
+    Raised when this process fires, settles or sends a heartbeat as a consumer that was started
+    again since. Stop this process, or give each process a consumer name of its own.
     """
 
 
@@ -193,8 +193,8 @@ class PublicationRefused(Conflict):
     """
     A staged segment was removed before it was published.
 
-    Raised when a load takes longer than the grace of a vacuum, which then removes its files.
-    Nothing was loaded: write the rows again, and let the grace outlast every load.
+    Raised when a load takes longer than the grace period of vacuum, which then removes its files.
+    Nothing was loaded: write the rows again, and give vacuum a grace longer than any load.
     """
 
 
@@ -247,7 +247,7 @@ class DamagedSegment(Damaged):
     """
     A segment is missing, torn or altered.
 
-    Raised when messages are read; the messages of the segment are set apart, and the others go on.
+    Raised when messages are read; the messages of the segment are quarantined; others can be fired.
     Restore the file from a backup, then run ``ignis repair``.
     """
 
@@ -256,9 +256,9 @@ class DamagedCatalog(Damaged):
     """
     The catalog cannot be read.
 
-    Raised when the database lacks tables, is corrupt, or holds tables of something else, and when
-    it is missing where messages are stored. Restore it from a backup, or give ignis a database of
-    its own.
+    Raised when the database lacks tables, is corrupt or holds tables of another program, and when
+    it is missing although the storage holds messages. Restore it from a backup, or give ignis a
+    database of its own.
     """
 
 

@@ -96,8 +96,8 @@ class QueueSettings:
         8,
         _whole(0, MAX_CONCURRENCY),
         "Partitions of a Spark query over the queue, and workers of a consumer pool, unless the "
-        "query or the pool sets a number itself. Those that run follow it. 0 pauses the queue: it "
-        "gives messages to nobody. Source: IgnisMQ.",
+        "query or the pool sets a number itself. Those that run follow a change. 0 pauses the "
+        "queue: it gives messages to nobody. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
@@ -201,13 +201,13 @@ class QueueSettings:
     expires_at: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "A timestamp column: when each message expires; null: never by this column. none: the "
-        "column `_expires_at`, if the queue has it.",
+        "A timestamp column: the time at which each message expires; null: never by this column. "
+        "none: the column `_expires_at`, if the queue has it.",
     )
     hold_until: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "A timestamp column: when each message may be fired first; null: at once. none: the "
+        "A timestamp column: the time until which each message is held; null: not held. none: the "
         "column `_hold_until`, if the queue has it.",
     )
     priority: str | None = _setting(
