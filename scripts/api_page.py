@@ -47,7 +47,9 @@ def page() -> str:
                 continue
             parts.append(f"### {name}\n")
             own_name = getattr(thing, "__name__", name)
-            if own_name != name or name in shown:
+            if name in shown:
+                parts.append(f"The same as `queue_core.{name}`.\n")
+            elif own_name != name:
                 parts.append(f"The same as `{own_name}`.\n")
             elif inspect.isclass(thing):
                 parts += _class(name, thing)

@@ -70,8 +70,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
         priority: An integer. While a consumer of a higher priority wants messages of a queue, in
             any process, this pool gets none of them. A pool without one precedes all that have one.
-        max_in_flight: How many messages may be fired and not settled at once, 1 or more; while they
-            are, consumers of lower priority get messages. No limit by default.
+        max_in_flight: The most messages that may be in flight, 1 or more. When that many are,
+            consumers of lower priority get messages. No limit by default.
         exclusive: Whether no other consumer may fire from the queues while the pool runs.
         single_active: Of all consumers of a queue that set it, one is active; the others stand by
             and take over when it stops.
@@ -79,7 +79,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             *selector*, *order_by*, *max_in_flight*, *exclusive* and *single_active*.
         pressure: A `Pressure`, which suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. A browser continues where the last one of its
-            name ended. A pool that is started under the name of a running one ends that one.
+            name ended. A pool ends another one that runs under the same name.
 
     Raises:
         BadOption: An argument is not valid, or two cannot be combined.
