@@ -79,7 +79,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             *selector*, *order_by*, *max_in_flight*, *exclusive* and *single_active*.
         pressure: A `Pressure`, which suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. A browser continues where the last one of its
-            name ended. A pool ends another one that runs under the same name.
+            name ended. Starting a pool ends a running one of the same name.
 
     Raises:
         BadOption: An argument is not valid, or two cannot be combined.
