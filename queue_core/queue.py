@@ -245,7 +245,7 @@ class Queue:
             consumer: The consumer that takes the messages. By default, this process
                 (`Store.consumer`).
             even_if_paused: Take messages although the queue is paused (its setting ``concurrency``
-                is 0). By default, a paused queue gives nothing to anybody.
+                is 0). By default, a paused queue gives no messages.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.

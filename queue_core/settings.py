@@ -97,7 +97,7 @@ class QueueSettings:
         _whole(0, MAX_CONCURRENCY),
         "Partitions of a Spark query over the queue, and workers of a consumer pool, unless the "
         "query or the pool sets a number itself. Those that run follow a change. 0 pauses the "
-        "queue: it gives messages to nobody. Source: IgnisMQ.",
+        "queue: it gives no messages. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
@@ -170,7 +170,7 @@ class QueueSettings:
     attributes: tuple[str, ...] = _setting(
         (),
         _COLUMNS,
-        "Columns of which each new slice keeps statistics, so that selectors can skip slices.",
+        "Columns for which each new slice keeps statistics, so that selectors can skip slices.",
     )
     categories: tuple[str, ...] = _setting(
         (),

@@ -135,8 +135,8 @@ def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -
     """Return the error message for a load that does not fit now."""
     if usage.settings.is_rendezvous:
         return (
-            f"queue {queue.name!r} keeps no message (max_size=0), and nobody fires now; fire from "
-            "it elsewhere, or wait longer with timeout"
+            f"queue {queue.name!r} keeps no message (max_size=0), and no consumer fires now; fire "
+            "from it elsewhere, or wait longer with timeout"
         )
     order = f", after {_counted(ahead, 'other load')} in line" if ahead else ""
     return (

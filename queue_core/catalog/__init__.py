@@ -1,1 +1,1 @@
-"""The catalog: a SQL database that records who owns which message."""
+"""The catalog: a SQL database that records which consumer owns which message."""

@@ -1,7 +1,7 @@
 """Changes to slices, written together.
 
 A verb records what happens to which rows of which slices; `Changes.apply` writes it with a fixed
-number of statements, whatever the number of messages, and wakes those who wait for it.
+number of statements, whatever the number of messages, and wakes the threads that wait for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keys of recently loaded messages, by which duplicates are recognised.
 
 One row for each load, an Arrow table of its keys in it; when there are many small ones, they become
-one. Whoever adds keys holds the queue's row, so that nobody adds others at the same time.
+one. A load that adds keys holds the queue's row, so that no other adds keys at the same time.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def open_to(
     """
     Return the queues of *queue_ids* from which a consumer may fire now.
 
-    Paused queues give nothing to anybody, unless *even_if_paused*. Raises `QueueDeactivated`, and
+    Paused queues give no messages, unless *even_if_paused*. Raises `QueueDeactivated`, and
     `QueueTaken` where another consumer is exclusive. One statement, unless there are priorities or
     claims.
     """

@@ -1,4 +1,4 @@
-"""Wake those who wait for a change of the catalog.
+"""Wake the threads that wait for a change of the catalog.
 
 PostgreSQL notifies its listeners. SQLite cannot, but it numbers its commits, and reading that
 number is a glance at shared memory: a waiting thread costs the store nothing. The times of its

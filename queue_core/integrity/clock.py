@@ -84,8 +84,8 @@ def look(connection: Connection) -> str | None:
         return "another machine saw its clock jump ahead"
     if watch < steady_at:
         return (
-            "its clock went on for longer than anybody watched it, and is believed in "
-            f"{_shown(steady_at - watch)}"
+            "its clock was not watched for a long time, and is believed after it has run steadily "
+            f"for another {_shown(steady_at - watch)}"
         )
     old = clocks.c.catalog_at < now - _micros(KEPT_SECONDS)
     connection.execute(delete(clocks).where(old, clocks.c.host != _host()))

@@ -123,7 +123,7 @@ class Identity:
             )
 
     def adopt(self) -> None:
-        """Make this catalog the owner of the storage, whoever owned it before."""
+        """Make this catalog the owner of the storage, whichever catalog owned it before."""
         token = _new_token()
 
         def work(connection: Connection) -> str:

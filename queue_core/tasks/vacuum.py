@@ -26,7 +26,7 @@ from queue_core.segments.storage import Storage
 from queue_core.tasks.purge import purge
 from queue_core.tasks.task import TaskContext
 
-#: Seconds for which a file that nobody names is left alone.
+#: Seconds for which a file that no slice names is left alone.
 GRACE_SECONDS = 3600.0
 
 

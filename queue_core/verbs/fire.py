@@ -4,9 +4,9 @@ Changes: the slices that are taken become the ticket's; one that a limit cuts th
 Guard: the consumer's epoch is checked, and only one firing at a time takes from a shard; otherwise
 a later message could be fired before an earlier one. Firings pass over shards from which others
 fire, and wait, for the length of a transaction, only when there are no other shards. The catalog
-alone says who holds a message. Crash before the commit: nothing was fired. Crash after it: the
-ticket holds its messages. The consumer finds it when it comes back; if it does not, unseen messages
-are put back (`recover`) and others are swept (`sweep`).
+alone says which consumer holds a message. Crash before the commit: nothing was fired. Crash after
+it: the ticket holds its messages. The consumer finds it when it comes back; if it does not, unseen
+messages are put back (`recover`) and others are swept (`sweep`).
 """
 
 from __future__ import annotations

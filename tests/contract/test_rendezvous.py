@@ -41,7 +41,7 @@ def test_a_waiting_firing_gets_the_messages(store, queue):
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
 def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
-    with pytest.raises(QueueFull, match=r"keeps no message \(max_size=0\), and nobody fires now"):
+    with pytest.raises(QueueFull, match=r"\(max_size=0\), and no consumer fires now"):
         queue.load(orders(3), timeout=timeout)
 
     assert not queue.fire()
