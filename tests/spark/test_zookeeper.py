@@ -40,8 +40,8 @@ def stuck(rig, queue, count, first):
     queue.load(orders(count, first))
     queue.fire()
     backdate(rig.store, 7200)
-    job = (schedule.c.queue_id == queue.info.id, schedule.c.task == "sweep")
-    rig.store.catalog.write(lambda c: c.execute(update(schedule).where(*job).values(due_at=0)))
+    due = update(schedule).where(schedule.c.task == "sweep").values(due_at=0)
+    rig.store.catalog.write(lambda connection: connection.execute(due))
 
 
 def is_scheduled(rig):
