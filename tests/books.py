@@ -182,7 +182,7 @@ def _check_counters(tables: dict[str, Any]) -> int:
     for name in ("shards", "turns", "counters"):
         for row in tables[name]:
             counted[_place(row)].update(
-                {k: v for k, v in row.items() if k not in ("queue_id", "magazine", "shard")}
+                {k: v for k, v in row.items() if k not in ("queue_id", "magazine", "shard", "seal")}
             )
     there: dict[Place, Counter[State]] = defaultdict(Counter)
     for row in tables["slices"]:

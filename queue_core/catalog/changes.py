@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Table,
+    Update,
+    bindparam,
+    case,
+    delete,
+    update,
+)
 
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.segments import release
 from queue_core.catalog.slices import ShardKey, add, allocate
 from queue_core.catalog.tables import counters, slices, turns
@@ -118,26 +129,19 @@ class Changes:
             self._wakes = True
 
     def _write_marks(self, connection: Connection) -> None:
-        for values, ids in self._updated.items():
+        for items, ids in self._updated.items():
+            values = dict(items)
             connection.execute(
                 update(slices)
                 .where(dialect.of(connection).one_of(slices.c.id, ids))
-                .values(dict(values))
+                .values(**values, seal=seals.resealing(slices, values)),
+                seals.gain(slices, values),
             )
 
     def _write_remainders(self, connection: Connection) -> None:
         shrunk = [(piece, rows) for piece, rows in self._kept.values() if rows]
         if shrunk:
-            connection.execute(
-                update(slices)
-                .where(slices.c.id == bindparam("slice_id"))
-                .values({name: bindparam(name) for name in _REMAINDER}),
-                [
-                    {"slice_id": piece.id, "position": piece.place_of(rows.start)}
-                    | {name: _columns(piece, rows)[name] for name in _REMAINDER[1:]}
-                    for piece, rows in shrunk
-                ],
-            )
+            connection.execute(_SHRINK, [_remainder(piece, rows) for piece, rows in shrunk])
 
     def _write_moves(self, connection: Connection) -> None:
         shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
@@ -168,27 +172,73 @@ class Changes:
     def _write_fired(self, connection: Connection) -> None:
         for key in sorted(self._fired):
             count, pointer = self._fired[key]
-            connection.execute(
-                update(turns)
-                .where(*_at(turns, key))
-                .values(
-                    fired=turns.c.fired + count,
-                    fire_pointer=dialect.of(connection).greatest(turns.c.fire_pointer, pointer),
-                )
-            )
+            connection.execute(_FIRE, _shard(key) | {"by": count, "upto": pointer})
 
     def _write_counts(self, connection: Connection) -> None:
         for key in sorted(self._counts):
-            values = {name: counters.c[name] + by for name, by in self._counts[key].items()}
-            connection.execute(update(counters).where(*_at(counters, key)).values(values))
+            counts = self._counts[key]
+            by = {f"by_{name}": delta for name, delta in counts.items()}
+            gain = sum(seals.weight(counters, name) * delta for name, delta in counts.items())
+            statement = _count(tuple(sorted(counts)))
+            connection.execute(statement, _shard(key) | by | {"gain": gain})
 
 
 def _key(piece: Slice) -> ShardKey:
     return piece.queue_id, int(piece.magazine), piece.shard
 
 
-def _at(table: Table, key: ShardKey) -> list[ColumnElement[bool]]:
-    return [table.c.queue_id == key[0], table.c.magazine == key[1], table.c.shard == key[2]]
+def _at(table: Table) -> list[ColumnElement[bool]]:
+    names = {"queue_id": "of_queue", "magazine": "in_magazine", "shard": "at_shard"}
+    return [table.c[name] == bindparam(of) for name, of in names.items()]
+
+
+def _shard(key: ShardKey) -> dict[str, int]:
+    return {"of_queue": key[0], "in_magazine": key[1], "at_shard": key[2]}
+
+
+def _furthest() -> ColumnElement[int]:
+    return case(
+        (turns.c.fire_pointer < bindparam("upto"), bindparam("upto", type_=BigInteger)),
+        else_=turns.c.fire_pointer,
+    )
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+_FIRE = (
+    update(turns)
+    .where(*_at(turns))
+    .values(
+        fired=turns.c.fired + bindparam("by"),
+        fire_pointer=_furthest(),
+        seal=turns.c.seal
+        + bindparam("by") * seals.weight(turns, "fired")
+        + (_furthest() - turns.c.fire_pointer) * seals.weight(turns, "fire_pointer"),
+    )
+)
+_SHRINK = (
+    update(slices)
+    .where(slices.c.id == bindparam("slice_id"))
+    .values({name: bindparam(name) for name in (*_REMAINDER, "seal")})
+)
+
+
+@lru_cache(maxsize=64)
+def _count(names: tuple[str, ...]) -> Update:
+    """Return the statement that adds to some counters of a shard."""
+    values = {name: counters.c[name] + bindparam(f"by_{name}") for name in names}
+    return (
+        update(counters)
+        .where(*_at(counters))
+        .values(values | {"seal": counters.c.seal + bindparam("gain", type_=BigInteger)})
+    )
+
+
+def _remainder(piece: Slice, rows: Rows) -> dict[str, Any]:
+    """Return what changes in a slice that keeps only some rows."""
+    state = State.LOADED if piece.ticket is None else State.FIRED
+    row = _columns(piece, rows) | {"position": piece.place_of(rows.start), "state": int(state)}
+    changed = {name: row[name] for name in _REMAINDER}
+    return changed | {"slice_id": piece.id, "seal": seals.seal(slices, row)}
 
 
 def _first(piece: Slice, rows: Rows) -> int:

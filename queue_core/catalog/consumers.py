@@ -22,7 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import consumers, queues, slices, tickets
 from queue_core.catalog.task_log import Moves
 from queue_core.errors import ConsumerFenced
@@ -47,19 +47,23 @@ def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
     With *beats* the consumer sends heartbeats, and its messages are not swept while it lives. For
     others only the time since the firing counts.
     """
-    now = dialect.now()
-    alive = now if beats else null()
+    now = dialect.read_clock(connection)
+    alive = dialect.now() if beats else null()
+    new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
     statement = (
         dialect.of(connection)
         .insert_new(consumers)
-        .values(
-            name=name, epoch=1, last_ticket=0, acknowledged=0, heartbeat_at=alive, created_at=now
-        )
+        .values(heartbeat_at=alive, **seals.sealed(consumers, new))
     )
+    again = {
+        "epoch": consumers.c.epoch + 1,
+        "heartbeat_at": alive,
+        "seal": consumers.c.seal + seals.weight(consumers, "epoch"),
+    }
     row = connection.execute(
         statement.on_conflict_do_update(
             index_elements=[consumers.c.name],
-            set_={"epoch": consumers.c.epoch + 1, "heartbeat_at": alive},
+            set_=again,
         ).returning(consumers.c.id, consumers.c.epoch)
     ).one()
     return Consumer(id=row.id, name=name, epoch=row.epoch)
@@ -105,12 +109,16 @@ def new_ticket(
     With *seen* its messages are handed out at once, without being planned first. Such a ticket is
     never requested again, and needs no row.
     """
-    number, fired_at = _guarded(connection, consumer, last_ticket=consumers.c.last_ticket + 1)
+    number, fired_at = _guarded(
+        connection,
+        consumer,
+        last_ticket=consumers.c.last_ticket + 1,
+        seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
+    )
     if not seen or browsed is not None:
+        row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
         connection.execute(
-            insert(tickets).values(
-                consumer_id=consumer.id, number=number, fired_at=fired_at, browsed=browsed
-            )
+            insert(tickets).values(seals.sealed(tickets, row | {"browsed": browsed}))
         )
     return number, fired_at
 
@@ -182,11 +190,9 @@ def close_tickets(
     *logged* and *queue_ids* are as in `check`; *logged* is *upto* by default.
     """
     logged = upto if logged is None else logged
-    last, _ = _guarded(
-        connection,
-        consumer,
-        acknowledged=dialect.of(connection).greatest(consumers.c.acknowledged, upto),
-    )
+    furthest = dialect.of(connection).greatest(consumers.c.acknowledged, upto)
+    gain = (furthest - consumers.c.acknowledged) * seals.weight(consumers, "acknowledged")
+    last, _ = _guarded(connection, consumer, acknowledged=furthest, seal=consumers.c.seal + gain)
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
     # A browser's newest ticket says where it goes on, even if it is older than a checkpoint.
@@ -209,7 +215,9 @@ def _skip_forgotten(
     Spark has committed them, or plans a batch with them. A firing under such a number would be
     acknowledged unseen.
     """
-    connection.execute(update(consumers).where(_is_current(consumer)).values(last_ticket=last))
+    gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
+    values = {"last_ticket": last, "seal": consumers.c.seal + gain}
+    connection.execute(update(consumers).where(_is_current(consumer)).values(values))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
     here = select(queues.c.id, queues.c.name).where(
         dialect.of(connection).one_of(queues.c.id, list(queue_ids))

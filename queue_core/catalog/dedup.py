@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import dedup
 from queue_core.segments.ipc import pack, unpack
 
@@ -74,11 +74,16 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
         connection.execute(delete(dedup).where(put_together))
     connection.execute(
         insert(dedup).values(
-            queue_id=queue_id,
-            loaded_at=now,
-            known_until=until,
-            count=table.num_rows,
-            arrow=pack(table, "zstd"),
+            seals.sealed(
+                dedup,
+                {
+                    "queue_id": queue_id,
+                    "loaded_at": now,
+                    "known_until": until,
+                    "count": table.num_rows,
+                    "arrow": pack(table, "zstd"),
+                },
+            )
         )
     )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import Connection, delete, exists, insert, select
 
-from queue_core.catalog import dialect, id_map
+from queue_core.catalog import dialect, id_map, seals
 from queue_core.catalog.tables import failures, slices
 from queue_core.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
 from queue_core.ids import first_id
@@ -75,10 +75,15 @@ def record(
     kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
     connection.execute(
         insert(failures).values(
-            queue_id=queue_id,
-            failed_at=dialect.now(),
-            consumer=consumer_name,
-            arrow=pack(kept, "zstd"),
+            seals.sealed(
+                failures,
+                {
+                    "queue_id": queue_id,
+                    "failed_at": dialect.read_clock(connection),
+                    "consumer": consumer_name,
+                    "arrow": pack(kept, "zstd"),
+                },
+            )
         )
     )
 

@@ -18,7 +18,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: plain names; tables of locks and clocks, and the content of publications."""
+    """From 1 to 2: plain names; tables of locks and clocks, contents of publications, and seals."""
     database = dialect.of(connection)
     database.rename_table(connection, "lines", "waiters")
     database.rename_column(connection, "waiters", "side", "verb")
@@ -42,6 +42,11 @@ def _rename_tables(connection: Connection) -> None:
     )
     connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
     connection.exec_driver_sql("ALTER TABLE publications ADD COLUMN content TEXT")
+    for table in (
+        *("queues", "schemas", "shards", "turns", "counters", "segments", "id_map", "slices"),
+        *("consumers", "interests", "tickets", "publications", "failures", "task_log", "dedup"),
+    ):
+        connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN seal BIGINT")
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and

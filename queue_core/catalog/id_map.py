@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, insert, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import id_map
 from queue_core.ids import IdSet, first_id
 from queue_core.model import ROW_BITS
@@ -44,11 +44,16 @@ def record(
     runs = pa.table([steps[0], counts, steps[1]], schema=_RUNS)
     connection.execute(
         insert(id_map).values(
-            segment_id=segment_id,
-            queue_id=queue_id,
-            first_id=int(ids[0]),
-            last_id=int(ids[-1]),
-            arrow=pack(runs, "zstd"),
+            seals.sealed(
+                id_map,
+                {
+                    "segment_id": segment_id,
+                    "queue_id": queue_id,
+                    "first_id": int(ids[0]),
+                    "last_id": int(ids[-1]),
+                    "arrow": pack(runs, "zstd"),
+                },
+            )
         )
     )
 

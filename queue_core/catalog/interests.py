@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import FromClause
 
-from queue_core.catalog import consumers, dialect, notifications
+from queue_core.catalog import consumers, dialect, notifications, seals
 from queue_core.catalog.queues import given_up_error, is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
@@ -92,19 +92,21 @@ def register(
         "priority": priority,
         "claim": claim,
         "interested": True,
-        "registered_at": dialect.now(),
+        "registered_at": dialect.read_clock(connection),
     }
     for queue_id in queue_ids:
-        connection.execute(interests.insert().values(queue_id=queue_id, **row))
+        values = seals.sealed(interests, {"queue_id": queue_id, **row})
+        connection.execute(interests.insert().values(values))
 
 
 def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> None:
     """Record a heartbeat, and whether the consumer wants messages; raises `ConsumerFenced`."""
     consumers.heartbeat(connection, consumer)
+    by = seals.weight(interests, "interested")
     changed = connection.execute(
         update(interests)
         .where(interests.c.consumer_id == consumer.id, interests.c.interested != interested)
-        .values(interested=interested)
+        .values(interested=interested, seal=interests.c.seal + (by if interested else -by))
     )
     if changed.rowcount:
         notifications.notify(connection)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, segments
+from queue_core.catalog import dialect, seals, segments
 from queue_core.catalog.tables import publications
 from queue_core.errors import PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch, QueueInfo, Staged
@@ -35,18 +35,14 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     """
     content = {"rows": batch.rows, "digest": _text(batch.digest)}
     content |= {"entry": batch.entry, "tickets": batch.tickets}
+    row = {"queue_id": queue.id, "query_id": batch.query_id, "batch_id": batch.number}
+    row |= {"content": json.dumps(content)}
     statement = (
         dialect.of(connection)
         .insert_new(publications)
-        .values(
-            queue_id=queue.id,
-            query_id=batch.query_id,
-            batch_id=batch.number,
-            published_at=dialect.now(),
-            content=json.dumps(content),
-        )
+        .values(published_at=dialect.now(), **seals.sealed(publications, row))
     )
-    columns = ("batch_id", "published_at", "content")
+    columns = ("batch_id", "published_at", "content", "seal")
     recorded = connection.execute(
         statement.on_conflict_do_update(
             index_elements=[publications.c.queue_id, publications.c.query_id],

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
-from queue_core.catalog import dialect, named_locks, notifications
+from queue_core.catalog import dialect, named_locks, notifications, seals
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
@@ -69,17 +69,18 @@ def create(
     Raises `QueueExists` when there is one, unless that is fine and it has the same columns, shards
     and key; and `QueueDeactivated`, since the name of a queue that was given up stays taken.
     """
+    row = {
+        "name": name,
+        "shards": shards,
+        "key_column": key,
+        "schema_version": 1,
+        "settings": settings.to_json(),
+        "created_at": dialect.read_clock(connection),
+    }
     queue_id = connection.scalar(
         dialect.of(connection)
         .insert_new(queues)
-        .values(
-            name=name,
-            shards=shards,
-            key_column=key,
-            schema_version=1,
-            settings=settings.to_json(),
-            created_at=dialect.now(),
-        )
+        .values(seals.sealed(queues, row))
         .on_conflict_do_nothing()
         .returning(queues.c.id)
     )
@@ -104,10 +105,8 @@ def add_columns(connection: Connection, queue: QueueInfo, schema: pa.Schema) -> 
     if merged.equals(info.schema):
         return info
     version = info.schema_version + 1
-    connection.execute(
-        insert(schemas).values(queue_id=info.id, version=version, arrow=serialize(merged))
-    )
-    connection.execute(update(queues).where(queues.c.id == info.id).values(schema_version=version))
+    _add_schema(connection, info.id, version, merged)
+    seals.change(connection, queues, queues.c.id == info.id, schema_version=version)
     return find(connection, info.name)
 
 
@@ -119,9 +118,7 @@ def change_settings(
     settings = info.settings.changed(values)
     column_roles.check(settings, info.schema, info.key)
     binding.check(settings, info.schema, info.key)
-    connection.execute(
-        update(queues).where(queues.c.id == info.id).values(settings=settings.to_json())
-    )
+    seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
     # A queue that is no longer paused has messages for those that wait.
     notifications.notify(connection)
     return replace(info, settings=settings)
@@ -209,9 +206,7 @@ def _info(row: Row[Any]) -> QueueInfo:
 
 
 def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) -> None:
-    connection.execute(
-        insert(schemas).values(queue_id=queue_id, version=1, arrow=serialize(schema))
-    )
+    _add_schema(connection, queue_id, 1, schema)
     connection.execute(insert(locks).values(name=named_locks.ROOM, queue_id=queue_id))
     places = [
         {"queue_id": queue_id, "magazine": int(magazine), "shard": shard}
@@ -220,7 +215,13 @@ def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) 
     ]
     for table in (shards, turns, counters):
         zero = {column.name: 0 for column in table.c if not column.primary_key}
-        connection.execute(insert(table), [place | zero for place in places])
+        rows = [seals.sealed(table, place | zero) for place in places]
+        connection.execute(insert(table), rows)
+
+
+def _add_schema(connection: Connection, queue_id: int, version: int, schema: pa.Schema) -> None:
+    row = {"queue_id": queue_id, "version": version, "arrow": serialize(schema)}
+    connection.execute(insert(schemas).values(seals.sealed(schemas, row)))
 
 
 def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None) -> None:

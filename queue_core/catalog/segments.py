@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import files, id_map, segments, slices
 from queue_core.errors import PublicationRefused
 from queue_core.ids import first_id
@@ -53,6 +53,7 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
         "bytes": staged.bytes,
         "chunks": pack_chunks(staged.chunks),
     }
+    values = seals.sealed(segments, values)
     segment_id, loaded_at = connection.execute(_INSERT, values).one()
     return int(segment_id), int(loaded_at)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import queues, shards, slices
 from queue_core.errors import Conflict
@@ -33,6 +33,9 @@ _ALLOCATE = (
     .values(
         load_pointer=shards.c.load_pointer + bindparam("span"),
         loaded=shards.c.loaded + bindparam("count"),
+        seal=shards.c.seal
+        + bindparam("span") * seals.weight(shards, "load_pointer")
+        + bindparam("count") * seals.weight(shards, "loaded"),
     )
     .returning(shards.c.load_pointer)
 )
@@ -91,9 +94,10 @@ def allocate(
 
 
 def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
-    """Insert slices, given as rows of the table."""
+    """Insert slices, given as rows of the table without their seals."""
     if new:
-        connection.execute(_INSERT, new if len(new) > 1 else new[0])
+        rows = [seals.sealed(slices, row) for row in new]
+        connection.execute(_INSERT, rows if len(rows) > 1 else rows[0])
 
 
 def _slice(row: Row[Any]) -> Slice:

@@ -22,6 +22,12 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
+
+def _seal() -> Column[int]:
+    """A checksum of the row: `queue_core.catalog.seals`. New columns of such a table go last."""
+    return Column("seal", BigInteger)
+
+
 # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -46,6 +52,7 @@ queues = Table(
     Column("created_at", BigInteger, nullable=False),
     #: When it was deactivated; null while it is in use.
     Column("deactivated_at", BigInteger),
+    _seal(),
     sqlite_autoincrement=True,
 )
 
@@ -56,6 +63,7 @@ schemas = Table(
     Column("queue_id", BigInteger, primary_key=True),
     Column("version", Integer, primary_key=True),
     Column("arrow", LargeBinary, nullable=False),
+    _seal(),
 )
 
 #: Load pointers, which loads advance. Apart from `turns` and `counters`, so that loading and firing
@@ -70,6 +78,7 @@ shards = Table(
     Column("load_pointer", BigInteger, nullable=False),
     #: Messages that came in, by any verb.
     Column("loaded", BigInteger, nullable=False),
+    _seal(),
 )
 
 #: Fire pointers, which firings advance. A row is its shard's turn as well: a firing locks it, or a
@@ -84,6 +93,7 @@ turns = Table(
     Column("fire_pointer", BigInteger, nullable=False),
     #: Messages that were fired, by any verb.
     Column("fired", BigInteger, nullable=False),
+    _seal(),
 )
 
 #: Outcomes of the messages in a shard, counted since its creation.
@@ -113,6 +123,7 @@ counters = Table(
     Column("dropped", BigInteger, nullable=False),
     #: The place at which an interrupted sweep continues.
     Column("sweep_pointer", BigInteger, nullable=False),
+    _seal(),
 )
 
 
@@ -141,6 +152,7 @@ segments = Table(
     Column("chunks", LargeBinary, nullable=False),
     #: When it was published. In a compacted segment each row has its own time.
     Column("loaded_at", BigInteger, nullable=False),
+    _seal(),
     # Inlined segments, which may be very many, are not in the index.
     Index(
         "segments_by_location",
@@ -163,6 +175,7 @@ id_map = Table(
     Column("last_id", BigInteger, nullable=False),
     #: Runs of ids and their rows: an Arrow table.
     Column("arrow", LargeBinary, nullable=False),
+    _seal(),
     Index("id_map_by_ids", "queue_id", "last_id"),
 )
 
@@ -207,6 +220,7 @@ slices = Table(
     Column("fired_at", BigInteger),
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
+    _seal(),
     # With the bytes, so that those of a bounded queue are counted in the index alone.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
@@ -232,6 +246,7 @@ consumers = Table(
     #: Its last heartbeat; null for a consumer without one.
     Column("heartbeat_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
+    _seal(),
     sqlite_autoincrement=True,
 )
 
@@ -248,6 +263,7 @@ interests = Table(
     #: Whether it would take messages now.
     Column("interested", Boolean, nullable=False),
     Column("registered_at", BigInteger, nullable=False),
+    _seal(),
     Index("interests_of_consumer", "consumer_id"),
 )
 
@@ -264,6 +280,7 @@ tickets = Table(
     Column("planned_epoch", BigInteger),
     #: A browser's ticket has ranges of places instead of slices: JSON.
     Column("browsed", Text),
+    _seal(),
 )
 
 #: The last batch that each streaming query has published to each queue.
@@ -276,6 +293,7 @@ publications = Table(
     Column("published_at", BigInteger, nullable=False),
     #: By what the batch is known again: JSON.
     Column("content", Text),
+    _seal(),
 )
 
 #: Why messages were sidelined: one row per settlement, with an Arrow table of its messages.
@@ -287,6 +305,7 @@ failures = Table(
     Column("failed_at", BigInteger, nullable=False),
     Column("consumer", String(200)),
     Column("arrow", LargeBinary, nullable=False),
+    _seal(),
     Index("failures_of_queue", "queue_id", "failed_at"),
 )
 
@@ -299,6 +318,7 @@ task_log = Table(
     Column("task", String(32), nullable=False),
     Column("done_at", BigInteger, nullable=False),
     Column("arrow", LargeBinary, nullable=False),
+    _seal(),
     Index("task_log_of_task", "task", "id"),
     sqlite_autoincrement=True,
 )
@@ -342,6 +362,7 @@ dedup = Table(
     #: How many there are.
     Column("count", BigInteger, nullable=False),
     Column("arrow", LargeBinary, nullable=False),
+    _seal(),
     Index("dedup_of_queue", "queue_id", "loaded_at"),
     # The highest id shows whether a row was added.
     sqlite_autoincrement=True,

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
-from queue_core.catalog import dialect, named_locks, schedule
+from queue_core.catalog import dialect, named_locks, schedule, seals
 from queue_core.catalog.tables import task_log
 from queue_core.model import Magazine, QueueInfo, Slice
 from queue_core.schema import TIMESTAMP
@@ -50,7 +50,8 @@ class Moves:
         moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
         values = {"queue_id": queue_id, "task": task, "arrow": moved}
         named_locks.share(connection, named_locks.REPORTING)
-        connection.execute(insert(task_log).values(done_at=dialect.now(), **values))
+        values["done_at"] = dialect.read_clock(connection)
+        connection.execute(insert(task_log).values(seals.sealed(task_log, values)))
 
 
 def last(

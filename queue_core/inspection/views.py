@@ -23,7 +23,7 @@ from queue_core.catalog.tables import (
 )
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.model import Magazine, State
-from queue_core.views import FAILURES, VIEWS
+from queue_core.views import FAILURES, SHARDS, VIEWS
 
 
 def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
@@ -104,7 +104,7 @@ def _shards(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
             ).group_by(slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.state)
         )
     }
-    counts = [c for table in (turns, counters) for c in table.c if not c.primary_key]
+    counts = [c for table in (turns, counters) for c in table.c if c.name in SHARDS.names]
     rows = connection.execute(
         select(shards, *counts)
         .select_from(shard_totals)

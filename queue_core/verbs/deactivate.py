@@ -7,9 +7,9 @@ the commit: the queue is still in use.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, seals
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues
 from queue_core.catalog.transact import transact
@@ -20,10 +20,8 @@ def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
     """Retire a queue, after the loads that are under way; a second time changes nothing."""
 
     def work(connection: Connection) -> None:
-        connection.execute(
-            update(queues)
-            .where(queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
-            .values(deactivated_at=dialect.now())
-        )
+        in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
+        now = dialect.read_clock(connection)
+        seals.change(connection, queues, *in_use, deactivated_at=now)
 
     transact(catalog, "deactivate", work)

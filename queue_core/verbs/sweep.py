@@ -9,11 +9,12 @@ transaction is the leader's, or is refused. Crash before a commit: that batch is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, select, tuple_, update
 
+from queue_core.catalog import seals
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -158,9 +159,16 @@ def _set_pointers(
     finished = [counters.c.shard >= begin[0], counters.c.sweep_pointer != 0]
     if following is not None:
         finished.append(counters.c.shard < following[0])
-        connection.execute(
-            update(counters)
-            .where(*here, counters.c.shard == following[0])
-            .values(sweep_pointer=following[1])
-        )
-    connection.execute(update(counters).where(*here, *finished).values(sweep_pointer=0))
+        unfinished = (*here, counters.c.shard == following[0])
+        _set_pointer(connection, unfinished, following[1])
+    _set_pointer(connection, (*here, *finished), 0)
+
+
+def _set_pointer(
+    connection: Connection, where: Sequence[ColumnElement[bool]], position: int
+) -> None:
+    values = {"sweep_pointer": position}
+    connection.execute(
+        update(counters).where(*where).values(**values, seal=seals.resealing(counters, values)),
+        seals.gain(counters, values),
+    )

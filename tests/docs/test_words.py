@@ -22,7 +22,7 @@ COUNTERS = [
     column.name
     for table in (tables.shards, tables.turns, tables.counters)
     for column in table.c
-    if not column.primary_key
+    if not column.primary_key and column.name != "seal"
 ]
 
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from queue_core import Store
 from queue_core.address import Address
 from queue_core.catalog import dialect
+from queue_core.catalog.seals import SEALED
 from tests.golden.make import HERE, folder_of
 
 #: The statements that made a catalog of format 1 on PostgreSQL.
@@ -73,6 +74,8 @@ _SQLITE = {
 
 
 def _turn_back(connection: sa.Connection) -> None:
+    for table in SEALED:
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} DROP COLUMN seal")
     connection.exec_driver_sql("DROP TABLE locks")
     connection.exec_driver_sql("DROP TABLE clocks")
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")

@@ -5,10 +5,12 @@ import shutil
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import select
 
 from queue_core import Store
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog.format import FORMAT
+from queue_core.catalog.seals import SEALED
 from queue_core.errors import QueueDeactivated, StaleCheckpoint
 from queue_core.model import Ticket
 from queue_core.segments.reader import read_table
@@ -48,6 +50,16 @@ def test_everything_is_as_it_was_written(store, expected, what):
 
 def test_the_books_agree(store):
     audit(store)
+
+
+def test_it_is_in_order_and_a_repair_seals_what_an_older_version_wrote(store):
+    assert store.fsck(deep=True).to_pylist() == []
+    assert store.fsck(repair=True).to_pylist() == []
+
+    with store.catalog.read() as connection:
+        for table in SEALED:
+            assert None not in connection.scalars(select(table.c.seal)).all()
+    assert store.fsck().to_pylist() == []
 
 
 def test_the_store_is_no_empty_one(expected):

@@ -1,0 +1,179 @@
+"""Seals: a checksum in each row that matters, by which a damaged value is found.
+
+A seal is a sum: each number of the row, or its remainder, times the weight of its column, and a
+hash of the texts. So a statement can add what it adds to a value, and the seal of a row with a
+damaged value stays wrong, whatever is changed later. Null is a row of an older ignis without a
+seal. Numbers that the database assigns while it inserts the row are not in its seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import xxhash
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    String,
+    Table,
+    bindparam,
+    literal_column,
+    select,
+    update,
+)
+
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
+
+#: Remainders are of the division by this prime: no single bit of a number can vanish in them.
+_PRIME = 2**31 - 1
+_HASH_BITS = 40
+
+#: Tables of small numbers that grow: their seals have the numbers themselves, so that a statement
+#: which adds to one need not know it.
+_GROWING = (shards, turns, counters, consumers)
+
+#: Columns that no seal covers, by table: times that the database assigns, and what changes with
+#: each heartbeat. Other checks of `queue_core.fsck` look at them.
+_UNSEALED = {
+    "segments": {"loaded_at", "data"},
+    "consumers": {"heartbeat_at"},
+    "tickets": {"planned_at", "lives", "planned_epoch"},
+    "publications": {"published_at"},
+}
+
+#: The tables whose rows have a seal.
+SEALED = tuple(table for table in metadata.sorted_tables if "seal" in table.c)
+
+
+def seal(table: Table, row: Mapping[str, Any]) -> int:
+    """Return the seal of a row; columns that *row* lacks are null."""
+    numbers, texts, plain = _columns(table)
+    total = 0
+    for name, weight in numbers:
+        value = row.get(name)
+        if value is None:
+            total -= weight
+        elif plain or 0 <= value < _PRIME:
+            total += weight * value
+        else:
+            total += weight * _rest(value)
+    return total + digest([row.get(name) for name in texts]) if texts else total
+
+
+def sealed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its seal."""
+    return {**row, "seal": seal(table, row)}
+
+
+def digest(texts: Sequence[str | bytes | None]) -> int:
+    """Return the part of a seal that the texts of a row give; 0 if all are null."""
+    if all(text is None for text in texts):
+        return 0
+    hashed = xxhash.xxh3_64()
+    for text in texts:
+        data = b"" if text is None else text.encode() if isinstance(text, str) else text
+        hashed.update(b"-" if text is None else len(data).to_bytes(8, "big"))
+        hashed.update(data)
+    return hashed.intdigest() >> (64 - _HASH_BITS)
+
+
+def resealing(table: Table, names: Iterable[str]) -> ColumnElement[int]:
+    """Return the new seal of an UPDATE of some numbers, with the parameter `gain`."""
+    return _resealing(table, tuple(sorted(names)))
+
+
+def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
+    """Return the parameter of `resealing` for the new values."""
+    numbers, _, plain = _columns(table)
+    weights = dict(numbers)
+    total = 0
+    for name, value in values.items():
+        new = -1 if value is None else value if plain else _rest(value)
+        total += weights[name] * new
+    return {"gain": total}
+
+
+def weight(table: Table, column: str) -> int:
+    """Return by how much a seal grows when a small number of the row grows by one."""
+    return dict(_columns(table)[0])[column]
+
+
+def change(
+    connection: Connection, table: Table, *where: ColumnElement[bool], **values: Any
+) -> None:
+    """Change values of one row, if it is there; the seal of a damaged row stays wrong."""
+    found = connection.execute(dialect.of(connection).locked(select(table).where(*where))).first()
+    if found is None:
+        return
+    row = found._asdict()
+    new = seal(table, {**row, **values})
+    if row["seal"] is not None:
+        new += row["seal"] - seal(table, row)
+    connection.execute(update(table).where(*where).values(**values, seal=new))
+
+
+def numbers_in_sql(table: Table) -> ColumnElement[int]:
+    """Return the part of the seal that the numbers give, as SQL."""
+    numbers, _, _ = _columns(table)
+    return _numbers_in_sql(table, tuple(name for name, _ in numbers))
+
+
+def texts_of(table: Table) -> tuple[str, ...]:
+    """Return the columns whose texts are hashed into the seal."""
+    return _columns(table)[1]
+
+
+@lru_cache(maxsize=256)
+def _resealing(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
+    new: ColumnElement[int] = table.c.seal + bindparam("gain", type_=BigInteger)
+    return new - _numbers_in_sql(table, names)
+
+
+@lru_cache(maxsize=256)
+def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
+    numbers, _, plain = _columns(table)
+    weights = dict(numbers)
+    terms = []
+    for name in names:
+        term = f"{table.name}.{name}"
+        if not isinstance(table.c[name].type, BigInteger):
+            # PostgreSQL would multiply small columns as small numbers. They need no remainder.
+            term = f"CAST({term} AS BIGINT)"
+        elif not plain:
+            term += f" % {_PRIME}"
+        if table.c[name].nullable:
+            term = f"coalesce({term}, -1)"
+        terms.append(f"({term}) * {weights[name]}")
+    # As one text: a statement with an element for each column takes much longer to compile.
+    return literal_column(f"({' + '.join(terms)})", BigInteger)
+
+
+@lru_cache(maxsize=64)
+def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...], bool]:
+    """Return the numbers of a row with their weights, its texts, and whether they are plain."""
+    left_out = {"seal"} | _UNSEALED.get(table.name, set())
+    own = table.autoincrement_column
+    if own is not None and own.autoincrement is True:
+        # The database assigns it.
+        left_out |= {own.name}
+    numbers: list[tuple[str, int]] = []
+    texts: list[str] = []
+    for column in table.c:
+        if column.name in left_out:
+            continue
+        if isinstance(column.type, String | LargeBinary):
+            texts.append(column.name)
+        else:
+            # Different weights: two values that change places change the seal.
+            numbers.append((column.name, 101 + 2 * len(numbers)))
+    return tuple(numbers), tuple(texts), table in _GROWING
+
+
+def _rest(value: int) -> int:
+    """Return a remainder as SQL does, which has the sign of the number."""
+    return value % _PRIME if value >= 0 else -(-value % _PRIME)
