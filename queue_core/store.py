@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,43 @@ class Store(AbstractContextManager["Store"]):
         vacuumed. Call this once the clock is right; after it, what is old by this clock goes.
         """
         self.catalog.write(clock.accept)
+
+    def fsck(
+        self,
+        *,
+        deep: bool = False,
+        repair: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> pa.Table:
+        """
+        Check every invariant of the store, as docs/protocol.md lists them.
+
+        Each part of the check reads one state of the catalog, so others can go on working. A repair
+        counts messages again, removes rows that stand for nothing, and sets messages apart that may
+        not be what was loaded: they become damaged, and `Queue.repair` loads them again.
+
+        Args:
+            deep: Whether to read all segments and verify the checksum of each chunk.
+            repair: Whether to repair what can be repaired.
+            progress: Called before each part of the check with its name, the number of parts that
+                are done, and the number of all parts.
+
+        Returns:
+            One row for each broken invariant at one place; none if the store is in order. Columns:
+            ``invariant`` (its number, such as ``I4``), ``queue`` (null: of the store), ``table``
+            and ``row`` (the primary key; of a file, its location), ``problem``, ``since`` (when the
+            row was last written, so the damage is younger; null: unknown), ``remedy`` (what a
+            repair does: ``set apart``, ``recount``, ``restate``, ``remove`` or ``none``) and
+            ``repaired`` (whether this call has done it).
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached, or a repair cannot write it.
+            StorageUnavailable: The storage cannot be read; a storage of another store is a finding.
+        """
+        # Not at the top: few processes check their store.
+        from queue_core.fsck.run import fsck
+
+        return fsck(self.catalog, self.storage, deep=deep, repair=repair, progress=progress)
 
     @property
     def keeper(self) -> Keeper:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from pyspark_ignis.cli.app import Name, app, duration, working
-from pyspark_ignis.cli.invocation import Invocation
+from pyspark_ignis.cli.display import show
+from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core.integrity.clock import look
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
@@ -132,3 +133,40 @@ def clock(
             store.accept_clock()
         doubt = store.catalog.write(look)
     call.answer(doubt or "the clock is believed", doubt=doubt)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def fsck(
+    ctx: typer.Context,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also read all segments and verify their checksums.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Repair what can be repaired, and set damaged messages apart."
+        ),
+    ] = False,
+) -> None:
+    """
+    Check every invariant of the store, while others go on working.
+
+    The exit code is 0 if the store is in order, and 1 if something is wrong that is not repaired.
+    docs/protocol.md lists the invariants by number.
+    """
+    call = Invocation.current(ctx)
+    with call.store() as store, working("checking") as shown:
+
+        def progress(part: str, done: int, of: int) -> None:
+            shown.update(f"checking {part} ({done + 1} of {of})")
+
+        found = store.fsck(deep=deep, repair=repair, progress=progress)
+    repaired = sum(found.column("repaired").to_pylist())
+    left = found.num_rows - repaired
+    if found.num_rows:
+        show(found, as_json=call.as_json)
+    text = f"{left:,} invariants are broken" if left else "the store is in order"
+    mended = f", and {repaired:,} were repaired" if repaired else ""
+    call.answer(text + mended, broken=left, repaired=repaired)
+    if left:
+        raise typer.Exit(BROKEN)

@@ -15,6 +15,8 @@ from pyspark_ignis.cli.display import complain, say, show, show_json
 from queue_core import IgnisError, Queue, Store
 from queue_core.address import Address
 
+#: The exit code when a check found something.
+BROKEN = 1
 #: The exit code after an error.
 REFUSED = 2
 

@@ -230,6 +230,13 @@ class Storage:
 
         Folders that are symbolic links are not followed: they may lead to files of others.
         """
+        return {location: written for location, (written, _) in self._listed().items()}
+
+    def sizes(self) -> dict[str, int]:
+        """Return the location of every segment file, and its size in bytes, as in `list`."""
+        return {location: size for location, (_, size) in self._listed().items()}
+
+    def _listed(self) -> dict[str, tuple[int, int]]:
         if self._local:
             with self._mapped(_SEGMENTS):
                 return dict(_listed(self._path(_SEGMENTS), len(self._root) + 1))
@@ -242,7 +249,7 @@ class Storage:
             self._check_bucket(_SEGMENTS)
         skip = len(self._root) + 1
         return {
-            info.path[skip:]: (info.mtime_ns or 0) // 1000
+            info.path[skip:]: ((info.mtime_ns or 0) // 1000, info.size or 0)
             for info in found
             if info.type == pafs.FileType.File and _SEGMENT_NAME.fullmatch(info.base_name)
         }
@@ -335,8 +342,8 @@ class Storage:
             ) from error
 
 
-def _listed(folder: str, skip: int) -> Iterator[tuple[str, int]]:
-    """Yield the segment files in a local folder and its subfolders; *skip* is the root's length."""
+def _listed(folder: str, skip: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield segment files with their times and sizes; *skip* is the length of the root."""
     if os.path.islink(folder):
         return
     try:
@@ -349,8 +356,8 @@ def _listed(folder: str, skip: int) -> Iterator[tuple[str, int]]:
                 yield from _listed(entry.path, skip)
             elif _SEGMENT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                 with suppress(FileNotFoundError):
-                    written = entry.stat(follow_symlinks=False).st_mtime_ns // 1000
-                    yield entry.path[skip:], written
+                    found = entry.stat(follow_symlinks=False)
+                    yield entry.path[skip:], (found.st_mtime_ns // 1000, found.st_size)
 
 
 def _sync(path: str) -> None:

@@ -41,6 +41,14 @@ _ROWS = (
         timing=Timing(3600.0),
         of_store=True,
     ),
+    Task(
+        name="fsck",
+        run="queue_core.tasks.fsck:run",
+        steps=("fsck",),
+        # It reads the whole catalog.
+        timing=Timing(86_400.0),
+        of_store=True,
+    ),
 )
 
 #: Each task by its name, in the order in which they run when several are due.

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from pyspark_ignis.cli import app
 from pyspark_ignis.cli.top import frames
 from queue_core import Store
-from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.errors import DamagedSegment, QueueDeactivated
 from queue_core.model import Magazine, State
 from queue_core.segments import stager
@@ -465,3 +465,20 @@ def test_no_reason_steers_the_terminal(ignis, store):
         assert not set(shown) & set("\x1b\x07\x9b\u202e")
     assert "\\x1b]52;c;" in for_people.stdout
     assert answer(for_programs)[0]["reason"] == reason
+
+
+@pytest.mark.spoiled
+def test_fsck_shows_what_is_broken_and_ends_with_one(ignis, store):
+    make_queue(store).load(orders(3))
+    assert answer(ignis("fsck", "--deep", "--json")) == [{"broken": 0, "repaired": 0}]
+    store.catalog.write(lambda c: c.execute(update(counters).values(damaged=7)))
+
+    result = ignis("fsck")
+
+    assert result.exit_code == 1
+    assert "not what was written" in result.stdout
+    assert "4 invariants are broken" in result.stdout
+    repaired = ignis("fsck", "--repair")
+    assert repaired.exit_code == 0
+    assert "the store is in order, and 4 were repaired" in repaired.stdout
+    assert answer(ignis("fsck", "--json")) == [{"broken": 0, "repaired": 0}]

@@ -8,9 +8,18 @@ import pytest
 from queue_core import faults
 from queue_core.catalog import format, slices
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.fsck.invariants import INVARIANTS
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
-PAGE = Path(__file__).parents[2].joinpath("docs/protocol.md").read_text()
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent.joinpath("docs/protocol.md").read_text()
+#: The meaning of each invariant, and the tests that guard it.
+GUARDS = {
+    number: (meaning, re.findall(r"`([\w/.]+)`", tests))
+    for number, meaning, tests in re.findall(
+        r"^\| (I\d+) \| (.+)\. \| (.+) \|$", PAGE, re.MULTILINE
+    )
+}
 #: What is left at each point, and who cleans up.
 CRASHES = {
     point: (left, remedy)
@@ -40,3 +49,12 @@ def test_the_figures_are_those_of_the_code():
     assert f"has not beaten for {DEAD_AFTER_SECONDS:.0f} seconds is dead" in page
     assert GRACE_SECONDS == 3600, "the page says an hour"
     assert f"a format version, now {format.FORMAT}." in page
+
+
+def test_each_invariant_is_on_the_page_with_the_tests_that_guard_it():
+    meanings = {n: meaning[0].lower() + meaning[1:] for n, (meaning, _) in GUARDS.items()}
+
+    assert meanings == INVARIANTS
+    for number, (_, tests) in GUARDS.items():
+        assert tests, number
+        assert [test for test in tests if not TESTS.joinpath(test).exists()] == []

@@ -19,7 +19,7 @@ _RESULT = re.compile(r"# -> (.+)$")
 #: The pages whose examples run, and the commands that each of them shows.
 PAGES = {
     "README.md": {"queues", "failures", "shovel", "top"},
-    "docs/guide.md": {"queues", "peek", "failures", "shovel", "sweep", "vacuum", "top"},
+    "docs/guide.md": {"queues", "peek", "failures", "shovel", "sweep", "vacuum", "fsck", "top"},
 }
 
 

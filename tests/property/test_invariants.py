@@ -74,6 +74,7 @@ class Verbs(RuleBasedStateMachine):
         self.acknowledged = 0
 
     def teardown(self) -> None:
+        assert self.store.fsck(deep=True).to_pylist() == []
         self.store.close()
         self.stack.close()
 

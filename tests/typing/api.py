@@ -151,6 +151,7 @@ def describe(store: Store, orders: Queue) -> None:
 
 def tidy(store: Store) -> None:
     assert_type(store.vacuum(grace=60.0, dry_run=True), list[str])
+    assert_type(store.fsck(deep=True, repair=True), pa.Table)
     assert_type(store.recover(), int)
 
 

@@ -1,0 +1,382 @@
+"""The check of a store: it names each broken invariant, repairs, and finds random damages."""
+
+import random
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import delete, insert, select, update
+
+from queue_core import Store
+from queue_core.catalog import interests as interest_rows
+from queue_core.catalog import seals
+from queue_core.catalog.tables import (
+    consumers,
+    counters,
+    files,
+    id_map,
+    interests,
+    publications,
+    queues,
+    segments,
+    shards,
+    slices,
+    tickets,
+    turns,
+)
+from queue_core.fsck.invariants import INVARIANTS
+from queue_core.leader.lease import LeaseLeader
+from queue_core.model import State
+from queue_core.segments import stager
+from queue_core.tasks.runner import SideTasks
+from tests.books import audit
+from tests.damages import damage, visible
+from tests.factories import make_queue, numbers_of, orders, planned
+
+FAR = 2**50
+
+
+@pytest.fixture
+def queue(store):
+    """A queue with two files, a message that was fired, and others in the catalog."""
+    make_queue(store, "another")
+    queue = make_queue(store)
+    with mock.patch.object(stager, "INLINE_BYTES", 0):
+        queue.load(orders(10))
+        queue.load(orders(10, 10))
+    queue.load(orders(5, 20))
+    consumer = store.consumer("reader", beats=True)
+    planned(store, queue, consumer, 3)
+    store.catalog.write(lambda c: interest_rows.register(c, consumer, [queue.info.id], priority=3))
+    assert broken(store) == set()
+    return queue
+
+
+def broken(store, **options):
+    return {row["invariant"] for row in store.fsck(**options).to_pylist()}
+
+
+def one(store, table, *where):
+    """The first row of a table."""
+    with store.catalog.read() as connection:
+        return connection.execute(select(table).where(*where).order_by(*table.primary_key)).first()
+
+
+def change(table, *where, **values):
+    """Return what changes a row and keeps its seal right, as a defect in a verb would."""
+
+    def work(store):
+        row = one(store, table, *where)
+        new = {k: v(row) if callable(v) else v for k, v in values.items()}
+        here = [key == getattr(row, key.name) for key in table.primary_key]
+        store.catalog.write(lambda c: seals.change(c, table, *here, **new))
+
+    return work
+
+
+def write(statement):
+    """Return what executes a statement that changes the catalog."""
+    return lambda store: store.catalog.write(lambda c: c.execute(statement))
+
+
+def two_in_one(store):
+    first = one(store, slices, slices.c.position == 3)
+    here = (slices.c.position == 10,)
+    change(slices, *here, segment_id=first.segment_id, loaded_at=first.loaded_at)(store)
+
+
+def file_of(store):
+    return Path(store.storage.uri) / min(store.storage.list())
+
+
+def without_file(store):
+    file_of(store).unlink()
+
+
+def with_flip(store):
+    data = bytearray(file_of(store).read_bytes())
+    data[len(data) // 2] ^= 1
+    file_of(store).write_bytes(data)
+
+
+def without_mark(store):
+    for mark in Path(store.storage.uri, "identity").iterdir():
+        mark.unlink()
+
+
+FIRED = slices.c.state == int(State.FIRED)
+WAITING = (slices.c.state == int(State.LOADED), slices.c.position == 10)
+FILED = segments.c.location.is_not(None)
+MAP = {"segment_id": 999, "queue_id": 1, "first_id": 1, "last_id": 2, "arrow": b""}
+INTEREST = {"queue_id": 1, "consumer_id": 999, "claim": "shared", "interested": True}
+
+#: How each invariant is broken, and no other.
+BREAKERS = {
+    "I1": write(update(slices).where(*WAITING).values(attempts=3)),
+    "I2": change(slices, *WAITING, shard=7),
+    "I3": change(slices, *WAITING, attempts=-1),
+    "I4": change(segments, FILED, queue_id=1),
+    "I5": two_in_one,
+    "I6": change(slices, *WAITING, position=11),
+    "I7": change(slices, *WAITING, position=FAR),
+    "I8": change(slices, FIRED, fired_at=None),
+    "I9": change(slices, *WAITING, loaded_at=lambda row: row.loaded_at + 1),
+    "I10": change(segments, FILED, schema_version=9),
+    "I11": change(segments, FILED, chunks=b""),
+    "I12": write(insert(id_map).values(MAP)),
+    "I13": write(update(files).values(state="condemned")),
+    "I14": without_file,
+    "I15": with_flip,
+    "I16": write(delete(counters).where(counters.c.magazine == 1, counters.c.queue_id == 2)),
+    "I17": change(shards, shards.c.queue_id == 2, loaded=26),
+    "I18": change(turns, turns.c.queue_id == 2, fired=4),
+    "I19": change(counters, counters.c.queue_id == 2, damaged=1),
+    "I20": change(counters, counters.c.queue_id == 2, ignored=-1),
+    "I21": change(slices, FIRED, ticket=99),
+    "I22": write(update(tickets).values(lives=3)),
+    "I23": change(consumers, acknowledged=99),
+    "I24": write(update(consumers).values(heartbeat_at=2**52)),
+    "I25": write(insert(interests).values(INTEREST | {"registered_at": 1})),
+    "I26": write(
+        insert(publications).values(queue_id=99, query_id="q", batch_id=1, published_at=1)
+    ),
+    "I27": change(queues, queues.c.id == 2, settings="{"),
+    "I28": without_mark,
+}
+#: Others that are broken by necessity: messages in the wrong shard are missing in the right one.
+ALSO = {"I2": {"I17"}, "I6": {"I7"}}
+#: What only a person can repair.
+NOT_REPAIRED = {"I22", "I23", "I24", "I26", "I27", "I28"}
+
+
+def test_each_invariant_is_broken_by_a_test():
+    assert list(BREAKERS) == list(INVARIANTS)
+
+
+@pytest.mark.parametrize("invariant", BREAKERS)
+@pytest.mark.spoiled
+def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
+    BREAKERS[invariant](store)
+    deep = invariant == "I15"
+
+    assert broken(store, deep=deep) - ALSO.get(invariant, set()) == {invariant}
+    repaired = store.fsck(deep=deep, repair=True).to_pylist()
+
+    assert {row["invariant"] for row in repaired} >= {invariant}
+    left = {row["invariant"] for row in repaired if not row["repaired"]}
+    if invariant in NOT_REPAIRED:
+        assert left == {invariant}
+        assert {row["remedy"] for row in repaired} == {"none"}
+    elif invariant == "I2":
+        # Its true shard is not known, since the defect that put it there sealed it so.
+        assert "I2" in left
+    else:
+        assert left == set()
+        assert broken(store, deep=deep) == set()
+
+
+def test_a_store_in_order_has_no_findings(store, queue):
+    for firing in (queue.fire(4), queue.fire(4)):
+        queue.sideline(firing.ids[:2], reason="late")
+        queue.reload(firing.ids[2:3])
+        queue.delete(firing.ids[3:])
+    queue.shovel(1)
+    queue.compact()
+    queue.add_columns(pa.schema([("note", pa.string())]))
+    queue.change_settings(sweep_after=30.0)
+    store.deactivate("another")
+
+    assert store.fsck(deep=True).num_rows == 0
+
+
+@pytest.mark.spoiled
+def test_a_finding_says_where_and_since_when(store, queue):
+    BREAKERS["I1"](store)
+    row = one(store, slices, *WAITING)
+
+    (found,) = store.fsck().to_pylist()
+
+    assert (found["queue"], found["table"], found["row"]) == ("orders", "slices", str(row.id))
+    assert found["since"].timestamp() == pytest.approx(row.moved_at / 1e6)
+    assert "not what was written" in found["problem"]
+    assert found["remedy"] == "set apart"
+
+
+@pytest.mark.spoiled
+def test_a_slice_in_a_shard_that_is_none_goes_back_to_its_own(store, queue):
+    write(update(slices).where(*WAITING).values(shard=7))(store)
+
+    store.fsck(repair=True)
+
+    assert broken(store) == set()
+    assert numbers_of(queue.fire().messages) == list(range(3, 25))
+
+
+@pytest.mark.spoiled
+def test_messages_that_were_set_apart_are_loaded_again_when_their_file_is_back(store, queue):
+    aside = file_of(store).with_suffix(".aside")
+    shutil.move(file_of(store), aside)
+    (lost,) = store.fsck(repair=True).to_pylist()
+    assert lost["repaired"]
+    waiting = queue.browse().num_rows
+
+    shutil.move(aside, aside.with_suffix(".arrow"))
+    queue.repair()
+
+    assert queue.browse().num_rows > waiting
+    assert broken(store, deep=True) == set()
+
+
+@pytest.mark.spoiled
+def test_counters_are_computed_from_the_slices(store, queue):
+    before = store.view("shards").to_pylist()
+    write(update(shards).values(loaded=1))(store)
+    write(update(turns).values(fired=7))(store)
+    write(update(counters).values(damaged=5))(store)
+
+    store.fsck(repair=True)
+
+    assert store.view("shards").to_pylist() == before
+    audit(store)
+
+
+def test_a_dropped_file_of_a_released_segment_is_no_finding(store, queue):
+    queue.delete(queue.fire(7))
+    store.vacuum(grace=0)
+
+    assert store.fsck(deep=True).num_rows == 0
+
+
+def test_work_that_goes_on_raises_no_false_alarm(store):
+    queue = make_queue(store, shards=2, attributes=["amount"])
+    over = threading.Event()
+
+    def produce():
+        with mock.patch.object(stager, "INLINE_BYTES", 0):
+            while not over.is_set():
+                queue.load(orders(40))
+
+    def consume():
+        while not over.is_set():
+            firing = queue.fire(25, selector="number % 3 < 2")
+            if firing:
+                queue.sideline(firing.ids[:3])
+                queue.reload(firing.ids[3:6])
+                queue.delete(firing.ids[6:-2])
+
+    def tidy():
+        while not over.is_set():
+            queue.sweep(older_than=0.05)
+            queue.shovel()
+            queue.compact()
+            store.vacuum(grace=5.0)
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(work) for work in (produce, consume, tidy)]
+        found = [store.fsck(deep=True).to_pylist() for _ in range(6)]
+        over.set()
+    for work in running:
+        work.result()
+    assert found == [[]] * 6
+    assert store.view("shards").column("deleted").to_pylist() != [0] * 4
+
+
+def test_a_value_of_another_kind_ends_a_check_and_not_all_of_them(tmp_path):
+    """SQLite keeps a text in a column of numbers."""
+    fill(tmp_path)
+    with Store.open(tmp_path) as store:
+        store.catalog.write(
+            lambda c: [
+                c.exec_driver_sql("UPDATE shards SET loaded = 'x' WHERE shard = 1"),
+                c.exec_driver_sql("UPDATE tickets SET lives = 7"),
+            ]
+        )
+        found = store.fsck().to_pylist()
+
+    assert {(row["invariant"], row["table"]) for row in found} == {
+        ("I1", "shards"),
+        ("I22", "tickets"),
+    }
+
+
+def test_progress_is_told_in_order(store, queue):
+    told = []
+
+    store.fsck(progress=lambda *what: told.append(what))
+
+    assert [done for _, done, _ in told] == list(range(told[0][2]))
+    assert {"slices", "files", "shards"} <= {name for name, _, _ in told}
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(10, id="some"), pytest.param(300, id="many", marks=pytest.mark.slow)]
+)
+@pytest.mark.spoiled
+def test_each_damage_that_users_see_is_found(count, tmp_path):
+    """A copy of a store for each damage: one value of a row, or one file."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    fill(good)
+    shutil.copytree(good, bad)
+    with Store.open(bad) as store:
+        before = visible(store)
+    seen = []
+    seed = 0
+    while len(seen) < count:
+        shutil.rmtree(bad, ignore_errors=True)
+        shutil.copytree(good, bad)
+        seed += 1
+        with Store.open(bad) as store:
+            done = damage(store, random.Random(seed))
+        with Store.open(bad) as store:
+            found = store.fsck(deep=True)
+            if visible(store) != before:
+                seen.append(done)
+                assert found.num_rows, f"seed {seed}: {done}"
+
+
+@pytest.mark.spoiled
+def test_the_side_task_reports_what_is_broken_and_repairs_nothing(store, queue, caplog):
+    tasks = SideTasks(store.catalog, store.storage, LeaseLeader(store.catalog), tasks=["fsck"])
+    assert tasks.run("fsck") == 0
+    BREAKERS["I3"](store)
+    BREAKERS["I17"](store)
+
+    assert tasks.run("fsck") == 2
+
+    reports = store.view("reports").to_pylist()
+    assert {(row["task"], row["queue"], row["moved"], row["from"]) for row in reports} == {
+        ("fsck", None, 1, "shards: I17 is broken"),
+        ("fsck", None, 1, "slices: I3 is broken"),
+    }
+    assert "I3 is broken: slices" in caplog.text
+    assert broken(store) == {"I3", "I17"}
+
+
+def fill(folder):
+    """A store in which every table that users see has rows."""
+    with Store.open(folder) as store:
+        queue = make_queue(store, shards=2, key="customer", attributes=["amount"])
+        with mock.patch.object(stager, "INLINE_BYTES", 0):
+            queue.load(orders(40))
+            queue.load(orders(20, 40))
+        queue.load(orders(5, 60))
+        firing = queue.fire(20, selector="number % 2 = 0")
+        queue.sideline(firing.ids[:6], reason="declined")
+        queue.delete(firing.ids[6:12])
+        queue.reload(firing.ids[12:16])
+        queue.shovel(2)
+        reader = store.consumer("reader", beats=True)
+        planned(store, queue, reader, 3)
+        store.catalog.write(
+            lambda c: interest_rows.register(c, reader, [queue.info.id], priority=3)
+        )
+        small = make_queue(store, "small")
+        for number in range(6):
+            small.load(orders(1, number))
+        small.compact()
+        small.load(orders(3, 100))
+        small.fire(2)
