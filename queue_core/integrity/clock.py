@@ -14,9 +14,9 @@ import time
 import uuid
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import clocks
@@ -42,12 +42,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 def check(catalog: Catalog) -> None:
     """Raise `CatalogUnavailable` if the catalog's clock may have jumped ahead."""
-    doubt = catalog.write(look)
-    if doubt is not None:
-        raise CatalogUnavailable(
-            f"{catalog!r}: {doubt}; nothing is expired, swept or vacuumed meanwhile. Set the clock "
-            "right, or accept it with `ignis clock --accept`"
-        )
+    _raise(catalog.write(look))
+
+
+def confirm(connection: Connection) -> None:
+    """
+    Raise `CatalogUnavailable`, and so roll back, if the clock has jumped ahead since `check`.
+
+    The last step of a transaction that changes what is old: whatever time the transaction has seen
+    is not later than the one that is compared here.
+    """
+    mine = connection.execute(select(clocks).where(clocks.c.host == _host())).first()
+    _raise(None if mine is None else _jump(mine, dialect.read_clock(connection), stopwatch()))
 
 
 def accept(connection: Connection) -> None:
@@ -69,14 +75,12 @@ def look(connection: Connection) -> str | None:
         connection.execute(new.on_conflict_do_nothing())
     else:
         steady_at = mine.steady_at
-        elapsed = watch - mine.host_at
-        ahead = now - mine.catalog_at - elapsed
-        margin = _micros(MARGIN_SECONDS) + int(elapsed * MARGIN_PART)
         here = clocks.c.host == mine.host
-        if ahead > margin:
+        jump = _jump(mine, now, watch)
+        if jump is not None:
             if mine.jumped_at is None:
                 connection.execute(update(clocks).where(here).values(jumped_at=now))
-            return f"its clock went {_shown(ahead)} further than the time that passed"
+            return jump
         if abs(now - mine.catalog_at) > _micros(WRITTEN_SECONDS) or mine.jumped_at is not None:
             connection.execute(update(clocks).where(here).values(_seen(now, steady_at)))
     # A jump that another machine saw counts until the clock is set back.
@@ -90,6 +94,23 @@ def look(connection: Connection) -> str | None:
     old = clocks.c.catalog_at < now - _micros(KEPT_SECONDS)
     connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
     return None
+
+
+def _jump(seen: Row[Any], now: int, watch: int) -> str | None:
+    """Say how far the clock has advanced beyond the stopwatch since this machine's last look."""
+    elapsed = watch - seen.host_at
+    ahead = now - seen.catalog_at - elapsed
+    if ahead <= _micros(MARGIN_SECONDS) + int(elapsed * MARGIN_PART):
+        return None
+    return f"its clock went {_shown(ahead)} further than the time that passed"
+
+
+def _raise(doubt: str | None) -> None:
+    if doubt is not None:
+        raise CatalogUnavailable(
+            f"the catalog's clock is not believed: {doubt}; nothing is expired, swept or vacuumed "
+            "meanwhile. Set the clock right, or accept it with `ignis clock --accept`"
+        )
 
 
 def _seen(now: int, steady_at: int) -> dict[str, int | str | None]:

@@ -27,5 +27,6 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         failures.forget(connection, before)
         task_log.forget(connection, before)
         schedule.forget(connection)
+        clock.confirm(connection)
 
     catalog.write(work)

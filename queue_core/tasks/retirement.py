@@ -20,7 +20,6 @@ from queue_core.verbs.drop import drop
 
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
-    clock.check(catalog)
     age = select(
         (dialect.now() - queues.c.created_at).label("created"),
         (dialect.now() - queues.c.deactivated_at).label("deactivated"),
@@ -29,6 +28,8 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         ago = connection.execute(age).first()
     if ago is None:
         return
+    # After the ages were read, so that no jump falls between the two.
+    clock.check(catalog)
     settings = queue.settings
     lifetime = settings.queue_expiry or settings.message_expiry
     if ago.deactivated is None:

@@ -74,6 +74,7 @@ def vacuum(
             .values(state="condemned", since=now)
         )
         found = _condemned(connection)
+        clock.confirm(connection)
         faults.point("vacuum.before_commit")
         return found
 

@@ -65,6 +65,7 @@ def _remove_candidates(
             moves.add(piece, len(rows), None)
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
+        clock.confirm(connection)
         return len(moves)
 
     return transact(catalog, "expire", work)
@@ -112,6 +113,7 @@ def _remove_old(
             moves.add(piece, len(old), None)
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
+        clock.confirm(connection)
         return len(moves)
 
     return transact(catalog, "expire", work)

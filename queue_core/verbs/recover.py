@@ -47,6 +47,7 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
             recovered += len(piece.rows)
         changes.apply(connection)
         connection.execute(delete(tickets).where(_of(connection, tickets, numbers, "number")))
+        clock.confirm(connection)
         return recovered
 
     return transact(catalog, "recover", work)

@@ -142,6 +142,7 @@ def _sweep_batch(
         taken = [(piece, piece.rows) for piece in batch]
         moved = set_aside(connection, queue, taken, SWEPT, Changes([queue]))
         _set_pointers(connection, queue, stretch.magazine, begin, following)
+        clock.confirm(connection)
         return moved, following
 
     return transact(catalog, "sweep", work, guard)

@@ -4,34 +4,14 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from queue_core import Store
-from queue_core.catalog.tables import clocks, files, queues, segments, slices
+from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 from queue_core.integrity import clock
 from queue_core.segments import stager
 from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire
+from tests.clocks import DAY, jump
 from tests.factories import make_queue, orders
-
-DAY = 24 * 3600 * 1_000_000
-#: Columns that hold times of the catalog.
-TIMES = {
-    clocks: ("catalog_at", "jumped_at"),
-    slices: ("loaded_at", "moved_at", "fired_at"),
-    segments: ("loaded_at",),
-    files: ("since",),
-    queues: ("created_at",),
-}
-
-
-def jump(store, days):
-    """Let the clock be so many days further: all that it has stamped is so much older."""
-
-    def work(connection):
-        for table, names in TIMES.items():
-            older = {name: table.c[name] - int(days * DAY) for name in names}
-            connection.execute(update(table).values(older))
-
-    store.catalog.write(work)
 
 
 def boot(store):
@@ -68,6 +48,36 @@ def test_nothing_that_is_young_goes_when_the_clock_jumps(store, queue):
 
     assert queue.browse().num_rows == 900
     assert store.view("shards").column("swept").to_pylist()[0] == 0
+
+
+def test_nothing_that_is_young_goes_when_the_clock_jumps_in_the_middle(store, queue, monkeypatch):
+    """After the look, and before the transaction."""
+    look = clock.check
+
+    def look_and_jump(catalog):
+        look(catalog)
+        jump(store, 3)
+
+    monkeypatch.setattr(clock, "check", look_and_jump)
+    for task in (queue.expire, queue.sweep, store.vacuum, lambda: purge(store.catalog)):
+        with pytest.raises(CatalogUnavailable, match="clock went 3 days further"):
+            task()
+        jump(store, -3)
+
+    assert queue.browse().num_rows == 900
+    assert store.view("shards").column("swept").to_pylist()[0] == 0
+
+
+def test_no_queue_retires_when_the_clock_jumps_in_the_middle(store, queue, monkeypatch):
+    read = store.catalog.read
+
+    def jump_and_read():
+        jump(store, 3)
+        return read()
+
+    monkeypatch.setattr(store.catalog, "read", jump_and_read)
+    with pytest.raises(CatalogUnavailable, match="clock went 3 days further"):
+        retire(store.catalog, queue.info)
 
 
 def test_it_is_known_to_processes_that_come_later(store, queue, address):

@@ -1,0 +1,29 @@
+"""The clock of a catalog that jumps: all that it has stamped becomes older, or younger."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, update
+
+from queue_core import Store
+from queue_core.catalog.tables import clocks, files, queues, segments, slices
+
+DAY = 24 * 3600 * 1_000_000
+#: Columns that hold times of the catalog.
+_TIMES = {
+    clocks: ("catalog_at", "jumped_at"),
+    slices: ("loaded_at", "moved_at", "fired_at"),
+    segments: ("loaded_at",),
+    files: ("since",),
+    queues: ("created_at",),
+}
+
+
+def jump(store: Store, days: float) -> None:
+    """Let the clock be so many days further: all that it has stamped is so much older."""
+
+    def work(connection: Connection) -> None:
+        for table, names in _TIMES.items():
+            older = {name: table.c[name] - int(days * DAY) for name in names}
+            connection.execute(update(table).values(older))
+
+    store.catalog.write(work)
