@@ -149,6 +149,7 @@ class _CandidateSearch:
             keep=rules.order.columns if rules.order else frozenset(),
             end=None if horizon is None else horizon.pointers.get(key, 0),
             since=None if horizon is None else horizon.at,
+            now=0 if horizon is None else dialect.read_clock(self._connection),
         )
 
     def _groups_in_flight(self, group: str, key: ShardKey) -> pa.Array:

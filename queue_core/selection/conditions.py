@@ -102,5 +102,8 @@ def eligible_slices(connection: Connection, request: FireRequest) -> list[Column
         conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))
     if request.horizon is not None:
         at = request.horizon.at
-        conditions.append(slices.c.fired_at.is_(None) | (slices.c.fired_at < at))
+        # A time that has not come yet is that of a clock that was ahead, and not one since then.
+        conditions.append(
+            slices.c.fired_at.is_(None) | (slices.c.fired_at < at) | (slices.c.fired_at > ago(0))
+        )
     return conditions

@@ -58,9 +58,10 @@ class ScanConditions:
     in_flight: pa.Array | None = None
     #: Columns of found messages to keep.
     keep: frozenset[str] = frozenset()
-    #: With groups: only messages at places before *end*, and not fired since *since*.
+    #: With groups: only messages at places before *end*, and not fired between *since* and *now*.
     end: int | None = None
     since: int | None = None
+    now: int = 0
 
     @property
     def all(self) -> tuple[Selector, ...]:
@@ -167,7 +168,8 @@ class ShardScan:
             [-1 if piece.fired_at is None else piece.fired_at for piece, _ in taken]
         )
         places, slices = rows.column(PLACE).to_numpy(), rows.column(SLICE).to_numpy()
-        early: Mask = (places < end) & (fired_at[slices] < since)
+        at = fired_at[slices]
+        early: Mask = (places < end) & ((at < since) | (at > self._conditions.now))
         return early
 
 

@@ -1,5 +1,7 @@
 """A clock that jumps ahead removes nothing that is young, until a person accepts it."""
 
+from functools import partial
+
 import pytest
 from sqlalchemy import insert, select, update
 
@@ -7,9 +9,14 @@ from queue_core import Store
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 from queue_core.integrity import clock
+from queue_core.model import Magazine
 from queue_core.segments import stager
+from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.request import FireRequest, Horizon
+from queue_core.selection.selection import Selection
 from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire
+from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
 from tests.factories import make_queue, orders
 
@@ -113,6 +120,36 @@ def test_a_clock_that_goes_back_is_no_danger(store, queue):
     # From there on, too, it may not jump.
     jump(store, 3)
     assert not believed(store)
+
+
+@pytest.mark.parametrize("settings", [{}, {"group": "customer"}], ids=["plain", "grouped"])
+def test_a_message_of_a_clock_that_was_ahead_is_shovelled_and_fired_once_it_is_set_back(
+    store, settings
+):
+    queue = make_queue(store, **settings)
+    queue.load(orders(8))
+    jump(store, 1)
+    failed, returned = queue.fire(2), queue.fire(2)
+    queue.sideline(failed)
+    queue.reload(returned)
+    jump(store, -1)
+
+    assert queue.shovel() == 2
+    assert available_now(store, queue) == 8
+
+
+def available_now(store, queue):
+    """How many messages a query takes with Trigger.AvailableNow: those that are there now."""
+    rules = partial(of_firing, magazine=Magazine.MAIN)
+    request = FireRequest(
+        queue_ids=(queue.info.id,),
+        selection=Selection.parse([queue.info], store.storage.uri, eligibility=rules),
+        horizon=Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN),
+    )
+    taken = 0
+    while fire(store.catalog, store.consumer(), request) is not None:
+        taken += queue.delete(queue.browse().column("_message_id"))
+    return taken
 
 
 def test_time_that_really_passed_is_believed(store, queue):
