@@ -4,6 +4,10 @@
 VENV ?= .venv
 #: Number of processes that run the tests.
 JOBS ?= 2
+#: Length of a soak, its catalog (sqlite or postgresql), and its seed: by default, another each time.
+MINUTES ?= 60
+CATALOG ?= sqlite
+SEED ?=
 BIN := $(VENV)/bin
 READY := $(VENV)/.ignis-ready
 
@@ -13,7 +17,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest crash bench notebooks docs lock
+.PHONY: help setup demo test check lint types contracts pytest crash soak bench notebooks docs lock
 .PHONY: build fmt clean
 
 help:
@@ -49,6 +53,10 @@ pytest: setup ## tests; JOBS=1 for one process
 crash: setup ## the long campaign of kill -9
 	@$(WITH_JAVA) $(BIN)/pytest -m slow --timeout 3600
 	@$(WITH_JAVA) $(BIN)/python -m tests.crash.spark.campaign
+
+soak: setup ## processes under faults, with a verdict on each message; MINUTES=60 CATALOG=sqlite
+	@$(WITH_JAVA) $(BIN)/python -m tests.soak --minutes $(MINUTES) --catalog $(CATALOG) \
+		$(if $(SEED),--seed $(SEED))
 
 bench: setup ## rates against bare Arrow files
 	@$(WITH_JAVA) $(BIN)/python benchmarks/ceiling.py

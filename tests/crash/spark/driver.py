@@ -35,7 +35,8 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all
 class Job:
     """What a driver is to do."""
 
-    store: str
+    #: The options of source and sink that say where the store is.
+    store: dict[str, str]
     checkpoint: str
     #: Messages of one micro-batch at most.
     limit: int
@@ -52,7 +53,10 @@ class Job:
     def of(scene: Scene, limit: int, **more: Any) -> Job:
         """A copy within a scene."""
         return Job(
-            store=str(scene.store_path), checkpoint=str(scene.checkpoint), limit=limit, **more
+            store={"path": str(scene.store_path)},
+            checkpoint=str(scene.checkpoint),
+            limit=limit,
+            **more,
         )
 
     def to_json(self) -> str:
@@ -81,18 +85,21 @@ def session(job: Job) -> SparkSession:
 
 def copy(spark: SparkSession, job: Job) -> StreamingQuery:
     """The query, started."""
-    source = {
-        "path": job.store,
-        "queue": "in",
-        "maxMessagesPerTrigger": job.limit,
-        "numPartitions": 2,
-    } | ({"consumer": job.consumer} if job.consumer else {})
+    source = (
+        job.store
+        | {
+            "queue": "in",
+            "maxMessagesPerTrigger": job.limit,
+            "numPartitions": 2,
+        }
+        | ({"consumer": job.consumer} if job.consumer else {})
+    )
     writer = (
         spark.readStream.format("ignis")
         .options(**source)
         .load()
         .writeStream.format("ignis")
-        .options(path=job.store, queue="out", key="customer", checkpointLocation=job.checkpoint)
+        .options(**job.store, queue="out", key="customer", checkpointLocation=job.checkpoint)
     )
     ending = {"availableNow": True} if job.until_empty else {"processingTime": "0 seconds"}
     return writer.trigger(**ending).start()

@@ -1,0 +1,31 @@
+"""`ignis soak` on a store of the user's own: processes die and stand still, and nothing is lost."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_ignis.cli import app
+from pyspark_ignis.soak.workload import QUEUES
+from queue_core import Store
+
+pytestmark = pytest.mark.crash
+
+
+def test_a_short_soak(address, tmp_path):
+    report = tmp_path / "report.json"
+    where = ["--catalog", address.catalog, "--storage", address.storage]
+
+    ran = CliRunner().invoke(
+        app, [*where, "soak", "--time", "6s", "--seed", "4", "--report", str(report)]
+    )
+
+    assert ran.exit_code == 0, ran.output
+    assert "every promise was kept" in ran.output
+    result = json.loads(report.read_text())
+    assert sum(result["faults"].values()) > 1
+    assert sum(counts["delivered"] for counts in result["verdict"]["queues"].values()) > 1
+    with Store(address) as store:
+        queues = store.view("queues")
+        assert len(queues) == len(QUEUES)
+        assert None not in queues.column("deactivated_at").to_pylist()

@@ -1,0 +1,143 @@
+"""
+The soak of `make soak`: servers of its own, and every fault.
+
+    python -m tests.soak --minutes 60 --catalog postgresql --seed 7
+
+With SQLite the segments are in a folder, with PostgreSQL in a bucket behind a bad proxy. Ends with
+1 if a promise was broken; then everything is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from pyspark_ignis.soak import report
+from pyspark_ignis.soak.nemesis import Fault
+from pyspark_ignis.soak.soak import PAUSE_SECONDS, Result, Soak
+from pyspark_ignis.soak.workload import Scene
+from queue_core import IgnisError, Store
+from queue_core.address import Address
+from tests import servers
+from tests.books import audit
+from tests.soak.postgres import SETTINGS, Failover, Freeze, Restart, Standby
+from tests.soak.proxy import proxy
+from tests.soak.spark import Copier, spark_faults
+from tests.soak.sqlite import Clock, Restore
+from tests.soak.storage import NoRoom, bad_buckets
+
+#: Seconds for which vacuum leaves files alone: longer than the age of a copy that is put back.
+GRACE = 90.0
+CATALOGS = ("sqlite", "postgresql")
+
+
+def main() -> int:
+    """Run what the command line asks for; 0 when every promise was kept."""
+    # So that no process outlives a soak that is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--catalog", choices=CATALOGS, default="sqlite")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--pause", type=float, default=PAUSE_SECONDS, help="between two faults")
+    parser.add_argument("--no-spark", action="store_true")
+    parser.add_argument("--report", type=Path, help="the file for the result, as JSON")
+    asked = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console.print(f"{asked.catalog}, {asked.minutes:g} minutes, seed {asked.seed}")
+    folder = Path(tempfile.mkdtemp(prefix="ignis-soak-"))
+    folder.chmod(0o755)
+    console.print(f"histories: {folder}")
+    setting = on_sqlite if asked.catalog == "sqlite" else on_postgresql
+    with setting(folder, asked.seed, spark=not asked.no_spark) as (soak, faults):
+        result = soak.run(asked.minutes * 60, faults, asked.pause)
+        result.broken += books(soak.scene.address)
+    report.show(result, console)
+    if asked.report:
+        report.save(result, asked.report)
+    return _keep_or_remove(result, folder, console)
+
+
+@contextmanager
+def on_sqlite(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soak, list[Fault]]]:
+    """A soak of an embedded store, and its faults."""
+    address = Address.of(folder / "store")
+    with _soak(address, folder, seed, spark) as (soak, faults, copier):
+        restore = Restore(address, soak.cast, soak.history, copier.kill if copier else lambda: None)
+        [clock] = (fault for fault in faults if isinstance(fault, Clock))
+        soak.meanwhile.append(lambda: clock.days or restore.keep_copy())
+        yield soak, [*faults, restore, NoRoom(soak.cast, soak.chance)]
+
+
+@contextmanager
+def on_postgresql(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soak, list[Fault]]]:
+    """A soak of a store in a server and a bucket, and its faults."""
+    with (
+        servers.postgres(SETTINGS) as server,
+        server.database() as url,
+        servers.object_store() as bucket,
+        proxy(bucket.endpoint, seed) as (bad, endpoint),
+    ):
+        address = Address(url, bucket.bucket().replace(bucket.endpoint, endpoint))
+        standby = Standby(server)
+        with _soak(address, folder, seed, spark) as (soak, faults, _):
+            faults += [
+                Restart(server, standby, soak.chance),
+                Freeze(server),
+                Failover(server, standby, address, soak.cast, soak.history),
+                *bad_buckets(bad, soak.chance),
+            ]
+            yield soak, faults
+
+
+@contextmanager
+def _soak(
+    address: Address, folder: Path, seed: int, spark: bool
+) -> Iterator[tuple[Soak, list[Fault], Copier | None]]:
+    history = folder / "history"
+    history.mkdir()
+    more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
+    soak = Soak(Scene(address, history, grace=GRACE, **more), seed, {"in": "out"} if spark else {})
+    faults = [*soak.faults(), Clock(address, soak.chance)]
+    if not spark:
+        yield soak, faults, None
+        return
+    where = {"catalog": address.catalog, "storage": address.storage}
+    copier = Copier(where, folder, soak.history)
+    soak.meanwhile.append(copier.check)
+    try:
+        yield soak, faults + spark_faults(copier, soak.chance), copier
+    finally:
+        copier.kill()
+
+
+def books(address: Address) -> list[str]:
+    """What the books of the store say in the end."""
+    with Store(address, create=False) as store:
+        try:
+            audit(store)
+            store.vacuum(grace=0)
+        except (AssertionError, IgnisError) as error:
+            return [f"the books are wrong: {error}"]
+    return []
+
+
+def _keep_or_remove(result: Result, folder: Path, console: Console) -> int:
+    if result.right:
+        shutil.rmtree(folder)
+        return 0
+    console.print(f"everything is kept in {folder}", style="bold red")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

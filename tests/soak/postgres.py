@@ -1,0 +1,120 @@
+"""Faults of a PostgreSQL server: restarts, a freeze, an older copy that takes over."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark_ignis.soak.cast import Cast
+from pyspark_ignis.soak.history import History
+from pyspark_ignis.soak.nemesis import Fault
+from queue_core import Store
+from queue_core.address import Address
+from tests.servers import Postgres
+from tests.soak.sqlite import AGE
+
+#: A commit that returned is in the log's file, so that a server that dies loses none.
+SETTINGS = "synchronous_commit = on\n"
+
+
+class Standby:
+    """An older copy of all files of a server."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+        self._copy = server.data.with_name("copy")
+        #: Since when the copy may lack transactions; 0 if there is none.
+        self.copied = 0.0
+
+    def follow(self, stopping: float) -> None:
+        """Take a copy of the stopped server, unless there is one that is young."""
+        if stopping - self.copied > AGE:
+            _copy(self._server.data, self._copy)
+            self.copied = stopping
+
+    def take_over(self) -> None:
+        """Put the copy in the place of the stopped server."""
+        _copy(self._copy, self._server.data)
+        self.copied = 0.0
+
+
+class Restart(Fault):
+    """The server is stopped and started again; half of the times it must recover."""
+
+    name, weight, alone = "restart", 1.0, True
+
+    def __init__(self, server: Postgres, standby: Standby, chance: random.Random) -> None:
+        self._server = server
+        self._standby = standby
+        self._chance = chance
+
+    def begin(self) -> str | None:
+        begun, mode = time.monotonic(), self._chance.choice(("fast", "immediate"))
+        self._server.stop(mode)
+        if mode == "fast":
+            self._standby.follow(begun)
+        self._server.start()
+        return None
+
+
+class Freeze(Fault):
+    """All processes of the server stand still."""
+
+    name, weight, seconds = "freeze", 1.0, (0.5, 6.0)
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+        self._frozen = ExitStack()
+
+    def begin(self) -> str | None:
+        self._frozen.enter_context(self._server.frozen())
+        return None
+
+    def heal(self) -> None:
+        self._frozen.close()
+
+
+class Failover(Fault):
+    """
+    A standby takes over that lacks the newest transactions: an older copy of all files.
+
+    The processes go on meanwhile, and find the other server at the same address; only the one that
+    vacuums is ended first, as `ignis adopt` asks.
+    """
+
+    name, weight, alone = "failover", 0.6, True
+
+    def __init__(
+        self, server: Postgres, standby: Standby, address: Address, cast: Cast, history: History
+    ) -> None:
+        self._server = server
+        self._standby = standby
+        self._address = address
+        self._cast = cast
+        self._history = history
+
+    def possible(self) -> bool:
+        return 0.0 < time.monotonic() - self._standby.copied < 2 * AGE
+
+    def begin(self) -> str | None:
+        begun, copied = time.monotonic(), self._standby.copied
+        for part in self._cast.parts:
+            if part.role == "keeper":
+                self._cast.kill(part)
+        self._server.stop("fast")
+        self._standby.take_over()
+        self._server.start()
+        Store(self._address, create=False, adopt=True).close()
+        self._history.write("restored", copied=copied, begun=begun)
+        self._cast.start()
+        return None
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder with the owners of its files."""
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)

@@ -1,0 +1,136 @@
+"""The Spark query of a soak, which copies `in` to `out`: a real driver that dies and comes back."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark_ignis.soak.history import History
+from pyspark_ignis.soak.nemesis import Fault
+from tests.crash.spark import checkpoint
+from tests.crash.spark.driver import Job
+from tests.crash.spark.lives import Life
+
+#: Seconds between the end of a driver and its next start.
+_REST = 1.0
+
+
+class Copier:
+    """Keeps one driver alive, and its checkpoint."""
+
+    def __init__(self, store: Mapping[str, str], folder: Path, history: History) -> None:
+        self.checkpoint = folder / "checkpoint"
+        self._said = folder / "spark-stderr"
+        self._newest = folder / "checkpoint-newest"
+        self._job = Job(
+            store=dict(store), checkpoint=str(self.checkpoint), limit=500, until_empty=False
+        )
+        self._history = history
+        self._life: Life | None = None
+        self._start_at = 0.0
+        self.lives = 0
+
+    def check(self) -> None:
+        """Start the driver if there is none, as the supervisor of a service does."""
+        if self._life is not None and not self._life.is_alive():
+            said = self._life.last_words()
+            kinds = re.findall(r"queue_core\.errors\.(\w+)", said)
+            kind = kinds[-1] if kinds else "driver ended"
+            self._history.write("error", kind=kind, verb="spark", text=said[-1500:])
+            self.kill()
+            if kind == "StaleCheckpoint" and self._newest.exists():
+                # What the error asks for.
+                _replace(self.checkpoint, self._newest)
+        if self._life is None and time.monotonic() > self._start_at:
+            self._life = Life(self._job, self._said)
+            self.lives += 1
+
+    def kill(self) -> None:
+        """Kill the driver with its JVM and its workers."""
+        if self._life is not None:
+            self._life.kill()
+            self._life = None
+            self._start_at = time.monotonic() + _REST
+
+    def pause(self) -> bool:
+        """Stop its JVM, if there is one already."""
+        try:
+            if self._life is not None:
+                self._life.pause()
+                return True
+        except (ValueError, ProcessLookupError):
+            pass
+        return False
+
+    def go_on(self) -> None:
+        """Let its JVM go on."""
+        try:
+            if self._life is not None:
+                self._life.go_on()
+        except (ValueError, ProcessLookupError):
+            return
+
+    def keep(self, name: str) -> None:
+        """Keep a copy of the checkpoint, of a driver that is dead."""
+        if self.checkpoint.exists():
+            _replace(self.checkpoint.with_name(name), self.checkpoint)
+
+    def put_back(self, name: str) -> None:
+        """Put a copy of the checkpoint back, and keep the newest."""
+        if self.checkpoint.with_name(name).exists():
+            _replace(self._newest, self.checkpoint)
+            _replace(self.checkpoint, self.checkpoint.with_name(name))
+
+
+class SparkKill(Fault):
+    """The driver is killed with all its processes; its checkpoint may lose what it noted last."""
+
+    def __init__(self, copier: Copier, chance: random.Random, loss: str) -> None:
+        self.name = "spark killed" if loss == "nothing" else f"spark killed, {loss}"
+        self.weight = 0.3 if loss == "nothing" else 0.15
+        self._copier = copier
+        self._chance = chance
+        self._loss = loss
+
+    def begin(self) -> str | None:
+        copier = self._copier
+        copier.kill()
+        if self._loss == "commit lost":
+            checkpoint.forget_commit(copier.checkpoint)
+        elif self._loss == "batch lost":
+            checkpoint.forget_batch(copier.checkpoint)
+        elif self._loss == "old checkpoint":
+            copier.put_back("checkpoint-old")
+        elif self._chance.random() < 0.5:
+            copier.keep("checkpoint-old")
+        return None
+
+
+class SparkStop(Fault):
+    """The JVM stands still for a while, as during a long collection of garbage."""
+
+    name, weight, seconds = "spark stopped", 0.5, (0.5, 10.0)
+
+    def __init__(self, copier: Copier) -> None:
+        self._copier = copier
+
+    def begin(self) -> str | None:
+        self._copier.pause()
+        return None
+
+    def heal(self) -> None:
+        self._copier.go_on()
+
+
+def spark_faults(copier: Copier, chance: random.Random) -> list[Fault]:
+    losses = ("nothing", "commit lost", "batch lost", "old checkpoint")
+    return [SparkStop(copier), *(SparkKill(copier, chance, loss) for loss in losses)]
+
+
+def _replace(target: Path, source: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)

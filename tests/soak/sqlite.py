@@ -1,0 +1,109 @@
+"""Faults of an embedded catalog, and of clocks."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from pyspark_ignis.soak.cast import Cast
+from pyspark_ignis.soak.history import History
+from pyspark_ignis.soak.nemesis import Fault
+from queue_core import Store
+from queue_core.address import Address
+from queue_core.errors import IgnisError
+from tests.clocks import jump
+
+#: Seconds after which a copy is replaced by a newer one. Vacuum's grace must be longer, or files
+#: that the copy names are gone.
+AGE = 25.0
+
+
+class Restore(Fault):
+    """
+    An older copy of the catalog's file is put back, while every process is dead.
+
+    It is taken by SQLite's own means while the store is in use, as a backup would be.
+    """
+
+    name, weight, alone = "restore", 0.4, True
+
+    def __init__(
+        self,
+        address: Address,
+        cast: Cast,
+        history: History,
+        kill_others: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._address = address
+        self._file = Path(address.catalog.removeprefix("sqlite:///"))
+        self._copy = self._file.with_name("catalog-copy")
+        self._cast = cast
+        self._history = history
+        self._kill_others = kill_others
+        self._copied = 0.0
+
+    def possible(self) -> bool:
+        return self._copied > 0.0
+
+    def begin(self) -> str | None:
+        begun = time.monotonic()
+        self._kill_others()
+        self._cast.kill_all()
+        for suffix in ("-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+        shutil.copyfile(self._copy, self._file)
+        Store(self._address, create=False, adopt=True).close()
+        self._history.write("restored", copied=self._copied, begun=begun)
+        self._cast.start()
+        self._copied = 0.0
+        return None
+
+    def keep_copy(self) -> None:
+        """Take a copy now and then, between the faults."""
+        if time.monotonic() - self._copied < AGE or not self._file.exists():
+            return
+        copied = time.monotonic()
+        self._copy.unlink(missing_ok=True)
+        with (
+            closing(sqlite3.connect(self._file, timeout=5)) as live,
+            closing(sqlite3.connect(self._copy)) as copy,
+        ):
+            live.backup(copy)
+        self._copied = copied
+
+
+class Clock(Fault):
+    """The catalog's clock goes three days ahead, or back, and is set right again."""
+
+    name, weight, seconds, alone = "clock", 0.4, (0.5, 3.0), True
+
+    def __init__(self, address: Address, chance: random.Random) -> None:
+        self._address = address
+        self._chance = chance
+        #: How far the clock is wrong now.
+        self.days = 0.0
+
+    def begin(self) -> str | None:
+        self._jump(self._chance.choice((3.0, 1.0, -1.0)))
+        return None
+
+    def heal(self) -> None:
+        while self.days:
+            self._jump(-self.days)
+
+    def _jump(self, days: float) -> None:
+        try:
+            with Store(self._address, create=False) as store:
+                jump(store, days)
+                if self.days < 0:
+                    # From back there, the right time is a jump ahead that a person has to accept.
+                    store.accept_clock()
+            self.days += days
+        except IgnisError:
+            # The database is away: another time.
+            time.sleep(0.2)
