@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from queue_core.backup.backup import Backup
+    from queue_core.backup.replacement import Restored
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
         BadName,
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
         Conflict,
         ConsumerFenced,
         Damaged,
+        DamagedBackup,
         DamagedCatalog,
         DamagedSegment,
         FormatTooNew,
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
 #: The module that defines each public name.
 _HOMES = {
     "Annihilate": "queue_core.policies.builtin",
+    "Backup": "queue_core.backup.backup",
     "BadName": "queue_core.errors",
     "BadOption": "queue_core.errors",
     "BadOutcome": "queue_core.errors",
@@ -77,6 +81,7 @@ _HOMES = {
     "ConsumerFenced": "queue_core.errors",
     "ConsumerPool": "queue_core.pool.pool",
     "Damaged": "queue_core.errors",
+    "DamagedBackup": "queue_core.errors",
     "DamagedCatalog": "queue_core.errors",
     "DamagedSegment": "queue_core.errors",
     "Decision": "queue_core.policies.decisions",
@@ -101,6 +106,7 @@ _HOMES = {
     "QueueFull": "queue_core.errors",
     "QueueSettings": "queue_core.settings",
     "QueueTaken": "queue_core.errors",
+    "Restored": "queue_core.backup.replacement",
     "SchemaMismatch": "queue_core.errors",
     "Settlement": "queue_core.outcomes",
     "StaleCheckpoint": "queue_core.errors",
@@ -122,6 +128,7 @@ _HOMES = {
 
 __all__ = [
     "Annihilate",
+    "Backup",
     "BadName",
     "BadOption",
     "BadOutcome",
@@ -134,6 +141,7 @@ __all__ = [
     "ConsumerFenced",
     "ConsumerPool",
     "Damaged",
+    "DamagedBackup",
     "DamagedCatalog",
     "DamagedSegment",
     "Decision",
@@ -158,6 +166,7 @@ __all__ = [
     "QueueFull",
     "QueueSettings",
     "QueueTaken",
+    "Restored",
     "SchemaMismatch",
     "Settlement",
     "StaleCheckpoint",

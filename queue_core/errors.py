@@ -25,6 +25,7 @@ IgnisError
 └── Damaged               stop and repair
     ├── DamagedSegment    a segment is missing, torn or altered
     ├── DamagedCatalog    the catalog cannot be read
+    ├── DamagedBackup     a backup is incomplete or altered
     └── FormatTooNew      a newer ignis wrote the store
 ```
 """
@@ -262,9 +263,18 @@ class DamagedCatalog(Damaged):
     """
 
 
+class DamagedBackup(Damaged):
+    """
+    A backup is incomplete or altered.
+
+    Raised when a file of a backup is missing, or differs from its checksum. Nothing was changed:
+    restore from another backup.
+    """
+
+
 class FormatTooNew(Damaged):
     """
-    A newer ignis wrote the store.
+    A newer ignis wrote the store or the backup.
 
     Nothing is damaged: upgrade ignis in this process.
     """

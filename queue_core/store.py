@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -41,6 +41,10 @@ from queue_core.settings import (
 from queue_core.tasks.vacuum import GRACE_SECONDS, vacuum
 from queue_core.verbs.recover import recover
 from queue_core.views import VIEWS
+
+if TYPE_CHECKING:
+    from queue_core.backup.backup import Backup
+    from queue_core.backup.replacement import Restored
 
 
 class Store(AbstractContextManager["Store"]):
@@ -294,6 +298,105 @@ class Store(AbstractContextManager["Store"]):
         """
         check_seconds("grace", grace)
         return vacuum(self.catalog, self.storage, grace, dry_run=dry_run)
+
+    def backup(
+        self,
+        folder: str | Path,
+        *,
+        segments: bool = True,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Backup:
+        """
+        Write a backup of the store, which may be in use.
+
+        The catalog is that of one moment. No load or firing waits, and meanwhile vacuum removes no
+        segments. A backup in a folder with an earlier one of the same store copies only new
+        segments, and replaces the earlier backup when it is complete.
+
+        Args:
+            folder: A local folder: empty, or with an earlier backup of this store.
+            segments: Whether to copy the segment files too. Without them, the backup can only be
+                restored over the same storage.
+            progress: Called now and then with the kind of files that are written (``tables`` or
+                ``segments``), the number of finished ones, and the number of all.
+
+        Returns:
+            The numbers of rows and segments in the backup.
+
+        Raises:
+            BadOption: The folder is not empty, or holds a backup of another store.
+            DamagedBackup: The list of segments in the earlier backup is damaged.
+        """
+        from queue_core.backup.backup import backup
+        from queue_core.backup.folder import BackupFolder
+
+        return backup(
+            self.catalog,
+            self.storage,
+            BackupFolder(folder),
+            with_segments=segments,
+            progress=progress or (lambda *_: None),
+        )
+
+    @classmethod
+    def restore(
+        cls,
+        folder: str | Path,
+        path: str | Path | None = None,
+        *,
+        catalog: str | None = None,
+        storage: str | None = None,
+        over: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Restored:
+        """
+        Restore a backup, on SQLite or PostgreSQL, whichever it was taken from.
+
+        Consumers begin new lives, so a process from before the restore is fenced off. The restored
+        catalog owns the storage; other copies of the catalog are refused.
+
+        Args:
+            folder: The folder of the backup.
+            path: Folder of the restored store, if it is embedded.
+            catalog: Database URL of the catalog, with *storage*, as in `Store.open`.
+            storage: Folder or URI of the segment files.
+            over: Whether to replace a catalog, or to use a storage, of the same store. Segments
+                that the backup does not know stay. Stop all processes of the store first.
+            progress: As in `Store.backup`.
+
+        Returns:
+            The numbers of restored messages and files, and what is known to be lost.
+
+        Raises:
+            BadOption: There is no backup, the place is not empty and *over* is false, or the place
+                has another store.
+            DamagedBackup: A file of the backup is missing or altered.
+            FormatTooNew: A newer version of ignis wrote the backup.
+        """
+        from queue_core.backup.folder import BackupFolder
+        from queue_core.backup.restore import restore
+
+        address = Address.of(path, catalog=catalog, storage=storage)
+        progress = progress or (lambda *_: None)
+        return restore(BackupFolder(folder), address, over=over, progress=progress)
+
+    def leftovers(self, *, give_up: bool = False) -> list[str]:
+        """
+        List the segment files that a restored catalog does not know.
+
+        They are ordinary Arrow files, in the folders of their queues, with messages that were
+        loaded or rewritten after the backup. Some of these messages were settled since. To keep
+        one, read its file with ``pyarrow.ipc.open_file`` and load it again.
+
+        Args:
+            give_up: Whether vacuum may remove the files, after its grace period.
+
+        Returns:
+            Their locations in the storage.
+        """
+        from queue_core.backup import leftovers
+
+        return self.catalog.write(leftovers.give_up if give_up else leftovers.find)
 
     def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         """

@@ -8,6 +8,7 @@ from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
     commands_change,
     commands_inspect,
     commands_maintain,
+    commands_operate,
     commands_soak,
 )
 from pyspark_ignis.cli.app import app

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.restored import RESTORE
 from queue_core.catalog.tables import consumers, queues, slices, tickets
 from queue_core.catalog.task_log import Moves
 from queue_core.errors import ConsumerFenced
@@ -33,9 +34,6 @@ DEAD_AFTER_SECONDS = 60.0
 
 #: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
-
-#: The name in the view of reports under which forgotten tickets are listed.
-RESTORE = "restore"
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, seals, segments
+from queue_core.catalog import dialect, restored, seals, segments
 from queue_core.catalog.tables import publications
 from queue_core.errors import PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch, QueueInfo, Staged
@@ -33,6 +33,7 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     That is a batch without rows, or the last one again: Spark repeats only that one. Raises
     `StaleCheckpoint` for any other batch whose number was recorded.
     """
+    restored.report_batches(connection, queue, batch)
     content = {"rows": batch.rows, "digest": _text(batch.digest)}
     content |= {"entry": batch.entry, "tickets": batch.tickets}
     row = {"queue_id": queue.id, "query_id": batch.query_id, "batch_id": batch.number}

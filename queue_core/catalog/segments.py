@@ -15,6 +15,9 @@ from queue_core.ids import first_id
 from queue_core.model import SegmentRef, Staged
 from queue_core.segments.format import pack_chunks, unpack_chunks
 
+#: The state of a file that a restored catalog does not know; only a person has it removed.
+FOUND = "found"
+
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 _INSERT = (
     insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)

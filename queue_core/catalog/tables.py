@@ -185,7 +185,8 @@ files = Table(
     "files",
     metadata,
     Column("location", String(400), primary_key=True),
-    #: ``live``, ``garbage`` (no slice names it) or ``condemned`` (it is being removed).
+    #: ``live``, ``garbage`` (no slice names it), ``condemned`` (it is being removed) or ``found``
+    #: (it lay beside a catalog that was restored, which does not know it).
     Column("state", String(16), nullable=False),
     Column("since", BigInteger, nullable=False),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -104,6 +104,14 @@ class Dialect(ABC):
     @abstractmethod
     def last_id(self, connection: Connection, table: Table) -> int:
         """Return the highest id that the table has ever given out."""
+
+    @abstractmethod
+    def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
+        """Let the ids that a table gives out begin after *last*; they never go back."""
+
+    @abstractmethod
+    def lock_tables(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Wait for all transactions that write, and keep new ones waiting; readers go on."""
 
     @abstractmethod
     def create_alone(self, connection: Connection, table: Table) -> bool:

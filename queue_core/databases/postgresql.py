@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,17 @@ class Postgresql(Dialect):
         """Read the last value of the sequence of the ids."""
         query = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
         return int(connection.scalar(query, {"name": table.name}) or 0)
+
+    def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
+        """Set the sequence of the ids."""
+        query = text("SELECT setval(pg_get_serial_sequence(:name, 'id'), :last)")
+        last = max(last, self.last_id(connection, table), 1)
+        connection.execute(query, {"name": table.name, "last": last})
+
+    def lock_tables(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Lock the tables against all but readers."""
+        names = ", ".join(table.name for table in tables)
+        connection.exec_driver_sql(f"LOCK TABLE {names} IN EXCLUSIVE MODE")
 
     def create_alone(self, connection: Connection, table: Table) -> bool:
         """Create a table; of two that create it at once, the second waits, and then fails."""

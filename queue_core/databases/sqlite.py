@@ -6,7 +6,7 @@ import json
 import random
 import sqlite3
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +187,18 @@ class Sqlite(Dialect):
         """Read the counter of an AUTOINCREMENT column."""
         query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
         return int(connection.scalar(query, {"name": table.name}) or 0)
+
+    def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
+        """Set the counter of an AUTOINCREMENT column; others follow their highest id."""
+        if table.dialect_options["sqlite"]["autoincrement"]:
+            last = max(last, self.last_id(connection, table))
+            forget = text("DELETE FROM sqlite_sequence WHERE name = :name")
+            remember = text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :last)")
+            connection.execute(forget, {"name": table.name})
+            connection.execute(remember, {"name": table.name, "last": last})
+
+    def lock_tables(self, connection: Connection, tables: Sequence[Table]) -> None:
+        """Do nothing: the transaction has the whole database."""
 
     def create_alone(self, connection: Connection, table: Table) -> bool:
         """Create the table: the transaction has the whole database."""

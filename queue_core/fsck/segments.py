@@ -9,6 +9,7 @@ import xxhash
 from sqlalchemy import ColumnElement, and_, exists, literal, or_, select
 
 from queue_core.catalog import seals
+from queue_core.catalog.segments import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.errors import DamagedSegment
 from queue_core.fsck.finding import Finding, Remedy
@@ -119,7 +120,7 @@ def check_states(scope: Scope) -> Iterator[Finding]:
             remedy=Remedy.RESTATE,
             since=row.loaded_at,
         )
-    known = ("live", "garbage", "condemned")
+    known = ("live", "garbage", "condemned", FOUND)
     named = exists().where(segments.c.location == files.c.location)
     odd = select(files).where(
         or_(files.c.state.not_in(known), and_(files.c.state == "live", ~named))

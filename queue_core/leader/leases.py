@@ -5,10 +5,13 @@ Only the database's clock counts, so machines whose clocks differ agree.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, case, select, update
+from sqlalchemy import Connection, case, delete, select, update
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import leases
+
+#: The beginning of the roles of backups that are being written.
+BACKUP = "backup:"
 
 
 def hold(connection: Connection, role: str, holder: str, seconds: float) -> int | None:
@@ -64,3 +67,14 @@ def holder(connection: Connection, role: str) -> str | None:
     return connection.scalar(
         select(leases.c.holder).where(leases.c.role == role, leases.c.ends_at > dialect.now())
     )
+
+
+def forget(connection: Connection, role: str) -> None:
+    """Remove a role that nobody takes again."""
+    connection.execute(delete(leases).where(leases.c.role == role))
+
+
+def backs_up(connection: Connection) -> bool:
+    """Return whether a backup of the segments is being written."""
+    running = leases.c.role.startswith(BACKUP) & (leases.c.ends_at > dialect.now())
+    return connection.scalar(select(leases.c.role).where(running).limit(1)) is not None

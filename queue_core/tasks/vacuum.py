@@ -3,9 +3,9 @@
 Changes: files of settled messages are removed, and files whose writer died before it published
 them. Guard: a writer may only be slow, so a file is first condemned in the catalog, which a
 publication of it conflicts with, and removed only when that is committed. A writer that comes back
-later finds its file missing, since publishing checks that it exists. Crash in between: a condemned
-file, which the next run removes. Returns the locations that it removed, or would remove, and writes
-their number to the task log.
+later finds its file missing, since publishing checks that it exists. A backup that is being written
+may need garbage, which then stays. Crash in between: a condemned file, which the next run removes.
+Returns the locations that it removed, or would remove, and writes their number to the task log.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from queue_core.catalog.tables import segments as segment_rows
 from queue_core.catalog.task_log import Moves
 from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
+from queue_core.leader import leases
 from queue_core.segments.storage import Storage
 from queue_core.tasks.purge import purge
 from queue_core.tasks.task import TaskContext
@@ -108,6 +109,10 @@ def _removable(
     known = {row.location: row for row in connection.execute(select(files))}
     strangers = (at for at, written in present.items() if at not in known and written <= before)
     garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
+    # Asked after the garbage was found: what became garbage later is not among it, and what a
+    # backup still copies became so after the backup had begun.
+    if leases.backs_up(connection):
+        return sorted(strangers), []
     return sorted(strangers), sorted(garbage)
 
 

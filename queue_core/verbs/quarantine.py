@@ -8,7 +8,7 @@ the report remains, and the next call reads it. The rest of the queue stays read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
@@ -33,26 +33,31 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     storage.check(again=True)
 
     def work(connection: Connection) -> int:
-        damaged = fetch(
-            connection,
-            dialect.of(connection).one_of(slices.c.segment_id, _damaged(connection, list(reports))),
-            slices.c.state != int(State.DAMAGED),
-            lock="wait",
-        )
-        changes = Changes()
-        for piece in damaged:
-            changes.mark(piece, piece.rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
-            changes.count(piece, damaged=len(piece.rows))
-            if piece.ticket is not None:
-                # Fired messages count as reloaded first, so that the counters add up.
-                changes.count(piece, reloaded=len(piece.rows))
-        changes.apply(connection)
-        return sum(len(piece.rows) for piece in damaged)
+        return set_apart(connection, list(reports))
 
     quarantined = transact(catalog, "quarantine", work)
     for name in reports:
         storage.forget_damage(name)
     return quarantined
+
+
+def set_apart(connection: Connection, names: Sequence[str]) -> int:
+    """Mark the messages of segments, by their locations, as damaged; return how many."""
+    damaged = fetch(
+        connection,
+        dialect.of(connection).one_of(slices.c.segment_id, _damaged(connection, names)),
+        slices.c.state != int(State.DAMAGED),
+        lock="wait",
+    )
+    changes = Changes()
+    for piece in damaged:
+        changes.mark(piece, piece.rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
+        changes.count(piece, damaged=len(piece.rows))
+        if piece.ticket is not None:
+            # Fired messages count as reloaded first, so that the counters add up.
+            changes.count(piece, reloaded=len(piece.rows))
+    changes.apply(connection)
+    return sum(len(piece.rows) for piece in damaged)
 
 
 @contextmanager
@@ -65,7 +70,7 @@ def quarantining(catalog: Catalog, storage: Storage) -> Iterator[None]:
         raise
 
 
-def _damaged(connection: Connection, names: list[str]) -> list[int]:
+def _damaged(connection: Connection, names: Sequence[str]) -> list[int]:
     """Return the ids of reported segments; the report of an inlined one names its id."""
     numbers = (name.removeprefix(INLINE) for name in names if name.startswith(INLINE))
     inlined = [int(number) for number in numbers if number.isdecimal()]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SURFACE = {
     "queue_core": {
         "Annihilate",
+        "Backup",
         "BadName",
         "BadOption",
         "BadOutcome",
@@ -27,6 +28,7 @@ SURFACE = {
         "ConsumerFenced",
         "ConsumerPool",
         "Damaged",
+        "DamagedBackup",
         "DamagedCatalog",
         "DamagedSegment",
         "Decision",
@@ -51,6 +53,7 @@ SURFACE = {
         "QueueFull",
         "QueueSettings",
         "QueueTaken",
+        "Restored",
         "SchemaMismatch",
         "Settlement",
         "StaleCheckpoint",

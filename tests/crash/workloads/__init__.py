@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.crash.workloads import (
     acknowledging,
+    backing_up,
     creating,
     damage,
     ending,
@@ -24,6 +25,7 @@ from tests.crash.workloads.common import Workload
 #: What to run for each fault: a point, and at which passage the child dies.
 WORKLOADS: dict[str, Workload] = {
     **acknowledging.FAULTS,
+    **backing_up.FAULTS,
     **creating.FAULTS,
     **damage.FAULTS,
     **ending.FAULTS,

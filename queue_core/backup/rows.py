@@ -1,0 +1,51 @@
+"""Rows of the catalog's tables as Arrow record batches, the same for every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Boolean, Connection, Integer, LargeBinary, String, Table, insert, select
+
+from queue_core.catalog.tables import metadata
+
+#: Tables whose ids the database gives out.
+NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
+#: Rows that are in memory at a time.
+BATCH_ROWS = 1000
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """Return the columns of a table as Arrow types."""
+    return pa.schema([(column.name, _type_of(column.type)) for column in table.columns])
+
+
+def read(connection: Connection, table: Table) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a table."""
+    schema = schema_of(table)
+    query = select(table).order_by(*table.primary_key.columns)
+    found = connection.execute(query.execution_options(yield_per=BATCH_ROWS))
+    for rows in found.partitions():
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
+        yield pa.record_batch(arrays, schema=schema)
+
+
+def write(connection: Connection, table: Table, batches: Iterable[pa.RecordBatch]) -> None:
+    """Insert rows into a table."""
+    for batch in batches:
+        connection.execute(insert(table), batch.to_pylist())
+
+
+def _type_of(kind: Any) -> pa.DataType:
+    match kind:
+        case Boolean():
+            return pa.bool_()
+        case Integer():
+            return pa.int64()
+        case String():
+            return pa.large_string()
+        case LargeBinary():
+            return pa.large_binary()
+    raise NotImplementedError(f"a column of type {kind}")

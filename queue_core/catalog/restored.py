@@ -1,0 +1,53 @@
+"""What a restored catalog can say of the time that it does not know."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import Connection, select
+
+from queue_core.catalog.tables import facts, publications
+from queue_core.catalog.task_log import Moves
+from queue_core.model import Batch, QueueInfo
+
+#: The name in the view of reports under which everything is listed that a restore has undone.
+RESTORE = "restore"
+#: The fact that says when the catalog was restored.
+RESTORED_AT = "restored_at"
+
+_RESTORED_AT = select(facts.c.value).where(facts.c.name == RESTORED_AT)
+
+_log = logging.getLogger(__name__)
+
+
+def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+    """
+    Report the batches of a query that were published after the backup, and are lost with it.
+
+    They are those between the last one that the catalog has recorded and the first one after the
+    restore.
+    """
+    restored_at = connection.scalar(_RESTORED_AT)
+    if restored_at is None:
+        return
+    row = connection.execute(
+        select(publications.c.batch_id, publications.c.published_at).where(
+            publications.c.queue_id == queue.id, publications.c.query_id == batch.query_id
+        )
+    ).first()
+    if row is not None and row.published_at >= int(restored_at):
+        return
+    first, last = 0 if row is None else row.batch_id + 1, batch.number - 1
+    if first > last:
+        return
+    lost = f"batch {first}" if first == last else f"batches {first} to {last}"
+    moves = Moves()
+    moves.count(None, last - first + 1, f"{lost} of query {batch.query_id}", None)
+    moves.record(connection, queue.id, RESTORE)
+    _log.warning(
+        "queue %r: the catalog was restored, and does not know %s of query %s; if they had rows, "
+        "these are lost",
+        queue.name,
+        lost,
+        batch.query_id,
+    )

@@ -1,0 +1,494 @@
+"""A backup of a store that is in use, and what a restore makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from sqlalchemy import func, select, update
+
+from queue_core import Store
+from queue_core.backup.folder import BackupFolder
+from queue_core.backup.hold import Hold
+from queue_core.blocking.publish import publish_once
+from queue_core.catalog import consumers
+from queue_core.catalog.tables import facts, files
+from queue_core.errors import (
+    BadOption,
+    CatalogUnavailable,
+    ConsumerFenced,
+    DamagedBackup,
+    FormatTooNew,
+    StorageUnavailable,
+)
+from queue_core.leader import leases
+from queue_core.segments import stager
+from tests.books import audit
+from tests.dump import dump
+from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+from tests.storages import EVERYWHERE
+
+
+@pytest.fixture
+def queue(store, monkeypatch):
+    """A queue with messages in files and in the catalog, of which some are in flight."""
+    queue = make_queue(store, shards=2, key="number")
+    queue.load(orders(5))
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue.load(orders(10, 5))
+    queue.sideline(queue.fire(max_messages=2))
+    queue.fire(max_messages=3)
+    return queue
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "backup"
+
+
+def everything(store, name="orders"):
+    queue = store.queue(name)
+    tables = [queue.browse(), queue.browse(magazine="sideline")]
+    return sorted(number for table in tables for number in numbers_of(table))
+
+
+def books_of(store):
+    """What a restore keeps: rows that are neither of processes nor of the identity."""
+    rows = dump(store)
+    return {name: rows[name] for name in ("queues", "schemas", "segments", "slices", "counters")}
+
+
+# --- into a new place -----------------------------------------------------------------------------
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("target", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_a_store_moves_to_a_new_place_on_either_database(
+    request, store, queue, folder, tmp_path, target
+):
+    saved = store.backup(folder)
+    new = {"catalog": f"sqlite:///{tmp_path}/new/catalog.db", "storage": str(tmp_path / "new")}
+    if target == "postgres":
+        with request.getfixturevalue("postgres").database() as url:
+            check_moved(store, folder, new | {"catalog": url}, saved)
+    else:
+        check_moved(store, folder, new, saved)
+
+
+def check_moved(store, folder, new, saved):
+    restored = Store.restore(folder, **new)
+
+    assert (restored.messages, restored.found, restored.damaged) == (15, (), 0)
+    assert restored.copied == saved.copied == saved.segments > 0
+    with Store.open(**new, create=False) as other:
+        assert books_of(other) == books_of(store)
+        audit(other)
+        assert other.fsck().num_rows == 0
+        assert other.storage.identity != store.storage.identity
+        # Both go on by themselves.
+        for each in (store, other):
+            each.queue("orders").load(orders(5, 100))
+            assert each.vacuum(grace=0) == []
+            assert everything(each) == [*range(15), *range(100, 105)]
+        audit(other)
+
+
+def test_new_ids_are_given_out_by_neither_side(store, queue, folder, tmp_path):
+    """Something of the lost time that names a message must not name another one."""
+    store.backup(folder)
+    lost = queue.load(orders(3, 100)).to_pylist()
+    Store.restore(folder, tmp_path / "new")
+
+    with Store.open(tmp_path / "new") as other:
+        new = other.queue("orders").load(orders(3, 200)).to_pylist()
+        assert min(new) > max(lost)
+
+
+def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
+    store.backup(folder)
+    with Store.open(tmp_path / "used") as used:
+        make_queue(used, "own").load(orders(3))
+        before = dump(used)
+        for over in (False, True):
+            with pytest.raises(BadOption, match=r"another store.*nothing was changed"):
+                Store.restore(folder, tmp_path / "used", over=over)
+        assert dump(used) == before
+    with pytest.raises(BadOption, match=r"is not empty.*nothing was changed.*--over"):
+        Store.restore(folder, catalog=store.address.catalog, storage=store.address.storage)
+
+
+# --- the backup -----------------------------------------------------------------------------------
+
+
+def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queue, folder):
+    first = store.backup(folder)
+    queue.load(orders(5, 100))
+    queue.delete(queue.fire())
+    queue.load(orders(5, 200))
+    second = store.backup(folder)
+
+    assert first.copied == first.segments
+    assert 0 < second.copied < second.segments
+    held = {str(file.relative_to(folder)) for file in folder.rglob("segments/**/*.arrow")}
+    with store.catalog.read() as connection:
+        named = connection.scalars(select(files.c.location).where(files.c.state == "live"))
+        assert held == set(named)
+    assert len(list(folder.glob("catalog-*"))) == 1
+
+
+def test_a_backup_that_dies_leaves_the_earlier_one(store, queue, folder, tmp_path, monkeypatch):
+    store.backup(folder)
+    queue.load(orders(5, 100))
+
+    def die(*_):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BackupFolder, "finish", die)
+        with pytest.raises(ZeroDivisionError):
+            store.backup(folder)
+    Store.restore(folder, tmp_path / "new")
+
+    with Store.open(tmp_path / "new") as other:
+        assert everything(other) == list(range(15))
+    store.backup(folder)
+    assert len(list(folder.glob("catalog-*"))) == 1
+
+
+@EVERYWHERE
+def test_what_is_settled_and_vacuumed_meanwhile_is_in_the_backup(store, queue, folder, tmp_path):
+    """All messages are deleted, and a vacuum runs, when the catalog is read and no file copied."""
+    done = []
+
+    def progress(kind, number, count):
+        if kind == "tables" and number == count - 1 and not done:
+            done.append(True)
+            drop_all(store)
+
+    store.backup(folder, progress=progress)
+    assert everything(store) == []
+    Store.restore(folder, tmp_path / "new")
+
+    with Store.open(tmp_path / "new") as other:
+        assert everything(other) == list(range(15))
+        audit(other)
+    assert len(store.vacuum(grace=0)) > 0
+
+
+def drop_all(store):
+    with Store(store.address) as other:
+        delete_all(other)
+        assert other.vacuum(grace=0) == []
+        assert other.vacuum(grace=0, dry_run=True) == []
+
+
+def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, folder):
+    def end(kind, *_):
+        if kind == "segments":
+            store.catalog.write(lambda c: c.execute(update(leases.leases).values(ends_at=0)))
+
+    with pytest.raises(CatalogUnavailable, match="begin again"):
+        store.backup(folder, progress=end)
+    assert not (folder / "manifest.json").exists()
+    with store.catalog.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(leases.leases)) == 0
+
+    store.backup(folder)
+    assert (folder / "manifest.json").exists()
+
+
+def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
+    monkeypatch.setattr("queue_core.backup.hold.RENEWED_SECONDS", 0.01)
+    ends = select(leases.leases.c.ends_at)
+    with Hold(store.catalog), store.catalog.read() as connection:
+        first = connection.scalar(ends)
+    with Hold(store.catalog):
+        for _ in range(1000):
+            with store.catalog.read() as connection:
+                if connection.scalar(ends) > first:
+                    break
+        else:
+            raise AssertionError("it was not renewed")
+
+
+def test_a_folder_with_something_else_is_left_alone(store, queue, folder, tmp_path):
+    folder.mkdir()
+    (folder / "letter.txt").write_text("dear")
+    with pytest.raises(BadOption, match="not empty, and holds no backup"):
+        store.backup(folder)
+    assert [each.name for each in folder.iterdir()] == ["letter.txt"]
+
+    with Store.open(tmp_path / "other") as other:
+        other.backup(tmp_path / "others")
+    with pytest.raises(BadOption, match="a backup of another store"):
+        store.backup(tmp_path / "others")
+
+
+@pytest.mark.spoiled
+def test_a_segment_that_is_missing_is_named_and_its_messages_are_set_apart(
+    store, queue, folder, tmp_path
+):
+    gone = min(store.storage.list())
+    store.storage.remove(gone)
+
+    assert store.backup(folder).missing == (gone,)
+
+    restored = Store.restore(folder, tmp_path / "new")
+    assert restored.damaged > 0
+    with Store.open(tmp_path / "new") as other:
+        assert len(everything(other)) == 15 - restored.damaged
+        (report,) = [row for row in other.view("reports").to_pylist() if row["task"] == "restore"]
+        assert (report["moved"], report["to"]) == (restored.damaged, "damaged")
+
+
+# --- a backup that is damaged ---------------------------------------------------------------------
+
+
+@pytest.mark.spoiled
+@pytest.mark.parametrize("how", ["flip", "remove"])
+@pytest.mark.parametrize(
+    "which", ["manifest.json", "slices.arrow", "segment files.arrow", "segments/*/*.arrow"]
+)
+def test_a_damaged_backup_changes_nothing(store, queue, folder, which, how):
+    store.backup(folder)
+    with store.catalog.read() as connection:
+        locations = connection.scalars(select(files.c.location)).all()
+    for location in locations:
+        store.storage.remove(location)
+    before = dump(store)
+    pattern = which if "/" in which or which == "manifest.json" else f"*/{which}"
+    spoil(min(folder.glob(pattern)), how)
+
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    expected = BadOption if (which, how) == ("manifest.json", "remove") else DamagedBackup
+    with pytest.raises(expected, match="backup"):
+        Store.restore(folder, **where, over=True)
+
+    after = dump(store)
+    for either in (before, after):
+        del either["storage"]
+    assert after == before
+
+
+def spoil(file, how):
+    data = file.read_bytes()
+    match how:
+        case "flip":
+            middle = len(data) // 2
+            file.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        case "remove":
+            file.unlink()
+
+
+def test_a_backup_of_a_newer_ignis_is_refused(store, queue, folder, tmp_path):
+    store.backup(folder)
+    for name in ("version", "format"):
+        content = json.loads((folder / "manifest.json").read_text())
+        content.pop("sha256")
+        newer = BackupFolder(folder).manifest()
+        object.__setattr__(newer, name, content[name] + 1)
+        (folder / "manifest.json").write_text(newer.to_json())
+        with pytest.raises(FormatTooNew, match="upgrade ignis"):
+            Store.restore(folder, tmp_path / "new")
+        object.__setattr__(newer, name, content[name])
+        (folder / "manifest.json").write_text(newer.to_json())
+    assert not (tmp_path / "new").exists()
+
+
+# --- over the same storage ------------------------------------------------------------------------
+
+
+def over(store, folder):
+    where = {"catalog": store.address.catalog, "storage": store.address.storage}
+    return Store.restore(folder, **where, over=True)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("segments", [True, False], ids=["with segments", "catalog alone"])
+def test_segments_that_are_newer_than_the_backup_stay(store, queue, folder, segments):
+    saved = store.backup(folder, segments=segments)
+    assert (saved.segments > 0) == segments
+    before = everything(store)
+    queue.load(orders(10, 100))
+    newer = set(store.storage.list())
+
+    restored = over(store, folder)
+
+    assert restored.damaged == 0
+    assert len(restored.found) > 0
+    with Store(store.address, create=False) as again:
+        assert everything(again) == before
+        assert again.vacuum(grace=0) == []
+        assert again.fsck().num_rows == 0
+        assert set(again.storage.list()) == newer
+        again.queue("orders").load(orders(1, 300))
+        (report,) = [row for row in again.view("reports").to_pylist() if row["task"] == "restore"]
+        assert report["moved"] == len(restored.found)
+        assert again.leftovers() == again.leftovers(give_up=True) == list(restored.found)
+        assert set(again.vacuum(grace=0)) == {*restored.found}
+        assert everything(again) == [*before, 300]
+
+
+def test_what_was_settled_since_is_there_again(store, queue, folder):
+    store.backup(folder)
+    delete_all(store)
+    store.vacuum(grace=0)
+    assert everything(store) == []
+
+    restored = over(store, folder)
+
+    assert restored.copied > 0
+    with Store(store.address, create=False) as again:
+        assert everything(again) == list(range(15))
+        audit(again)
+
+
+def delete_all(store):
+    queue = store.queue("orders")
+    queue.sweep(0.0, dead_after=0.0)
+    queue.shovel(force=True)
+    queue.delete(queue.fire())
+
+
+@pytest.mark.spoiled
+def test_a_catalog_alone_sets_apart_what_was_vacuumed_since(store, queue, folder):
+    store.backup(folder, segments=False)
+    delete_all(store)
+    store.vacuum(grace=0)
+
+    restored = over(store, folder)
+
+    assert restored.damaged == 10
+    with Store(store.address, create=False) as again:
+        assert everything(again) == list(range(5))
+        assert sum(again.view("shards").column("damaged").to_pylist()) == 10
+
+
+def test_a_catalog_that_is_lost_is_restored_beside_its_segments(tmp_path, folder, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    with Store.open(tmp_path / "store") as store:
+        make_queue(store).load(orders(10))
+        store.backup(folder, segments=False)
+        identity = store.storage.identity
+        store.queue("orders").load(orders(10, 10))
+    for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
+        (tmp_path / "store" / name).unlink(missing_ok=True)
+
+    with pytest.raises(BadOption, match="not empty"):
+        Store.restore(folder, tmp_path / "store")
+    restored = Store.restore(folder, tmp_path / "store", over=True)
+
+    assert len(restored.found) == 1
+    with Store.open(tmp_path / "store", create=False) as again:
+        assert again.storage.identity == identity
+        assert everything(again) == list(range(10))
+        assert again.vacuum(grace=0) == []
+
+
+def test_the_old_catalog_does_not_own_the_storage_any_more(store, queue, folder, tmp_path):
+    store.backup(folder)
+    new = f"sqlite:///{tmp_path}/restored.db"
+
+    Store.restore(folder, catalog=new, storage=store.address.storage, over=True)
+
+    with pytest.raises(StorageUnavailable, match="ignis adopt"):
+        store.vacuum(grace=0)
+    with pytest.raises(StorageUnavailable, match="ignis adopt"):
+        store.queue("orders").load(orders(1))
+    with Store.open(catalog=new, storage=store.address.storage) as restored:
+        restored.queue("orders").load(orders(5, 100))
+        assert restored.vacuum(grace=0) == []
+
+
+def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder):
+    """Its consumer has the name and the number of one that is restored, and could settle for it."""
+    consumer = store.consumer("worker")
+    store.backup(folder)
+    consumer = store.consumer("worker")
+    firing = queue.fire(max_messages=2)
+
+    over(store, folder)
+    with Store(store.address) as again:
+        again.consumer("worker")
+
+    with pytest.raises(ConsumerFenced):
+        store.catalog.write(lambda connection: consumers.check(connection, consumer))
+    with pytest.raises(ConsumerFenced):
+        queue.fire(max_messages=1)
+    queue.delete(firing)
+    assert everything(store) == list(range(15))
+
+
+def test_a_restore_that_dies_in_the_transaction_changes_nothing(store, queue, folder, monkeypatch):
+    store.backup(folder)
+    queue.load(orders(5, 100))
+    before = books_of(store)
+
+    def die(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("queue_core.backup.replacement.set_apart", die)
+    monkeypatch.setattr("queue_core.backup.replacement._report", die)
+    with pytest.raises(ZeroDivisionError):
+        over(store, folder)
+    assert books_of(store) == before
+    assert everything(store) == [*range(15), *range(100, 105)]
+
+
+def test_a_restored_place_can_be_restored_again(store, queue, folder, tmp_path):
+    store.backup(folder)
+    Store.restore(folder, tmp_path / "staging")
+    with Store.open(tmp_path / "staging") as staging:
+        identity = staging.storage.identity
+        staging.queue("orders").load(orders(5, 500))
+    queue.load(orders(5, 100))
+    store.backup(folder)
+
+    Store.restore(folder, tmp_path / "staging", over=True)
+
+    with Store.open(tmp_path / "staging") as staging:
+        assert everything(staging) == [*range(15), *range(100, 105)]
+        assert staging.storage.identity == identity
+    with store.catalog.read() as connection:
+        assert connection.scalar(select(facts.c.value).where(facts.c.name == "store")) != identity
+
+
+# --- batches of queries ---------------------------------------------------------------------------
+
+
+def publish_batch(queue, number, query="query"):
+    staging = make_stager(queue)
+    staging.add(orders(1).to_batches()[0])
+    segments = [segment.in_shard(0) for segment in staging.finish()]
+    batch = make_batch(segments, number, query)
+    assert publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
+
+
+def reported(store):
+    return [row["from"] for row in store.view("reports").to_pylist() if row["task"] == "restore"]
+
+
+def test_batches_that_were_published_after_the_backup_are_named(store, folder, caplog):
+    queue = make_queue(store)
+    publish_batch(queue, 4, "known")
+    store.backup(folder)
+    for number in (5, 6, 7):
+        publish_batch(queue, number, "known")
+
+    over(store, folder)
+    with Store(store.address) as again:
+        queue = again.queue("orders")
+        for number in (8, 9, 12):
+            publish_batch(queue, number, "known")
+        publish_batch(queue, 3, "new")
+        publish_batch(queue, 0, "fresh")
+        assert reported(again) == ["batches 5 to 7 of query known", "batches 0 to 2 of query new"]
+    assert "batches 5 to 7 of query known" in caplog.text
+
+
+def test_no_batches_are_named_without_a_restore(store):
+    queue = make_queue(store)
+    for number in (4, 9):
+        publish_batch(queue, number)
+
+    assert reported(store) == []
