@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
+from queue_core.catalog.consumers import Unacknowledged
 from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
@@ -31,7 +32,11 @@ class AcquiringTickets:
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
         """Fire a ticket; None when there is nothing to fire."""
-        return fire(self._store.catalog, consumer, request, seen=False)
+        while True:
+            try:
+                return fire(self._store.catalog, consumer, request, seen=False)
+            except Unacknowledged:
+                self.acknowledge(consumer, request.after)
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that all tickets up to *ticket* are committed."""
@@ -43,7 +48,13 @@ class AcquiringTickets:
             queues=self._queues.infos,
         )
 
-    def plan(self, tickets: TicketRange) -> ReadPlan:
+    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return how to read the messages that tickets hold."""
-        uri = self._store.storage.uri
-        return read_tickets(self._store.catalog, uri, self._queues.infos, tickets)
+        catalog, uri = self._store.catalog, self._store.storage.uri
+        while True:
+            try:
+                return read_tickets(
+                    catalog, uri, self._queues.infos, tickets, committed=tickets.after
+                )
+            except Unacknowledged:
+                self.acknowledge(consumer, tickets.after)

@@ -100,7 +100,7 @@ class Session:
         if end.ticket > self._latest:
             # An earlier run has logged it, perhaps in a catalog that is older now than it was then.
             self._skip_forgotten(consumer, end.ticket)
-        plan = self._tickets.plan(TicketRange(consumer.id, after, end.ticket))
+        plan = self._tickets.plan(consumer, TicketRange(consumer.id, after, end.ticket))
         faults.point("source.planned")
         self._latest = max(self._latest, end.ticket)
         return plan

@@ -6,7 +6,6 @@ in a `Session`, which is imported and begun when it is first needed.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
+from queue_core.names import of_query
 
 if TYPE_CHECKING:
     from ignis_source.session import Session
@@ -36,7 +36,7 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first ticket. Spark asks again for batch 0."""
         if self._name is None:
-            self._name = f"spark:{uuid.uuid4().hex}"
+            self._name = of_query()
         return Offset(self._name, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:

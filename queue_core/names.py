@@ -11,6 +11,7 @@ from queue_core.errors import BadName
 
 _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
+_OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
 _LONGEST_COLUMN = 255
 
 
@@ -54,6 +55,16 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
 def of_process() -> str:
     """Return a unique name for this process: host, process id and a random suffix."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def of_query() -> str:
+    """Return a unique name for the consumer of a new streaming query."""
+    return f"spark:{uuid.uuid4().hex}"
+
+
+def is_of_query(name: str) -> bool:
+    """Return whether `of_query` made a name, so that no consumer of another store has it."""
+    return _OF_QUERY.fullmatch(name) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -35,6 +35,11 @@ DEAD_AFTER_SECONDS = 60.0
 #: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
 
+
+class Unacknowledged(Exception):
+    """A catalog that was restored does not know that Spark has committed the tickets before."""
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -91,6 +96,18 @@ def check(
         raise _fenced(consumer)
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
+
+
+def check_committed(connection: Connection, consumer_id: int, committed: int) -> None:
+    """
+    Raise `Unacknowledged` if tickets that Spark has committed are not acknowledged.
+
+    They were, before anything was fired or planned after them. What they hold has to be settled
+    first, by the publications that the catalog has now.
+    """
+    here = select(consumers.c.acknowledged).where(consumers.c.id == consumer_id)
+    if (connection.scalar(here) or 0) < committed:
+        raise Unacknowledged
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:

@@ -1,4 +1,10 @@
-"""Publications: the last batch of each streaming query, and the claim on the files of a load."""
+"""
+Publications: the last batch of each streaming query, and the claim on the files of a load.
+
+The record of a batch names the tickets whose messages it has, where the sink can read Spark's log.
+If they are tickets of this catalog, it is source and target of the query: then the record and the
+tickets of a restored catalog are compared (`newest_ticket`, `is_new_batch`).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,10 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, restored, seals, segments
-from queue_core.catalog.tables import publications
-from queue_core.errors import PublicationRefused, StaleCheckpoint
-from queue_core.model import Batch, QueueInfo, Staged
+from queue_core.catalog.tables import consumers, publications
+from queue_core.errors import Conflict, PublicationRefused, StaleCheckpoint
+from queue_core.model import Batch, Consumer, QueueInfo, Staged
+from queue_core.names import is_of_query
 from queue_core.segments.storage import Storage
 
 
@@ -31,7 +38,8 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     Record the batch of a query; return False if it needs no work.
 
     That is a batch without rows, or the last one again: Spark repeats only that one. Raises
-    `StaleCheckpoint` for any other batch whose number was recorded.
+    `StaleCheckpoint` for any other batch whose number was recorded, and `Conflict` for one that was
+    read from this catalog before it was restored.
     """
     restored.report_batches(connection, queue, batch)
     content = {"rows": batch.rows, "digest": _text(batch.digest)}
@@ -52,10 +60,69 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
         ).returning(publications.c.batch_id)
     )
     if recorded.first() is not None:
+        _check_remembered(connection, queue, batch)
         return True
     if batch.rows:
         _check_repeated(connection, queue, batch)
     return False
+
+
+def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
+    """
+    Return the newest ticket of a consumer that a recorded batch names.
+
+    None if there is none: its query writes to another store, or nobody could read its log.
+    """
+    if not is_of_query(consumer.name):
+        # A consumer of the same name may be at work in the store that a batch comes from.
+        return None
+    named = select(publications.c.content).where(
+        publications.c.content.contains(consumer.name, autoescape=True)
+    )
+    found = [_tickets(json.loads(content)["tickets"]) for content in connection.scalars(named)]
+    return max((at[consumer.name] for at in found if consumer.name in at), default=None)
+
+
+def forget_tickets(connection: Connection, consumer: Consumer) -> None:
+    """Let no recorded batch name the tickets of a consumer, until the next one does."""
+    named = publications.c.content.contains(consumer.name, autoescape=True)
+    rows = connection.execute(
+        select(publications.c.queue_id, publications.c.query_id, publications.c.content)
+        .where(named)
+        .order_by(publications.c.queue_id, publications.c.query_id)
+    )
+    for row in rows.all():
+        content = json.loads(row.content) | {"tickets": None}
+        seals.change(
+            connection,
+            publications,
+            publications.c.queue_id == row.queue_id,
+            publications.c.query_id == row.query_id,
+            content=json.dumps(content),
+        )
+
+
+def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+    """Raise `Conflict` if this catalog has forgotten tickets whose messages the batch has."""
+    for name, ticket in _tickets(batch.tickets).items():
+        last = None
+        if is_of_query(name):
+            last = connection.scalar(
+                select(consumers.c.last_ticket).where(consumers.c.name == name)
+            )
+        if last is not None and last < ticket:
+            raise Conflict(
+                f"queue {queue.name!r}: batch {batch.number} was read from ticket {ticket} of "
+                f"consumer {name!r}, which the catalog does not know, so it was restored while the "
+                "batch ran; nothing was changed: start the query again. The messages that the "
+                "catalog knows come in a later batch"
+            )
+
+
+def _tickets(text: str | None) -> dict[str, int]:
+    """Return the ticket of each consumer in an entry of Spark's log."""
+    offsets = [json.loads(line) for line in (text or "").splitlines()]
+    return {offset["consumer"]: int(offset["ticket"]) for offset in offsets}
 
 
 def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> None:

@@ -4,21 +4,29 @@ Changes: the slices that those tickets still hold are deleted or, where messages
 one, left for the sweep. Guard: the consumer's epoch. Spark acknowledges late, more than once, and
 the last batch only when the query is started again: a second time changes nothing. Crash before
 the commit: the tickets are open, and the query acknowledges them when it is started again.
+
+Where the query's sink writes to the same catalog, only tickets that it has recorded are deleted.
+The others were published in a state of the catalog that a restore took back: their messages are
+loaded again.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import consumers
+from queue_core.catalog import consumers, publications
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
+from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.model import Consumer, QueueInfo
+from queue_core.model import Consumer, QueueInfo, Slice
+
+_log = logging.getLogger(__name__)
 
 
 def acknowledge(
@@ -31,7 +39,7 @@ def acknowledge(
     logged: int | None = None,
 ) -> int:
     """
-    Close all tickets up to *upto*; return how many messages that deleted.
+    Close all tickets up to *upto*; return how many messages that finished.
 
     *queues* are those of the messages, by default any: where none is bounded, no load waits for
     room. *logged* is the newest ticket that Spark has logged, by default *upto*; tickets up to it
@@ -51,8 +59,39 @@ def _delete_held(
 ) -> int:
     mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
     held = fetch(connection, mine, lock="wait")
+    recorded = publications.newest_ticket(connection, consumer) if held else None
     changes = Changes(queues)
+    lost = []
     for piece in held:
-        changes.remove(piece, piece.rows, "deleted")
+        if recorded is None or (piece.ticket or 0) <= recorded:
+            changes.remove(piece, piece.rows, "deleted")
+        else:
+            lost.append(piece)
+            changes.release(piece, piece.rows)
+            changes.count(piece, reloaded=len(piece.rows))
     changes.apply(connection)
+    if lost:
+        # Once: if the query has another sink now, nobody records its tickets here any more.
+        publications.forget_tickets(connection, consumer)
+        _report(connection, consumer, lost)
     return sum(len(piece.rows) for piece in held)
+
+
+def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -> None:
+    """Report messages that come again, because their publication was lost by a restore."""
+    moves: dict[int, Moves] = {}
+    for piece in lost:
+        source = f"ticket {piece.ticket} of consumer {consumer.name!r}"
+        target = piece.magazine.name.lower()
+        moves.setdefault(piece.queue_id, Moves()).count(
+            piece.shard, len(piece.rows), source, target
+        )
+    for queue_id, moved in sorted(moves.items()):
+        moved.record(connection, queue_id, consumers.RESTORE)
+    _log.warning(
+        "consumer %r: Spark has committed batches up to ticket %s, and the catalog does not have "
+        "what their sink published to it, so it was restored; their %s messages come again",
+        consumer.name,
+        max(piece.ticket or 0 for piece in lost),
+        sum(len(piece.rows) for piece in lost),
+    )

@@ -40,7 +40,8 @@ def fire(
     the result is then also None while others wait before it. *seen* False means that the messages
     are only planned: until somebody reads them, they can be recovered. Queues that are
     paused, or in which others go first (`interests`), are left out. Raises `ConsumerFenced`,
-    `QueueDeactivated`, `QueueTaken`.
+    `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if the tickets before are to be
+    acknowledged first.
     """
     with catalog.read() as connection:
         open_to = interests.open_to(
@@ -86,6 +87,7 @@ def _take(
     connection: Connection,
 ) -> Ticket | None:
     consumers.check(connection, consumer, request.after, request.queue_ids)
+    consumers.check_committed(connection, consumer.id, request.after)
     taken = acquire(connection, request, lock, candidates)
     if not taken:
         return None

@@ -21,12 +21,23 @@ from queue_core.verbs.abandon import deliver_again
 
 
 def read_tickets(
-    catalog: Catalog, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
+    catalog: Catalog,
+    storage_uri: str,
+    queues: Sequence[QueueInfo],
+    tickets: TicketRange,
+    *,
+    committed: int = 0,
 ) -> ReadPlan:
-    """Mark tickets as planned, and return how to read their messages."""
+    """
+    Mark tickets as planned, and return how to read their messages.
+
+    *committed* is the newest ticket that Spark has committed. Raises `Unacknowledged` if it is to
+    be acknowledged first.
+    """
 
     def work(connection: Connection) -> None:
         consumer_id = tickets.consumer_id
+        consumers.check_committed(connection, consumer_id, committed)
         again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
             deliver_again(connection, queues, consumer_id, again)

@@ -1,0 +1,153 @@
+"""A restore of a store that is the source and the target of a query: what was published is gone."""
+
+import json
+import logging
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from ignis_source.offset import Offset
+from ignis_source.options import SourceOptions
+from ignis_source.session import Session
+from queue_core.blocking.publish import publish_once
+from queue_core.catalog.tables import consumers, publications, slices, turns
+from queue_core.errors import Conflict
+from queue_core.model import State
+from queue_core.names import of_query
+from queue_core.segments.reader import read_table
+from tests.books import audit
+from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+
+NAME = of_query()
+
+
+def at(ticket, name=NAME):
+    return Offset(name, ticket)
+
+
+@pytest.fixture
+def query(store):
+    """A streaming reader of the queue ``a``, which holds six orders."""
+    make_queue(store, "a").load(orders(6))
+    make_queue(store, "b")
+    given = {"catalog": store.address.catalog, "storage": store.address.storage}
+    given |= {"queue": "a", "tasks": "none", "idleWait": "0.05"}
+    session = Session(SourceOptions.of(given))
+    yield session
+    session.close()
+
+
+def read(query, start, name=NAME):
+    """Run the source's part of a batch of two messages; return its orders."""
+    query.acknowledge(at(start, name))
+    end = query.next(at(start, name), 2, None)
+    return numbers_of(read_table(query.plan(at(start, name), end)))
+
+
+def publish(store, number, rows, name=NAME, ticket=None):
+    """Publish a batch as the sink does that can read Spark's log."""
+    queue = store.queue("b")
+    stager = make_stager(queue)
+    for batch in orders(len(rows), rows[0]).to_batches():
+        stager.add(batch)
+    staged = [segment.in_shard(0) for segment in stager.finish()]
+    tickets = json.dumps(at(ticket or number + 1, name).to_json())
+    batch = make_batch(staged, number, tickets=tickets, digest=number, entry=str(number))
+    return publish_once(store.catalog, store.storage, queue.info, staged, batch)
+
+
+def publication_lost(store, number):
+    """Put the record of the target back to a batch, as a restore does."""
+    content = json.dumps(
+        {"rows": 2, "digest": "0", "entry": "0", "tickets": json.dumps(at(number + 1).to_json())}
+    )
+    put_back = update(publications).values(batch_id=number, content=content)
+    store.catalog.write(lambda c: c.execute(put_back).close())
+
+
+@pytest.fixture
+def history(store, query):
+    """Two batches that Spark has committed, the second of which is not acknowledged yet."""
+    for number in range(2):
+        assert publish(store, number, read(query, number))
+    return query
+
+
+def test_messages_whose_publication_was_lost_come_again(store, history, caplog):
+    publication_lost(store, 0)
+
+    with caplog.at_level(logging.WARNING):
+        assert read(history, 2) == [2, 3]
+
+    (line,) = [r.getMessage() for r in caplog.records if "restored" in r.message]
+    assert "ticket 2" in line
+    (report,) = store.view("reports").to_pylist()
+    assert (report["task"], report["queue"], report["moved"]) == ("restore", "a", 2)
+    assert publish(store, 2, [2, 3])
+    assert read(history, 3) == [4, 5]
+    audit(store)
+
+
+def test_messages_whose_publication_is_known_are_deleted(store, history):
+    assert read(history, 2) == [4, 5]
+    assert store.queue("a").metadata().column("deleted").to_pylist()[0] == 4
+
+
+def test_a_query_that_has_another_sink_now_gets_a_batch_twice_at_most(store, history):
+    assert read(history, 2) == [4, 5]
+    assert read(history, 3) == [4, 5]
+    assert read(history, 4) == []
+    assert store.queue("a").metadata().column("deleted").to_pylist()[0] == 6
+
+
+@pytest.mark.parametrize("name", ["reader", of_query()])
+def test_the_records_of_other_queries_do_not_count(store, query, name):
+    """A batch of another store may name a consumer that is also called reader."""
+    publish(store, 0, [100], name="reader", ticket=1)
+    for number in range(3):
+        assert read(query, number, name) == [2 * number, 2 * number + 1]
+    assert read(query, 3, name) == []
+
+
+def test_a_batch_that_was_read_before_a_restore_is_refused(store, history):
+    rows = read(history, 2)
+    forgotten = update(consumers).where(consumers.c.name == NAME).values(last_ticket=2)
+    store.catalog.write(lambda c: c.execute(forgotten).close())
+
+    with pytest.raises(Conflict, match=r"queue 'b': batch 2 was read from ticket 3.*restored"):
+        publish(store, 2, rows)
+
+    assert numbers_of(store.queue("b").browse()) == [0, 1, 2, 3]
+
+
+def test_a_batch_of_another_store_is_not_refused(store, history):
+    forgotten = delete(consumers).where(consumers.c.name == NAME)
+    store.catalog.write(lambda c: c.execute(forgotten).close())
+
+    assert publish(store, 2, [4, 5])
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_query_that_runs_on_acknowledges_again_before_it_goes_on(store, history, planned):
+    """The restored catalog knows the ticket, but neither its publication nor its end."""
+    history.acknowledge(at(2))
+    store.queue("a").load(orders(2, 2))
+    publication_lost(store, 0)
+    mine = select(consumers.c.id).where(consumers.c.name == NAME).scalar_subquery()
+    held = update(slices).where(slices.c.segment_id == 4)
+    held = held.values(state=int(State.FIRED), consumer_id=mine, ticket=2, fired_at=0)
+    counted = update(turns).where(turns.c.queue_id == 1, turns.c.magazine == 0)
+    counted = counted.values(fired=turns.c.fired + 2)
+    for statement in (held, counted, update(consumers).values(acknowledged=1)):
+        store.catalog.write(lambda c, statement=statement: c.execute(statement).close())
+    begin = 2
+    if planned:
+        # The batch is logged; after it Spark goes on behind the ticket.
+        assert len(history.plan(at(2), at(3))) == 0
+        begin = 3
+
+    rows = []
+    for number in range(begin, begin + 4):
+        rows += read(history, number)
+
+    assert sorted(rows) == [2, 3, 4, 5]

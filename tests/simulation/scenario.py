@@ -1,0 +1,634 @@
+"""A seed's history: which stores, queues, clients and faults there are, and what must come of it.
+
+Producers load the queue ``a``; a streaming query copies it to the queue ``b``, in the same store or
+in another one; handlers, or a query that settles, finish the messages of ``b``. Somebody runs the
+side tasks. A nemesis kills and freezes clients, passes time, sets clocks, and puts catalogs and
+checkpoints back. In the end everybody runs without faults until the queue ``a`` is empty, and the
+ledger is read.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from sqlalchemy import delete
+
+from queue_core import Store, errors
+from queue_core.catalog.tables import clocks
+from queue_core.integrity import clock
+from queue_core.segments import stager
+from queue_core.tasks.purge import purge
+from tests.books import audit
+from tests.factories import make_queue, orders
+from tests.simulation import world as worlds
+from tests.simulation.ledger import Ledger
+from tests.simulation.spark import (
+    Checkpoint,
+    LoadSink,
+    LogTaken,
+    Query,
+    SettleSink,
+    Sink,
+    sinks,
+)
+from tests.simulation.world import Client, Odds, World
+
+SECOND = 1_000_000
+#: Seconds after which messages are swept, and the number of rounds that empty a queue.
+SWEEP_AFTER = 1200.0
+EXPIRY = 30 * 86400.0
+ROUNDS = 18
+
+
+class Violation(AssertionError):
+    """A history that must not be; the text names the messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a seed's history is made of."""
+
+    steps: int
+    odds: Odds
+    shards: int
+    key: str | None
+    inlined: bool
+    far: bool
+    policy: str | None
+    max_size: int | None
+    handlers: int
+    settles: bool
+    most: int
+    #: Faults of the nemesis.
+    restores: bool
+    checkpoints: bool
+    freezes: bool
+    clocks: bool
+    #: Time may pass while a query is down, so that its messages are swept.
+    late: bool
+
+    @staticmethod
+    def of(seed: int) -> Shape:
+        """Return the shape of a seed."""
+        chance = random.Random(f"shape {seed}")
+
+        def maybe(probability: float) -> bool:
+            return chance.random() < probability
+
+        return Shape(
+            steps=chance.choice([40, 80, 160]),
+            odds=Odds(
+                switch=chance.choice([0.05, 0.3, 0.7]),
+                kill=chance.choice([0.0, 0.005, 0.02]),
+                busy=chance.choice([0.0, 0.0, 0.05]),
+                unknown=chance.choice([0.0, 0.0, 0.02]),
+                storage=chance.choice([0.0, 0.0, 0.01]),
+            ),
+            shards=chance.choice([1, 1, 2, 3]),
+            key=chance.choice([None, None, "customer"]),
+            inlined=maybe(0.5),
+            far=maybe(0.25),
+            policy="latest" if maybe(0.12) else None,
+            max_size=chance.choice([None, None, None, 12]),
+            handlers=chance.choice([0, 1, 2]),
+            settles=maybe(0.3),
+            most=chance.choice([0, 1, 3, 8]),
+            restores=maybe(0.3),
+            checkpoints=maybe(0.2),
+            freezes=maybe(0.3),
+            clocks=maybe(0.2),
+            late=maybe(0.3),
+        )
+
+
+@dataclass
+class Report:
+    """What came of a seed."""
+
+    seed: int
+    shape: Shape
+    counts: dict[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+def run(seed: int, folder: Path, shape: Shape | None = None) -> Report:
+    """Run the history of a seed in an empty folder."""
+    shape = shape or Shape.of(seed)
+    # Before chance is in charge: it is made once in a process.
+    _template()
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    folder = folder / "run"
+    folder.mkdir()
+    world = World(seed, shape.odds, folder)
+    report = Report(seed, shape, trace=world.trace)
+    history = _History(world, shape)
+    inline = stager.INLINE_BYTES if shape.inlined else 0
+    with mock.patch.object(stager, "INLINE_BYTES", inline), sinks(), worlds.running(world):
+        try:
+            history.run()
+        except Violation as violation:
+            report.wrong = str(violation).split("\n")
+        except BaseException as error:  # noqa: BLE001 - any other error is a failure of the seed
+            report.wrong = [f"{type(error).__name__}: {error}"]
+            report.trace.append(_traceback(error))
+    report.counts = dict(history.ledger.counts) | {"steps": history.done}
+    return report
+
+
+class _History:
+    """One history."""
+
+    def __init__(self, world: World, shape: Shape) -> None:
+        self.world, self.shape = world, shape
+        self.chance = world.random
+        self.target = "far" if shape.far else "near"
+        self.ledger = Ledger(target=self.target, patience=SWEEP_AFTER)
+        self.done = 0
+        self.number = 0
+        self.lives = 0
+        self.checkpoint: Checkpoint | None = None
+        #: Messages of batches that were published, and are not acknowledged yet, with their batch.
+        self.risk: dict[str, dict[int, list[int]]] = {}
+        self.backups: list[tuple[str, Path, int]] = []
+        self.old_checkpoint: Checkpoint | None = None
+        self.calm = False
+        self.unknown = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.world.watch / SECOND
+
+    def run(self) -> None:
+        self._make_stores()
+        self.checkpoint = Checkpoint.new(self.world.folder / "copier")
+        self.settling = Checkpoint.new(self.world.folder / "settler")
+        self._keep_alive()
+        for number in range(self.shape.steps):
+            self.done = number
+            self.world.step()
+            self._keep_alive()
+            if self.chance.random() < 0.08:
+                self._fault()
+            if self.done == 50:
+                self._audit()
+        self._settle_down()
+        self._check()
+
+    # Clients
+
+    def _keep_alive(self) -> None:
+        """Start what is not running."""
+        running = {client.name.split("#")[0] for client in self.world.alive()}
+        wanted: dict[str, Callable[[Client], object]] = {"copier": self._copies}
+        if not self.calm:
+            wanted |= {"producer-1": self._produces, "producer-2": self._produces}
+            wanted["tasks"] = self._runs_tasks
+        for number in range(self.shape.handlers):
+            wanted[f"handler-{number}"] = self._handles
+        if self.shape.settles:
+            wanted["settler"] = self._settles
+        for name, work in wanted.items():
+            if name not in running:
+                self.lives += 1
+                self.world.spawn(f"{name}#{self.lives}", work)
+
+    def _copies(self, client: Client) -> None:
+        address = self.world.address(self.target)
+        log = self.checkpoint
+        assert log is not None
+        query = log.folder.name
+        sink = _Copying(self, LoadSink(address, query, log.folder, "b"))
+        run = Query(
+            world=self.world,
+            address=self.world.address("near"),
+            queue="a",
+            checkpoint=log,
+            sink=sink,
+            ack="onCommit",
+            most=self.shape.most,
+        )
+        with self._expected(client):
+            try:
+                run.run()
+            except errors.StaleCheckpoint:
+                # A life that stood still may come with a batch that another one has repeated.
+                if not client.name.startswith("zombie"):
+                    self._put_newest_checkpoint_back()
+                raise
+
+    def _settles(self, client: Client) -> None:
+        log = self.settling
+        query = log.folder.name
+        address = self.world.address(self.target)
+        inner = SettleSink(address, query, log.folder, "b", log.folder.name, self._decide)
+        sink = _Settling(self, inner, client.name)
+        run = Query(
+            world=self.world,
+            address=address,
+            queue="b",
+            checkpoint=log,
+            sink=sink,
+            ack="settle",
+            most=4,
+        )
+        with self._expected(client):
+            run.run()
+
+    def _decide(self, number: int) -> str:
+        return "sideline" if number % 11 == 3 else "delete"
+
+    def _produces(self, client: Client) -> None:
+        with self._expected(client):
+            queue = client.store().queue("a")
+            while True:
+                count = self.chance.randrange(1, 5)
+                first, self.number = self.number, self.number + count
+                numbers = list(range(first, first + count))
+                self._begin_load(client, numbers)
+                timeout = self.chance.choice([0.0, 2.0])
+                try:
+                    queue.load(self._rows(client, numbers), timeout)
+                except errors.QueueFull:
+                    pass
+                else:
+                    self.ledger.loaded(numbers)
+                    self.world.note(f"loaded {numbers}")
+                self.world.seam("producer rests", sleep=self.chance.choice([0.0, 0.5, 3.0]))
+
+    def _begin_load(self, client: Client, numbers: list[int]) -> None:
+        if self.shape.policy is None:
+            self.ledger.loads(numbers)
+        else:
+            # All messages of a producer are versions of one thing.
+            self.ledger.loads(numbers, key=client.name.split("#")[0])
+
+    def _rows(self, client: Client, numbers: list[int]) -> pa.Table:
+        rows = orders(len(numbers), numbers[0], customers=3)
+        if self.shape.policy is None:
+            return rows
+        names = pa.array([client.name.split("#")[0]] * len(numbers))
+        return rows.set_column(1, "customer", names)
+
+    def _handles(self, client: Client) -> None:
+        with self._expected(client):
+            queue = client.store(self.target).queue("b")
+            while True:
+                begun = self.seconds
+                firing = queue.fire(self.chance.randrange(1, 6))
+                numbers = firing.messages.column("number").to_pylist()
+                if not numbers:
+                    self.world.seam("handler idle", sleep=1.5)
+                    continue
+                self.world.note(f"handles {numbers}")
+                self.ledger.handed(client.name, numbers, begun, self.seconds)
+                self.world.seam("handler works", sleep=self.chance.choice([0.0, 0.2, 5.0]))
+                outcome = self.chance.choice(["delete"] * 7 + ["reload", "sideline", "forget"])
+                if self.calm:
+                    outcome = "delete"
+                if outcome == "forget":
+                    continue
+                verb = getattr(queue, outcome)
+                if outcome != "delete":
+                    # Others may get them before the verb returns.
+                    self.ledger.freed(numbers)
+                    verb(firing)
+                    continue
+                try:
+                    deleted = verb(firing)
+                except BaseException:
+                    # Perhaps it happened.
+                    self.ledger.finished(numbers, certain=False)
+                    raise
+                self.ledger.finished(numbers, certain=deleted == len(numbers))
+
+    def _runs_tasks(self, client: Client) -> None:
+        with self._expected(client):
+            folders = sorted({"near", self.target})
+            while True:
+                folder = self.chance.choice(folders)
+                store = client.store(folder)
+                queue = store.queue(self.chance.choice(store.queues()))
+                task = self.chance.choice(
+                    ["sweep", "shovel", "recover", "expire", "compact", "vacuum", "purge", "shovel"]
+                )
+                if task == "vacuum":
+                    # A backup needs the files that it names.
+                    grace = 7 * 86400.0 if self.shape.restores else self.chance.choice([0.0, 60.0])
+                    moved: object = store.vacuum(grace=grace)
+                elif task == "recover":
+                    moved = store.recover()
+                elif task == "purge":
+                    moved = purge(store.catalog)
+                else:
+                    moved = getattr(queue, task)()
+                self.world.note(f"{task} {queue.name}: {moved}")
+                self.world.seam("tasks rest", sleep=self.chance.choice([0.1, 1.0, 10.0]))
+
+    @contextmanager
+    def _expected(self, client: Client) -> Iterator[None]:
+        """End a client's life with an error that its faults explain; it is started again."""
+        try:
+            yield
+        except (errors.CatalogUnavailable, errors.StorageUnavailable) as error:
+            self._check_explained(error)
+        except (errors.ConsumerFenced, LogTaken) as error:
+            self.world.note(f"ends: {error}")
+        except errors.StaleCheckpoint as error:
+            if not self.shape.checkpoints and not client.name.startswith("zombie"):
+                raise
+            self.world.note(f"ends: {error}")
+        except (errors.QueueFull, errors.PublicationRefused, errors.Conflict) as error:
+            self.world.note(f"ends: {error}")
+        except (errors.DamagedSegment, errors.BadOption, errors.BadOutcome) as error:
+            # A restored catalog does not know what was handed out since its backup.
+            if not self.shape.restores:
+                raise
+            self.world.note(f"ends: {error}")
+
+    def _check_explained(self, error: errors.IgnisError) -> None:
+        odds = self.shape.odds
+        explained = odds.unknown or odds.storage or odds.busy
+        if not (explained or self.shape.clocks or self.shape.restores):
+            raise error
+        self.world.note(f"ends: {error}")
+
+    # Faults
+
+    def _fault(self) -> None:
+        faults = [self._kill, self._pass_time]
+        if self.shape.freezes:
+            faults.append(self._freeze)
+        if self.shape.restores:
+            faults += [self._back_up, self._back_up, self._restore]
+        if self.shape.checkpoints:
+            faults += [self._copy_checkpoint, self._checkpoint_goes_back]
+        if self.shape.clocks:
+            faults.append(self._set_clock)
+        self.chance.choice(faults)()
+
+    def _kill(self) -> None:
+        if self.shape.odds.kill:
+            clients = [client for client in self.world.alive() if not client.frozen]
+            if clients:
+                self.world.kill(self.chance.choice(clients))
+                self._maybe_rest()
+
+    def _maybe_rest(self) -> None:
+        if self.shape.late and self.chance.random() < 0.3:
+            self._let_pass(self.chance.choice([90, 1500]))
+
+    def _pass_time(self) -> None:
+        longest = [1, 20, 90, 1500]
+        if not self.shape.late and not self._beats():
+            # The messages of a query that is not at work must not be swept.
+            longest = [1, 20]
+        self._let_pass(self.chance.choice(longest))
+
+    def _beats(self) -> bool:
+        """Return whether every query is at work, and keeps its messages from being swept."""
+        queries = [c for c in self.world.alive() if c.name.startswith(("copier", "settler"))]
+        return all(client.beats and not client.frozen for client in queries)
+
+    def _let_pass(self, seconds: int) -> None:
+        self.world.note(f"{seconds} seconds pass")
+        down = [client for client in self.world.alive() if client.frozen]
+        names = {client.name.split("#")[0] for client in self.world.alive()}
+        gone = {client.name.split("#")[0] for client in down} | ({"copier", "settler"} - names)
+        if self.shape.late:
+            for name in sorted(gone):
+                for numbers in self.risk.get(name, {}).values():
+                    self.ledger.excuse(numbers, "swept")
+        self.world.pass_time(seconds * SECOND)
+
+    def _freeze(self) -> None:
+        clients = [client for client in self.world.alive() if not client.frozen]
+        client = self.chance.choice(clients)
+        seconds = self.chance.choice([5, 40, 100, 2000] if self.shape.late else [5, 30])
+        self.world.note(f"{client.name} is frozen for {seconds} seconds")
+        client.frozen_until = self.world.watch + seconds * SECOND
+        if client.name.startswith("copier") and self.shape.late:
+            for numbers in self.risk.get("copier", {}).values():
+                self.ledger.excuse(numbers, "frozen")
+        if client.name.startswith("copier") and self.chance.random() < 0.5:
+            # A person starts the query again elsewhere; the first life goes on later.
+            client.name = f"zombie#{self.lives}"
+
+    def _back_up(self) -> None:
+        if not self.ledger.has_published:
+            # Until then a catalog does not know that a query reads from it and writes to it.
+            return
+        folder = self.chance.choice(sorted({"near", self.target}))
+        at = self.world.folder / f"{folder}-{len(self.backups)}.db"
+        worlds.back_up(self.world.address(folder), at)
+        self.backups.append((folder, at, self.ledger.entry))
+        self.world.note(f"backup of {folder}")
+
+    def _restore(self) -> None:
+        if not self.backups:
+            return
+        folder, copy, entry = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
+        self.world.note(f"restore of {folder}, from entry {entry}")
+        address = self.world.address(folder)
+        worlds.put_back(address, copy)
+        self.ledger.restored(folder, entry)
+        Store(address, create=False, adopt=True)
+        self.backups = [backup for backup in self.backups if backup[2] <= entry]
+        self._audit()
+
+    def _copy_checkpoint(self) -> None:
+        assert self.checkpoint is not None
+        self.old_checkpoint = self.checkpoint.copy_to(self.world.folder / "old")
+
+    def _checkpoint_goes_back(self) -> None:
+        """The query's folder is put back; its newest copy is kept beside."""
+        if self.old_checkpoint is None or (self.world.folder / "newest").exists():
+            return
+        assert self.checkpoint is not None
+        for client in self.world.alive():
+            if client.name.startswith(("copier", "zombie")):
+                self.world.kill(client)
+        self.world.note("the checkpoint goes back")
+        self.checkpoint.copy_to(self.world.folder / "newest")
+        self.old_checkpoint.copy_to(self.checkpoint.folder)
+
+    def _put_newest_checkpoint_back(self) -> None:
+        newest = self.world.folder / "newest"
+        if newest.exists():
+            self.world.note("the newest checkpoint is put back")
+            assert self.checkpoint is not None
+            Checkpoint(newest).copy_to(self.checkpoint.folder)
+            shutil.rmtree(newest)
+        else:
+            raise Violation("a checkpoint is called stale that never went back")
+
+    def _set_clock(self) -> None:
+        wrong = self.chance.choice([3 * 86400, 3600, -3600, 0])
+        self.world.note(f"the clock is {wrong} seconds wrong")
+        self.world.error = wrong * SECOND
+
+    # The end
+
+    def _settle_down(self) -> None:
+        """Let everybody run without faults until the queue that is copied is empty."""
+        self.calm = self.world.calm = True
+        self.world.error = 0
+        self.world.note("no more faults")
+        for client in self.world.alive():
+            client.frozen_until = 0
+            if client.name.startswith(("producer", "tasks", "zombie")):
+                self.world.kill(client)
+        store = Store(self.world.address("near"), create=False)
+        store.accept_clock()
+        far = Store(self.world.address(self.target), create=False)
+        far.accept_clock()
+        for number in range(ROUNDS):
+            for _ in range(60):
+                self._keep_alive()
+                self.world.step()
+            waiting = self._left(store, "a", even_fired=True)
+            if not waiting:
+                return
+            # Longer and longer: a heartbeat may lie in the future, by a clock that was wrong.
+            self.world.pass_time(min(60 << number, 86400) * SECOND)
+            store.queue("a").sweep()
+            store.recover()
+            store.queue("a").shovel(force=True)
+            far.queue("b").sweep()
+        raise Violation(f"the queue is never empty: {sorted(waiting)}")
+
+    def _left(self, store: Store, name: str, *, even_fired: bool = False) -> list[int]:
+        """Return the messages of a queue, each as often as it is there."""
+        queue = store.queue(name)
+        found = []
+        for magazine in ("main", "sideline"):
+            found += queue.browse(magazine=magazine).column("number").to_pylist()
+        return found
+
+    def _check(self) -> None:
+        for client in self.world.alive():
+            self.world.kill(client)
+        self._audit()
+        near = Store(self.world.address("near"), create=False)
+        far = Store(self.world.address(self.target), create=False)
+        wrong = self.ledger.faults_of(self._left(near, "a"), self._left(far, "b"))
+        if wrong:
+            raise Violation("\n".join(wrong))
+
+    def _audit(self) -> None:
+        for folder in sorted({"near", self.target}):
+            with Store(self.world.address(folder), create=False) as store:
+                audit(store)
+
+    def _make_stores(self) -> None:
+        for name in sorted({"near", self.target}):
+            shutil.copytree(_template(), self.world.folder / name)
+            worlds.dispose(self.world.address(name))
+        key = "customer" if self.shape.policy else self.shape.key
+        near = Store(self.world.address("near"), create=False)
+        make_queue(
+            near,
+            "a",
+            shards=self.shape.shards,
+            key=key,
+            policy=self.shape.policy,
+            max_size=self.shape.max_size,
+            message_expiry=EXPIRY,
+        )
+        far = Store(self.world.address(self.target), create=False)
+        make_queue(far, "b", shards=self.shape.shards, key=self.shape.key, message_expiry=EXPIRY)
+        near.catalog.write(clock.look)
+        far.catalog.write(clock.look)
+
+
+class _Copying(Sink):
+    """The sink of the query that copies; writes down what it publishes."""
+
+    def __init__(self, history: _History, inner: LoadSink) -> None:
+        self._history, self._inner = history, inner
+        self._risk = history.risk.setdefault("copier", {})
+        self._numbers: list[int] = []
+
+    def begins(self, rows: list[pa.RecordBatch]) -> None:
+        self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
+        self._risk[len(self._risk)] = self._numbers
+
+    def write(self, rows: list[pa.RecordBatch]) -> Any:
+        return self._inner.write(rows)
+
+    def commit(self, messages: list[Any], number: int) -> None:
+        self._history.ledger.publishing(self._numbers)
+        self._inner.commit(messages, number)
+
+    def committed(self, number: int) -> None:
+        self._history.ledger.published(self._numbers)
+        self._history.world.note(f"published batch {number}: {self._numbers}")
+
+    def acknowledged(self, end: dict[str, Any]) -> None:
+        self._risk.clear()
+
+
+class _Settling(Sink):
+    """The sink of the query that settles; writes down what it was handed and what it settled."""
+
+    def __init__(self, history: _History, inner: SettleSink, name: str) -> None:
+        self._history, self._inner, self._name = history, inner, name
+        self._numbers: list[int] = []
+        self._begun = 0.0
+
+    def begins(self, rows: list[pa.RecordBatch]) -> None:
+        self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
+        self._begun = self._history.seconds
+        # A query that was down may have fired them long ago.
+        since = -SWEEP_AFTER if self._history.shape.late else self._begun
+        self._history.ledger.handed("settler", self._numbers, since, self._begun)
+        self._history.world.note(f"settles {self._numbers}")
+
+    def write(self, rows: list[pa.RecordBatch]) -> Any:
+        return self._inner.write(rows)
+
+    def commit(self, messages: list[Any], number: int) -> None:
+        kept = [n for n in self._numbers if self._inner.decide(n) != "delete"]
+        self._history.ledger.freed(kept)
+        try:
+            self._inner.commit(messages, number)
+        except BaseException:
+            self._finished(certain=False)
+            raise
+
+    def committed(self, number: int) -> None:
+        self._finished(certain=not self._history.shape.late)
+
+    def _finished(self, *, certain: bool) -> None:
+        deleted = [n for n in self._numbers if self._inner.decide(n) == "delete"]
+        self._history.ledger.finished(deleted, certain=certain)
+
+
+@lru_cache(maxsize=1)
+def _template() -> Path:
+    """Return the folder of an empty store, to be copied."""
+    made = tempfile.TemporaryDirectory(prefix="ignis-template-")
+    _kept.append(made)
+    folder = Path(made.name) / "store"
+    with Store.open(folder) as store:
+        # The time at which it was made is not that of a world.
+        store.catalog.write(lambda connection: connection.execute(delete(clocks)))
+    return folder
+
+
+_kept: list[Any] = []
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))

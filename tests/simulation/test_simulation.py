@@ -1,0 +1,59 @@
+"""Some seeds of the simulation; `python -m tests.simulation --seeds 10000` runs more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import world
+from tests.simulation.__main__ import told
+from tests.simulation.scenario import Shape, run
+
+#: Seeds of one test.
+SEEDS = 20
+#: Seeds that failed once, before the product was mended: restores beside a running query.
+ONCE_FAILED = (258, 388, 430, 552)
+
+
+@pytest.mark.parametrize("first", range(0, 80, SEEDS))
+def test_no_history_loses_or_doubles_a_message(first):
+    with world.folder() as folder:
+        for seed in range(first, first + SEEDS):
+            report = run(seed, folder)
+            assert not report.wrong, told(report)
+            assert report.counts["steps"] >= report.shape.steps - 1
+
+
+def test_histories_that_once_failed(tmp_path):
+    for seed in ONCE_FAILED:
+        report = run(seed, tmp_path)
+        assert not report.wrong, told(report)
+
+
+def test_a_seed_is_a_history(tmp_path):
+    """The same in this process, in which others ran before, and in a process of its own."""
+    seed = 22
+    assert Shape.of(seed) == Shape.of(seed)
+    trace = run(seed, tmp_path).trace
+    assert len(trace) > 10
+    assert run(seed, tmp_path).trace == trace
+
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed)]
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": str(Path.cwd())}
+    printed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=120
+    ).stdout.splitlines()
+    assert printed[: len(trace)] == trace
+
+
+def test_a_failure_names_the_command_that_repeats_it(tmp_path, monkeypatch):
+    """The product is broken on purpose: an acknowledgement deletes nothing."""
+    from queue_core.catalog.changes import Changes
+
+    monkeypatch.setattr(Changes, "remove", lambda *_: None)
+    reports = (run(seed, tmp_path) for seed in range(5))
+    report = next(report for report in reports if report.wrong)
+
+    assert f"python -m tests.simulation --seed {report.seed}" in told(report)
