@@ -51,7 +51,7 @@ class BrowsingTickets:
             logged=ticket,
         )
 
-    def plan(self, _: Consumer, tickets: TicketRange) -> ReadPlan:
+    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return how to read the messages in the windows of tickets."""
         uri, queues = self._store.storage.uri, self._queues.infos
         return browsed(self._store.catalog, uri, queues, self._magazine, tickets)

@@ -28,8 +28,8 @@ class Tickets(Protocol):
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that the batches of all tickets up to *ticket* are committed."""
 
-    def plan(self, tickets: TicketRange) -> ReadPlan:
-        """Return how to read the messages of tickets."""
+    def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
+        """Return how to read the messages of a consumer's tickets."""
 
 
 def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:

@@ -103,6 +103,9 @@ def _begin(
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    # A test may keep a journal of the transactions of its children.
+    from tests.model import journal  # noqa: F401
+
     # PostgreSQL shows it with each connection.
     os.environ["PGAPPNAME"] = name
     if fault is not None:

@@ -14,6 +14,8 @@ from tests.books import Books, audit, leftover_files
 from tests.children import Child, Journal
 from tests.crash.workloads import WORKLOADS
 from tests.crash.workloads.common import Workload
+from tests.model import journal as transactions
+from tests.model.conformance import Checker
 
 pytestmark = pytest.mark.crash
 
@@ -41,6 +43,10 @@ def test_so_do_twenty_kills_at_each_point_of_a_task(fault, again, address, tmp_p
 def kill_and_go_on(fault: str, workload: Workload, address: Address, tmp_path: Path) -> None:
     """The workload dies, is done again, and then the rest is."""
     journal = Journal(tmp_path / "journal")
+    recorded = not fault.startswith(("open.", "migrate."))
+    if recorded:
+        with Store(address) as store:
+            transactions.install(store)
     if not fault.startswith("open."):
         with Store(address) as store:
             workload.prepare(store, journal)
@@ -55,6 +61,9 @@ def kill_and_go_on(fault: str, workload: Workload, address: Address, tmp_path: P
         workload.check(store, journal)
         if not workload.ends:
             finish(store, journal)
+        if recorded:
+            # Each transaction is one that the specification has.
+            assert Checker().check(transactions.read(store))
 
 
 def die_at(fault: str, workload: Workload, address: Address, journal: Journal) -> None:

@@ -30,9 +30,10 @@ from sqlalchemy.exc import OperationalError
 
 from queue_core import Store, faults
 from queue_core.address import Address
-from queue_core.catalog import dialect, listeners
+from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.poller import Poller
+from queue_core.databases import sqlite
 from queue_core.errors import Conflict, IgnisError
 from queue_core.integrity import clock
 from queue_core.presence.heartbeat import Heartbeat
@@ -354,7 +355,7 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
         (Storage, "remove", removes),
         (time, "sleep", rests),
         (time, "monotonic", watch),
-        (listeners, "GLANCE_SECONDS", 0.5),
+        (sqlite, "GLANCE_SECONDS", 0.5),
         (clock, "stopwatch", lambda: 10**9 + world.watch),
         (dialect, "connect", lambda url: _engine(url)),
         (faults, "point", world.seam),

@@ -1,0 +1,131 @@
+"""Check a journal of transactions against the specification, message by message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from queue_core.model import Magazine, State
+from queue_core.rows import Rows
+from tests.model.journal import Change, Transaction
+from tests.model.spec import DAMAGED, FIRED, LOADED, MAIN, SIDELINE, Slice, transition
+
+_STATES = {State.LOADED: LOADED, State.FIRED: FIRED, State.DAMAGED: DAMAGED}
+_MAGAZINES = {Magazine.MAIN: MAIN, Magazine.SIDELINE: SIDELINE}
+
+#: A message by its segment and row; a compacted one gets a new pair.
+Message = tuple[int, int]
+
+
+class NotAllowed(AssertionError):
+    """A transaction that the specification does not have."""
+
+
+@dataclass
+class Checker:
+    """The state of the specification after the transactions so far."""
+
+    places: dict[Message, Slice] = field(default_factory=dict)
+    #: How often each transition was seen.
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def check(self, transactions: Iterable[Transaction]) -> Counter[str]:
+        """Take every transaction; return how often each transition was seen."""
+        for transaction in transactions:
+            self._take(transaction)
+        return self.seen
+
+    def _take(self, transaction: Transaction) -> None:
+        fired: dict[int, int] = {}
+        compacts = any(change.table == "id_map" and change.after for change in transaction.changes)
+        touched: dict[Message, Slice | None] = {}
+        slices: dict[Message, list[Slice]] = {}
+        for change in transaction.changes:
+            if change.table == "consumers":
+                self._consumer(change, fired)
+            elif change.table == "publications":
+                self._publication(change)
+            elif change.table == "slices":
+                self._slice(change, touched, slices)
+        for message, before in touched.items():
+            left = slices.get(message, [])
+            if len(left) > 1:
+                raise NotAllowed(f"transaction {transaction.number}: {message} is in {left}")
+            after = left[0] if left else None
+            name = transition(before, after)
+            if compacts and {before and before.state, after and after.state} <= {None, LOADED}:
+                # Its messages are in another segment, and those of both segments waited.
+                name = "compact"
+            if name is None:
+                raise NotAllowed(f"transaction {transaction.number}: {before} becomes {after}")
+            if name == "fire" and after is not None:
+                self._check_ticket(transaction, after, fired)
+            self.seen[name] += 1
+            if after is None:
+                self.places.pop(message, None)
+            else:
+                self.places[message] = after
+
+    def _slice(
+        self,
+        change: Change,
+        touched: dict[Message, Slice | None],
+        slices: dict[Message, list[Slice]],
+    ) -> None:
+        for row, joins in ((change.before, False), (change.after, True)):
+            for message, place in _messages(row):
+                if message not in touched:
+                    before = self.places.get(message)
+                    touched[message] = before
+                    slices[message] = [before] if before is not None else []
+                if joins:
+                    slices[message].append(place)
+                elif place in slices[message]:
+                    slices[message].remove(place)
+                else:
+                    raise NotAllowed(f"{message} leaves {place}, and is in {slices[message]}")
+
+    def _consumer(self, change: Change, fired: dict[int, int]) -> None:
+        if change.after is None:
+            return
+        before = change.before or {"epoch": 0, "last_ticket": 0, "acknowledged": 0}
+        after = change.after
+        for counter in ("epoch", "last_ticket", "acknowledged"):
+            if after[counter] < before[counter]:
+                raise NotAllowed(f"{counter} of consumer {after['id']} goes back: {change}")
+        if after["last_ticket"] > before["last_ticket"]:
+            fired[after["id"]] = after["last_ticket"]
+
+    def _publication(self, change: Change) -> None:
+        if change.before and change.after:
+            goes_back = change.after["batch_id"] < change.before["batch_id"]
+            if goes_back:
+                raise NotAllowed(f"a batch is recorded after a later one: {change}")
+
+    def _check_ticket(self, transaction: Transaction, after: Slice, fired: dict[int, int]) -> None:
+        if fired.get(int(after.consumer)) != after.ticket:
+            raise NotAllowed(
+                f"transaction {transaction.number}: {after} is fired, and the consumer's last "
+                f"ticket became {fired}"
+            )
+
+
+def _messages(row: dict[str, Any] | None) -> Iterable[tuple[Message, Slice]]:
+    if row is None:
+        return
+    bitmap = bytes.fromhex(row["bitmap"]) if row["bitmap"] else None
+    rows = Rows.from_bytes(row["row_start"], row["row_stop"], bitmap)
+    for number in rows.numbers().tolist():
+        message = (row["segment_id"], number)
+        yield (
+            message,
+            Slice(
+                message=row["segment_id"] << 20 | number,
+                magazine=_MAGAZINES[Magazine(row["magazine"])],
+                state=_STATES[State(row["state"])],
+                consumer="" if row["consumer_id"] is None else str(row["consumer_id"]),
+                ticket=row["ticket"] or 0,
+            ),
+        )
