@@ -1,0 +1,250 @@
+"""Mistakes in the verbs, each as a small change of the text: a test must find each of them.
+
+A condition is left out, two statements are swapped, a lock is not taken, a number is not raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_CONTRACT = "tests/contract/test_{}.py"
+_RACES = "tests/processes/interleavings"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake: *old* occurs once in *file*, and becomes *new*."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    #: Tests that should find it, if the simulation does not.
+    tests: tuple[str, ...]
+
+
+def _of(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
+    paths = (test if "/" in test else _CONTRACT.format(test) for test in tests)
+    return Mutant(name, f"{file}.py", old, new, tuple(paths))
+
+
+MUTANTS = (
+    # Conditions left out.
+    _of(
+        "settle takes waiting messages too",
+        "queue_core/verbs/settle",
+        "        slices.c.state == int(State.FIRED),\n",
+        "",
+        "delete",
+        "sideline",
+    ),
+    _of(
+        "settle takes what others hold",
+        "queue_core/verbs/settle",
+        "    if consumer is not None:\n        conditions.append",
+        "    if False:\n        conditions.append",
+        "delete",
+        "sweep",
+    ),
+    _of(
+        "acknowledge deletes later tickets",
+        "queue_core/verbs/acknowledge",
+        "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
+        "slices.c.consumer_id == consumer.id",
+        "source_session",
+    ),
+    _of(
+        "acknowledge deletes tickets of others",
+        "queue_core/verbs/acknowledge",
+        "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
+        "slices.c.ticket <= upto",
+        "source_session",
+    ),
+    _of(
+        "acknowledge deletes what a restore took back",
+        "queue_core/verbs/acknowledge",
+        "if recorded is None or (piece.ticket or 0) <= recorded:",
+        "if True:",
+        "restored_publications",
+    ),
+    _of(
+        "sweep takes young messages",
+        "queue_core/verbs/sweep",
+        "slices.c.fired_at <= ago(age)",
+        "slices.c.fired_at <= ago(0.0)",
+        "sweep",
+    ),
+    _of(
+        "recover takes planned tickets",
+        "queue_core/verbs/recover",
+        "            tickets.c.planned_at.is_(None),\n",
+        "",
+        "recover",
+    ),
+    _of(
+        "recover takes tickets of the living",
+        "queue_core/verbs/recover",
+        "            consumers.c.heartbeat_at < dead,\n",
+        "",
+        "recover",
+    ),
+    _of(
+        "recover leaves the ticket",
+        "queue_core/verbs/recover",
+        "delete(tickets).where(_of(",
+        "delete(tickets).where(false(), _of(",
+        "recover",
+    ),
+    _of(
+        "fire does not check the epoch",
+        "queue_core/catalog/consumers",
+        "        consumers.c.epoch == consumer.epoch,\n",
+        "",
+        "consumers",
+    ),
+    _of(
+        "release looks at other segments",
+        "queue_core/catalog/segments",
+        "slices.c.segment_id == segments.c.id",
+        "slices.c.segment_id != segments.c.id",
+        "delete",
+    ),
+    _of(
+        "vacuum condemns live files",
+        "queue_core/tasks/vacuum",
+        'if row.state == "garbage" and row.since <= before)',
+        "if row.since <= before)",
+        "vacuum",
+    ),
+    _of(
+        "vacuum condemns young files",
+        "queue_core/tasks/vacuum",
+        "if at not in known and written <= before)",
+        "if at not in known)",
+        "vacuum",
+    ),
+    _of(
+        "publishing does not look for its files",
+        "queue_core/catalog/publications",
+        "    if missing:\n",
+        "    if False:\n",
+        "vacuum",
+    ),
+    _of(
+        "publishing does not claim its files",
+        "queue_core/catalog/publications",
+        "    segments.claim(connection, locations)\n",
+        "",
+        "vacuum",
+    ),
+    # Numbers not raised, and records not kept.
+    _of(
+        "a ticket's number is not raised",
+        "queue_core/catalog/consumers",
+        "last_ticket=consumers.c.last_ticket + 1)",
+        "last_ticket=consumers.c.last_ticket + 0)",
+        "source_session",
+    ),
+    _of(
+        "an epoch is not raised",
+        "queue_core/catalog/consumers",
+        'set_={"epoch": consumers.c.epoch + 1,',
+        'set_={"epoch": consumers.c.epoch + 0,',
+        "consumers",
+    ),
+    _of(
+        "forgotten tickets are not skipped",
+        "queue_core/catalog/consumers",
+        "    connection.execute(update(consumers).where(_is_current(consumer))"
+        ".values(last_ticket=last))\n",
+        "",
+        "source_restored",
+    ),
+    _of(
+        "the end of a batch is not kept",
+        "queue_core/catalog/consumers",
+        "acknowledged=dialect.of(connection).greatest(consumers.c.acknowledged, upto)",
+        "acknowledged=consumers.c.acknowledged",
+        "source_session",
+        "source_restored",
+    ),
+    _of(
+        "a plan does not mark its tickets",
+        "queue_core/verbs/read_tickets",
+        "tickets.after, tickets.upto)\n        if again:",
+        "tickets.upto, tickets.upto)\n        if again:",
+        "recover",
+    ),
+    _of(
+        "a batch is published whenever it comes",
+        "queue_core/catalog/publications",
+        "            where=publications.c.batch_id < statement.excluded.batch_id,\n",
+        "",
+        "publish_once",
+    ),
+    _of(
+        "a repeated batch is not compared",
+        "queue_core/catalog/publications",
+        "    if batch.rows:\n        _check_repeated",
+        "    if False:\n        _check_repeated",
+        "publish_once",
+    ),
+    _of(
+        "a load does not advance the pointer",
+        "queue_core/catalog/slices",
+        'load_pointer=shards.c.load_pointer + bindparam("span")',
+        'load_pointer=shards.c.load_pointer + 0 * bindparam("span")',
+        "load",
+    ),
+    _of(
+        "attempts are not counted",
+        "queue_core/verbs/settle",
+        "attempts = piece.attempts + 1",
+        "attempts = piece.attempts",
+        "sideline",
+    ),
+    # Slices written wrongly.
+    _of(
+        "a cut slice keeps its rows",
+        "queue_core/catalog/changes",
+        "        self._write_remainders(connection)\n",
+        "",
+        "fire",
+    ),
+    _of(
+        "an empty slice stays",
+        "queue_core/catalog/changes",
+        "        self._delete_empty(connection)\n",
+        "",
+        "delete",
+    ),
+    _of(
+        "a moved message is dropped",
+        "queue_core/catalog/changes",
+        "        self._write_moves(connection)\n",
+        "",
+        "sideline",
+    ),
+    _of(
+        "a reloaded message keeps its ticket",
+        "queue_core/catalog/changes",
+        'values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}',
+        'values |= {"state": int(State.LOADED)}',
+        "reload",
+    ),
+    # Locks left out, which only a database with several writers shows.
+    _of(
+        "a firing takes no turns",
+        "queue_core/catalog/turns",
+        "skip_locked(query, turns)",
+        "skip_locked(query)",
+        f"{_RACES}/test_fire.py",
+    ),
+    _of(
+        "a settlement does not lock its slices",
+        "queue_core/verbs/settle",
+        'return fetch(connection, *conditions, lock="wait")',
+        "return fetch(connection, *conditions)",
+        _RACES,
+    ),
+)
