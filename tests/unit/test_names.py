@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_core.errors import BadName
-from queue_core.names import check_columns, check_consumer, check_queue, nearest
+from queue_core.names import (
+    check_columns,
+    check_consumer,
+    check_queue,
+    is_of_query,
+    nearest,
+    of_query,
+)
 
 HOSTILE = [
     "",
@@ -108,3 +115,13 @@ def test_the_nearest_name_is_suggested_when_one_is_near(name, hint):
 
 def test_nothing_is_suggested_when_nothing_is_known():
     assert nearest("orders", []) == ""
+
+
+def test_a_new_query_has_a_name_that_no_other_has():
+    assert check_consumer(of_query()) != of_query()
+    assert is_of_query(of_query())
+
+
+@pytest.mark.parametrize("name", ["reader", "spark:", "spark:reader", "spark:" + "0" * 33])
+def test_the_name_of_a_consumer_may_be_that_of_another_in_another_store(name):
+    assert not is_of_query(name)
