@@ -441,7 +441,7 @@ class _History:
         folder, copy, entry = self.backups[self.chance.randrange(-3, 0) % len(self.backups)]
         self.world.note(f"restore of {folder}, from entry {entry}")
         address = self.world.address(folder)
-        worlds.put_back(address, copy)
+        worlds.put_back(self.world, address, copy)
         self.ledger.restored(folder, entry)
         Store(address, create=False, adopt=True)
         self.backups = [backup for backup in self.backups if backup[2] <= entry]

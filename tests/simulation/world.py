@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -151,7 +152,8 @@ class World:
         self.calm = False
         self.trace: list[str] = []
         self.file_times: dict[str, int] = {}
-        self.removed_files = 0
+        #: How often each catalog was put back: file systems number new files as they like.
+        self.restores: Counter[Path] = Counter()
         self._engines: dict[str, Engine] = {}
 
     def address(self, folder: str) -> Address:
@@ -282,7 +284,6 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
     transaction, mapped = Catalog._transaction, Storage._mapped
     list_files, new_location = Storage.list, Storage.new_location
     monotonic, sleep = time.monotonic, time.sleep
-    remove = Storage.remove
 
     @contextmanager
     def in_transaction(self: Catalog, *, write: bool) -> Iterator[Any]:
@@ -328,10 +329,6 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
         world.file_times[at] = world.now
         return at
 
-    def removes(self: Storage, location: str) -> None:
-        world.removed_files += 1
-        remove(self, location)
-
     def rests(seconds: float) -> None:
         if current() is None:
             sleep(seconds)
@@ -349,10 +346,10 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
     return [
         (Catalog, "_transaction", in_transaction),
         (Catalog, "close", lambda self: None),
+        (Catalog, "_inode", lambda self: world.restores[self.file] if self.file.exists() else -1),
         (Storage, "_mapped", in_storage),
         (Storage, "list", listed),
         (Storage, "new_location", located),
-        (Storage, "remove", removes),
         (time, "sleep", rests),
         (time, "monotonic", watch),
         (sqlite, "GLANCE_SECONDS", 0.5),
@@ -426,7 +423,7 @@ def back_up(address: Address, to: Path) -> None:
     copy.close()
 
 
-def put_back(address: Address, copy: Path) -> None:
+def put_back(world: World, address: Address, copy: Path) -> None:
     """Put an older copy of a catalog in its place."""
     dispose(address)
     file = _file(address)
@@ -435,6 +432,7 @@ def put_back(address: Address, copy: Path) -> None:
     new = file.with_suffix(".new")
     shutil.copyfile(copy, new)
     new.replace(file)
+    world.restores[file] += 1
 
 
 def _file(address: Address) -> Path:
