@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from queue_core.catalog import consumers, publications
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.restored import RESTORE
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.task_log import Moves
@@ -87,7 +88,7 @@ def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -
             piece.shard, len(piece.rows), source, target
         )
     for queue_id, moved in sorted(moves.items()):
-        moved.record(connection, queue_id, consumers.RESTORE)
+        moved.record(connection, queue_id, RESTORE)
     _log.warning(
         "consumer %r: Spark has committed batches up to ticket %s, and the catalog does not have "
         "what their sink published to it, so it was restored; their %s messages come again",
