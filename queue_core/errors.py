@@ -11,6 +11,7 @@ IgnisError
 │   ├── NoSuchQueue       the store has no queue of that name
 │   ├── QueueExists       a queue of another shape has that name
 │   ├── QueueDeactivated  the queue is deactivated, for good
+│   ├── CatalogForbidden  the role of the database lacks a right
 │   ├── StaleCheckpoint   the checkpoint of a query went back to an earlier state
 │   └── SchemaMismatch    rows or a schema do not fit the queue
 ├── Conflict              another process was faster; read again, then retry
@@ -131,6 +132,16 @@ class QueueDeactivated(Invalid):
 
     Its messages can be browsed, but it no longer loads or fires any, and cannot be activated again.
     Use another queue; the name becomes free when the queue is dropped.
+    """
+
+
+class CatalogForbidden(Invalid):
+    """
+    The role of the database lacks a right.
+
+    Raised by a call whose statement PostgreSQL refuses to the role of the catalog's URL; the
+    message names the table. Nothing was changed. Use another role, or give this one the right:
+    ``ignis grants`` prints the statements.
     """
 
 

@@ -10,6 +10,7 @@ import typer
 from pyspark_ignis.cli.app import app, working
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core import Store
+from queue_core.catalog.grants import ROLES, statements
 
 _OPERATE = "Operate"
 
@@ -97,6 +98,21 @@ def leftovers(
         found = store.leftovers(give_up=give_up)
     verb = "were given up" if give_up else "are newer than the backup"
     call.answer("\n".join([f"{len(found):,} files {verb}", *found]), given_up=give_up, files=found)
+
+
+@app.command(rich_help_panel=_OPERATE)
+def grants(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The role of the database.")],
+    role: Annotated[str, typer.Option(metavar="KIND", help=f"What it does: {', '.join(ROLES)}.")],
+    schema: Annotated[str, typer.Option(help="The schema of the tables.")] = "public",
+) -> None:
+    """
+    Print the SQL statements that give a role of PostgreSQL its rights on the catalog.
+
+    Run them as the owner of the tables, with psql. A producer loads into queues without a policy, a
+    consumer fires, settles and runs side tasks but vacuum and compact, an operator does everything.
+    """
+    typer.echo("\n".join(statements(role, name, schema)))
 
 
 def _shown(status: Any) -> Callable[[str, int, int], None]:

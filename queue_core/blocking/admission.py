@@ -20,7 +20,7 @@ from queue_core.capacity.usage import read_usage
 from queue_core.capacity.wait_line import WaitLine
 from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
-from queue_core.errors import QueueFull
+from queue_core.errors import CatalogForbidden, QueueFull
 from queue_core.integrity import clock
 from queue_core.model import QueueInfo, Staged
 from queue_core.verbs.expire import expire
@@ -121,7 +121,11 @@ class Admission:
         if self._catalog.write(clock.look) is not None:
             # What seems to be old may be young.
             return False
-        expired = expire(self._catalog, self._storage_uri, self._queue)
+        try:
+            expired = expire(self._catalog, self._storage_uri, self._queue)
+        except CatalogForbidden:
+            # The role of a producer may only load.
+            expired = 0
         self._expired_at = time.monotonic()
         return expired
 

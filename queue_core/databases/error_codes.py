@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DBAPIError
 
-from queue_core.errors import CatalogUnavailable, Damaged, DamagedCatalog, IgnisError
+from queue_core.errors import (
+    CatalogForbidden,
+    CatalogUnavailable,
+    Damaged,
+    DamagedCatalog,
+    IgnisError,
+)
 
 Code = int | str
 
@@ -23,6 +29,8 @@ class ErrorCodes:
     damaged: Collection[Code]
     #: A statement named a table or a column that the catalog does not have.
     no_name: Collection[Code]
+    #: The role lacks a right.
+    forbidden: Collection[Code] = ()
     #: What is wrong with the catalog, and what to do.
     reasons: Mapping[Code, str] = field(default_factory=dict)
     #: Returns whether a commit with this error may have succeeded all the same.
@@ -45,6 +53,11 @@ class ErrorCodes:
         """
         code = self.code_of(error)
         message = " ".join(str(error.orig).split())
+        if code in self.forbidden:
+            return CatalogForbidden(
+                f"catalog {shown} refuses this to its role ({message}); nothing was changed: use "
+                "another role, or give it the right, as `ignis grants` prints it"
+            )
         kind: type[Damaged] | type[CatalogUnavailable] = DamagedCatalog
         if code in self.damaged:
             reason = "is damaged or not a catalog; restore it from a backup"

@@ -59,6 +59,7 @@ class Postgresql(Dialect):
         retry={"40001", "40P01", "55P03"},
         damaged={"XX001", "XX002"},
         no_name={"42P01", "42703"},
+        forbidden={"42501"},
     )
 
     def connect(self, url: str, shown: str) -> Engine:

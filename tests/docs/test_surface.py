@@ -21,6 +21,7 @@ SURFACE = {
         "BadOutcome",
         "BadSelector",
         "Buffer",
+        "CatalogForbidden",
         "CatalogUnavailable",
         "Confirm",
         "Conflict",

@@ -1,13 +1,19 @@
 """A store of format 1 becomes one of this format, on either database, whoever dies or comes."""
 
+import itertools
 import json
+import os
+import signal
+import threading
 import time
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, select, text
+from sqlalchemy.exc import DBAPIError
 
 from queue_core import Store, faults
 from queue_core.catalog import dialect, waiters
+from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
 from queue_core.catalog.tables import metadata, task_log
 from queue_core.catalog.tables import waiters as waiters_table
@@ -19,6 +25,8 @@ from tests.golden.make import described, folder_of
 from tests.golden.old import format_of, golden_store, schema_of, turn_back
 
 PROCESSES = 6
+#: How statements begin that change a catalog.
+CHANGES = ("ALTER", "CREATE", "DROP", "INSERT", "UPDATE")
 #: Tables whose ids the database gives out.
 NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
 
@@ -123,6 +131,63 @@ def test_a_crash_in_the_middle_leaves_it_as_it_was(old):
     assert format_of(old) == "1"
     with Store(old) as store:
         audit(store)
+
+
+def open_and_die(address, number):
+    """Kill this process before the statement of that number that changes something."""
+    changes = itertools.count(1)
+
+    @event.listens_for(Engine, "before_cursor_execute")
+    def die(_, __, statement, *___):
+        if statement.startswith(CHANGES) and next(changes) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Catalog(address.catalog).close()
+
+
+def test_a_kill_before_any_statement_leaves_it_as_it_was(old, tmp_path):
+    before = schema_of(old)
+    for number in itertools.count(1, 3):
+        ended = Child(open_and_die, old, number, log=tmp_path / f"child-{number}").wait()
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+        assert (schema_of(old), format_of(old)) == (before, "1")
+
+    assert number > 9
+    assert everything_of(old) == json.loads((folder_of(1) / "expected.json").read_text())
+
+
+def everything_of(address):
+    with Store(address, create=False) as store:
+        audit(store)
+        return described(store)
+
+
+def test_an_older_process_that_is_still_open_ends_its_transaction_and_gets_errors(old):
+    """Its transaction is in the new catalog; none of its next ones that need an old name is."""
+    engine = dialect.connect(old.catalog)
+    join = text(
+        "INSERT INTO lines (queue_id, side, joined_at, alive_until) VALUES (1, 'load', 7, 0)"
+    )
+    with engine.connect() as older:
+        dialect.of(older).begin(older, write=True)
+        older.execute(join)
+        upgrade = threading.Thread(target=lambda: Store(old).close())
+        upgrade.start()
+        upgrade.join(0.3)
+        assert upgrade.is_alive()
+        older.commit()
+        upgrade.join()
+        dialect.of(older).begin(older, write=True)
+        with pytest.raises(DBAPIError):
+            older.execute(join)
+        older.rollback()
+    engine.dispose()
+
+    with Store(old, create=False) as store, store.catalog.read() as connection:
+        joined = select(waiters_table.c.joined_at).where(waiters_table.c.joined_at == 7)
+        assert connection.scalars(joined).all() == [7]
 
 
 def test_an_old_catalog_that_lacks_a_table_stays_as_it_is(old):

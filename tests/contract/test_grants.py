@@ -1,0 +1,199 @@
+"""Roles of PostgreSQL with the rights that `ignis grants` prints: what they can do, and cannot."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from pyspark_ignis.cli import app
+from queue_core import Store
+from queue_core.blocking.publish import publish_once
+from queue_core.errors import CatalogForbidden, QueueFull
+from queue_core.segments import stager
+from tests.books import audit
+from tests.factories import make_batch, make_queue, make_stager, orders
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def owner(postgres, tmp_path, monkeypatch):
+    """The store of the role that has made it, with messages in files and in the catalog."""
+    with (
+        postgres.database() as url,
+        Store.open(catalog=url, storage=str(tmp_path / "segments")) as store,
+    ):
+        queue = make_queue(store, shards=2, key="number")
+        queue.load(orders(5))
+        monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+        queue.load(orders(10, 5))
+        yield store
+        audit(store)
+
+
+@pytest.fixture
+def as_role(postgres, owner):
+    """Open the store as a new role with the rights of a producer, a consumer or an operator."""
+    engine = sa.create_engine(owner.catalog.url, poolclass=sa.NullPool)
+    opened, roles = [], []
+
+    def run(*statements):
+        with engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
+    def make(kind):
+        role = postgres.role(owner.catalog.url)
+        url = role.__enter__()
+        name = sa.make_url(url).username
+        roles.append((role, name))
+        printed = CliRunner().invoke(app, ["grants", "--role", kind, name])
+        assert printed.exit_code == 0, printed.output
+        run(*printed.stdout.splitlines())
+        opened.append(Store.open(catalog=url, storage=owner.address.storage, create=False))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+    for role, name in roles:
+        run(f"DROP OWNED BY {name}")
+        role.__exit__(None, None, None)
+
+
+def refused(*calls):
+    for call in calls:
+        with pytest.raises(
+            CatalogForbidden, match=r"\((permission denied|must be owner).*nothing was changed"
+        ):
+            call()
+
+
+def publish(queue, number):
+    staging = make_stager(queue)
+    staging.add(orders(10, 100).to_batches()[0])
+    segments = [segment.in_shard(0) for segment in staging.finish()]
+    batch = make_batch(segments, number)
+    return publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
+
+
+def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch):
+    make_queue(owner, "bounded", max_size=5, max_bytes=100_000, overflow="fail")
+    producer = as_role("producer")
+    queue = producer.queue("orders")
+    queue.load(orders(5, 20))
+    monkeypatch.setattr(stager, "INLINE_BYTES", 1 << 20)
+    queue.load(orders(5, 30))
+    assert publish(queue, 0)
+    assert not publish(queue, 0)
+    producer.queue("bounded").load(orders(5))
+    with pytest.raises(QueueFull):
+        producer.queue("bounded").load(orders(5))
+
+    waiting = owner.queue("orders").browse()
+    firing = owner.queue("orders").fire(max_messages=1)
+    refused(
+        queue.fire,
+        queue.peek,
+        queue.browse,
+        queue.failures,
+        lambda: queue.delete(firing.ids),
+        lambda: queue.sideline(firing.ids),
+        queue.shovel,
+        queue.sweep,
+        queue.deactivate,
+        lambda: queue.change_settings(sweep_after=1.0),
+        lambda: make_queue(producer, "own"),
+        lambda: producer.vacuum(grace=0),
+        lambda: producer.consumer("mine"),
+        lambda: producer.view("slices"),
+        lambda: read(producer, "SELECT data FROM segments"),
+        lambda: change(producer, "DELETE FROM slices"),
+        lambda: change(producer, "UPDATE slices SET state = 0"),
+        lambda: change(producer, "DELETE FROM files"),
+        lambda: change(producer, "UPDATE facts SET value = ''"),
+    )
+    assert waiting.num_rows == 35
+    assert owner.queue("orders").browse().num_rows == 35
+
+
+def read(store, statement):
+    with store.catalog.read() as connection:
+        connection.execute(sa.text(statement)).all()
+
+
+def change(store, statement):
+    store.catalog.write(lambda connection: connection.execute(sa.text(statement)))
+
+
+def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_role):
+    consumer = as_role("consumer")
+    queue = consumer.queue("orders")
+    assert queue.peek(100).num_rows == queue.browse().num_rows == 15
+    firing = queue.fire(max_messages=10, consumer=consumer.consumer("worker"))
+    ids = firing.ids.to_pylist()
+    queue.delete(ids[:4])
+    queue.sideline(ids[4:8])
+    queue.reload(ids[8:])
+    assert queue.failures().num_rows == 4
+    assert queue.shovel() == 4
+    queue.fire(max_messages=3)
+    assert queue.sweep(0.0, dead_after=0.0) == 3
+    assert len(queue.get_and_keep(2)) == 2
+    assert queue.reset() == 2
+    queue.expire()
+    consumer.recover(dead_after=0.0)
+    assert consumer.view("reports").num_rows > 0
+    queue.delete(queue.fire())
+
+    refused(
+        lambda: queue.load(orders(1)),
+        lambda: make_queue(consumer, "own"),
+        queue.deactivate,
+        lambda: queue.change_settings(sweep_after=1.0),
+        lambda: consumer.vacuum(grace=0),
+        lambda: change(consumer, "DELETE FROM files"),
+        lambda: change(consumer, "UPDATE facts SET value = ''"),
+        lambda: change(consumer, "INSERT INTO schemas VALUES (1, 9, '')"),
+    )
+
+
+def test_an_operator_does_everything(owner, as_role, tmp_path):
+    operator = as_role("operator")
+    queue = make_queue(operator, "own", policy=None)
+    queue.load(orders(10))
+    queue.sideline(queue.fire(max_messages=5))
+    queue.change_settings(sweep_after=60.0)
+    queue.shovel()
+    queue.compact()
+    queue.delete(queue.fire())
+    queue.deactivate()
+    operator.accept_clock()
+    assert operator.vacuum(grace=0)
+    operator.backup(tmp_path / "backup")
+    operator.queue("orders").delete(operator.queue("orders").fire())
+    where = {"catalog": operator.catalog.url, "storage": operator.address.storage}
+    restored = Store.restore(tmp_path / "backup", **where, over=True)
+
+    assert restored.messages == 15
+    # Tables belong to the role that has made them.
+    refused(lambda: change(operator, "ALTER TABLE slices ADD COLUMN more TEXT"))
+
+
+def test_names_are_quoted():
+    printed = CliRunner().invoke(app, ["grants", "--role", "producer", 'x"; DROP TABLE slices; --'])
+
+    assert all(
+        line.endswith(' TO "x""; DROP TABLE slices; --";') for line in printed.stdout.splitlines()
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "name"), [("prodcer", "x"), ("producer", ""), ("producer", "x" * 64)]
+)
+def test_a_malformed_role_is_refused(role, name):
+    printed = CliRunner().invoke(app, ["grants", "--role", role, name])
+
+    assert printed.exit_code == 2
+    assert "use" in printed.stderr
