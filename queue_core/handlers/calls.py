@@ -27,6 +27,7 @@ from queue_core.failure_kinds import (
     UNREADABLE,
     reason_of,
 )
+from queue_core.handlers.coroutines import finish
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.payloads import Call
 from queue_core.handlers.python_rows import Unreadable
@@ -136,6 +137,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
         try:
             decision = handle(*call)
+            if not isinstance(decision, bool):
+                decision = finish(decision)
         except self._ignorable as error:
             return CallOutcome(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
@@ -192,7 +195,7 @@ class BatchCall(HandlerCalls[Verdicts]):
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         try:
-            decisions = handle(*self._arguments)
+            decisions = finish(handle(*self._arguments))
         except self._ignorable as error:
             return self._same(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything

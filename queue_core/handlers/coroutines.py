@@ -1,4 +1,8 @@
-"""Handlers written as `async def`: each call runs to its end in an event loop of its own."""
+"""
+Handlers written as `async def`: each call runs to its end in an event loop of its own.
+
+A handler that returns a coroutine, such as a lambda that calls one, is known by its result alone.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,11 @@ class Awaited:
     def __call__(self, *arguments: Any) -> Any:
         """Run the handler to its end."""
         return asyncio.run(self.handler(*arguments))
+
+
+def finish(result: Any) -> Any:
+    """Return the result of a handler, which may be a coroutine that is still to be run."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def is_coroutine(handler: Callable[..., Any]) -> bool:

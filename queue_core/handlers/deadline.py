@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from queue_core.handlers.coroutines import finish
+
 #: An alarm goes off no sooner than this.
 _LEAST_SECONDS = 0.001
 
@@ -51,7 +53,8 @@ class Deadline:
         if not self._set:
             self._alarm(self._seconds)
         try:
-            result = function(*values)
+            # A coroutine has not begun yet, and its time counts too.
+            result = finish(function(*values))
         finally:
             self._began = None
         if self._passed:

@@ -60,6 +60,24 @@ def test_a_coroutine_function_may_raise_and_may_take_batches():
     assert outcomes(of_batch) == [DELETED] * 3
 
 
+def test_a_coroutine_that_a_plain_function_returns_is_awaited():
+    async def slow(message):
+        await asyncio.sleep(60 * (message["_message_id"] == 1))
+        return True
+
+    @batch_handler
+    def of_batch(batch):
+        return asyncio.sleep(0, [True] * batch.num_rows)
+
+    assert outcomes(lambda message: at_last(dict(message))) == [DELETED, REJECTED, DELETED]
+    assert outcomes(lambda message: slow(dict(message)), timeout=0.2) == [
+        DELETED,
+        late(0.2),
+        DELETED,
+    ]
+    assert outcomes(of_batch) == [DELETED] * 3
+
+
 def test_a_coroutine_that_takes_too_long_is_timed_out():
     async def sleeps(message):
         if message["_message_id"] == 1:
