@@ -571,7 +571,7 @@ class Queue:
             BadName: A column name is not allowed.
         """
         self.info = self._store.catalog.write(
-            lambda connection: queues.add_columns(connection, self.info, schema)
+            lambda connection: queues.add_columns(connection, self.info, schema), grows=True
         )
 
     def change_settings(self, **settings: Any) -> QueueSettings:

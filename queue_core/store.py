@@ -186,7 +186,7 @@ class Store(AbstractContextManager["Store"]):
             faults.point("create.before_commit")
             return created
 
-        created = Queue(self, self.catalog.write(work))
+        created = Queue(self, self.catalog.write(work, grows=True))
         faults.point("create.committed")
         return created
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
+from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.model import (
     Batch,
     Consumer,
@@ -74,6 +75,15 @@ def numbers_of(messages: pa.Table) -> list[int]:
 def load_singly(queue: Queue, count: int, first: int = 0) -> list[int]:
     """Load orders one by one; return their ids."""
     return [queue.load(orders(1, number))[0].as_py() for number in range(first, first + count)]
+
+
+def load_until_full(queue: Queue, size: int, loaded: int = 0) -> tuple[int, str]:
+    """Load orders until an error; return how many there are then, and the error's message."""
+    while True:
+        try:
+            loaded += len(queue.load(orders(size, loaded)))
+        except (CatalogUnavailable, StorageUnavailable) as error:
+            return loaded, str(error)
 
 
 def make_rows(*numbers: int) -> Rows:

@@ -51,6 +51,6 @@ def commit_load(catalog: Catalog, work: Callable[[Connection], Result]) -> Resul
         faults.point("load.before_commit")
         return result
 
-    result = catalog.write(transaction)
+    result = catalog.write(transaction, grows=True)
     faults.point("load.committed")
     return result

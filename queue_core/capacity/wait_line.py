@@ -96,7 +96,8 @@ class WaitLine(AbstractContextManager["WaitLine"]):
     def _join(self) -> None:
         self._renewed = time.monotonic()
         self.waiter = self._catalog.write(
-            lambda connection: waiters.join(connection, self._queue.id, self._side)
+            lambda connection: waiters.join(connection, self._queue.id, self._side),
+            grows=self._side == waiters.LOAD,
         )
 
     def _renew(self) -> None:

@@ -6,7 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -15,6 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
 from queue_core.catalog import dialect, format
+from queue_core.catalog.reserve import Reserve
 from queue_core.errors import (
     CatalogUnavailable,
     DamagedCatalog,
@@ -29,6 +30,9 @@ Result = TypeVar("Result")
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
+#: How often a transaction that finds no room gives the reserve up: others may take it meanwhile.
+RELIEFS = 3
+
 
 class Catalog:
     """The catalog at a database URL; safe for many threads, and for many processes at once."""
@@ -42,6 +46,7 @@ class Catalog:
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
         self.file = self._dialect.file_of(self.engine)
+        self._reserve = Reserve(self.file)
         self._create = create
         self._new = new
         self._identity: int | None = None
@@ -55,27 +60,40 @@ class Catalog:
     def __repr__(self) -> str:
         return f"<Catalog {self._shown()}>"
 
-    def write(self, work: Callable[[Connection], Result]) -> Result:
+    def write(self, work: Callable[[Connection], Result], *, grows: bool = False) -> Result:
         """
         Run *work* in one transaction and commit it; run it again when the database says so.
 
-        *work* may therefore run more than once and must have no other effects. Raises what *work*
+        *work* may therefore run more than once and must have no other effects. If it *grows* the
+        store, as a load does, it leaves the reserve of a full disk alone. Raises what *work*
         raises, `CatalogUnavailable` or `DamagedCatalog`; then nothing was changed, unless the
         connection was lost during the commit, which the error then says.
         """
         end = time.monotonic() + self._dialect.busy_seconds
-        for attempt in itertools.count(1):
-            committing = False
-            try:
-                with self._transaction(write=True) as connection:
-                    result = work(connection)
-                    committing = True
-                return result
-            except DBAPIError as error:
-                spent = attempt == ATTEMPTS or time.monotonic() > end
-                if spent or not self._dialect.errors.can_retry(error):
-                    raise self._translated(error, committing=committing) from error
-            time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
+        errors = self._dialect.errors
+        reliefs = 0
+        try:
+            for attempt in itertools.count(1):
+                committing = False
+                try:
+                    with self._transaction(write=True) as connection:
+                        result = work(connection)
+                        if grows:
+                            self._check_reserve()
+                        committing = True
+                    return result
+                except DBAPIError as error:
+                    if not grows and reliefs < RELIEFS and errors.has_no_room(error):
+                        self._reserve.give_up()
+                        reliefs += 1
+                        continue
+                    spent = attempt == ATTEMPTS or time.monotonic() > end
+                    if spent or not errors.can_retry(error):
+                        raise self._translated(error, committing=committing) from error
+                time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
+        finally:
+            if reliefs:
+                self._regain()
         raise AssertionError("the loop above returns or raises")
 
     @contextmanager
@@ -96,6 +114,10 @@ class Catalog:
         """Return the time by the database's clock, in microseconds since 1970."""
         with self.read() as connection:
             return dialect.read_clock(connection)
+
+    def keep_reserve(self) -> None:
+        """Let the reserve for a full disk grow with the catalog."""
+        self._reserve.keep()
 
     def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -129,8 +151,27 @@ class Catalog:
         shown = dialect.hidden(self.url)
         return self._dialect.errors.translated(error, shown, committing=committing)
 
+    def _check_reserve(self) -> None:
+        if not self._reserve.is_there():
+            raise CatalogUnavailable(
+                f"catalog {self._shown()} is on a full disk, whose last room is kept for deleting; "
+                "free some room, or delete messages and vacuum; nothing was changed"
+            )
+
+    def _regain(self) -> None:
+        """Make the reserve again, from the room of SQLite's log."""
+        with suppress(DBAPIError, PoolTimeout), self.engine.connect() as connection:
+            self._dialect.shrink_log(connection)
+        self.keep_reserve()
+
     def _connected(self) -> Connection:
         try:
+            return self.engine.connect()
+        except DBAPIError as error:
+            if not self._dialect.errors.has_no_room(error):
+                raise
+            # The first connection makes files of its own.
+            self._reserve.give_up()
             return self.engine.connect()
         except PoolTimeout as error:
             raise CatalogUnavailable(
@@ -149,6 +190,7 @@ class Catalog:
         self._preparing = True
         try:
             self._bring_up_to_date(create)
+            self.keep_reserve()
             self._identity = self._inode()
         finally:
             self._preparing = False

@@ -35,6 +35,8 @@ class ErrorCodes:
     reasons: Mapping[Code, str] = field(default_factory=dict)
     #: Returns whether a commit with this error may have succeeded all the same.
     is_unsure: Callable[[DBAPIError], bool] = lambda error: False
+    #: Returns whether a transaction certainly failed for want of room on a disk of this machine.
+    has_no_room: Callable[[DBAPIError], bool] = lambda error: False
 
     def can_retry(self, error: DBAPIError) -> bool:
         """Return whether the same transaction may succeed when it is tried again."""

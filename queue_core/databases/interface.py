@@ -71,6 +71,9 @@ class Dialect(ABC):
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Open a transaction that reads one state of the catalog, or that may write."""
 
+    def shrink_log(self, connection: Connection) -> None:  # noqa: B027 - a server does so itself
+        """Give back the room of the log of committed transactions."""
+
     @abstractmethod
     def notify(self, connection: Connection, channel: str) -> None:
         """Wake the listeners of *channel* when the transaction commits."""

@@ -46,6 +46,8 @@ _PRIMARY = 0xFF
 _IO_ERROR = 10
 # The commit is not complete in its log, as after one on a full disk.
 _WRITE_ERROR = 10 | 3 << 8
+# A full disk; a quota; and the files of a first connection, where there is no room for them.
+_NO_ROOM = {13, _WRITE_ERROR, 10 | 18 << 8, 10 | 19 << 8, 14}
 
 
 @compiles(now, "sqlite")
@@ -62,6 +64,10 @@ def _is_unsure(error: DBAPIError) -> bool:
     # After a failed fsync of a commit, a recovery may find its pages or not.
     number = getattr(error.orig, "sqlite_errorcode", 0)
     return number & _PRIMARY == _IO_ERROR and number != _WRITE_ERROR
+
+
+def _has_no_room(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlite_errorcode", 0) in _NO_ROOM
 
 
 class Sqlite(Dialect):
@@ -84,6 +90,7 @@ class Sqlite(Dialect):
             14: "cannot be opened; check that the folder exists and can be written",
         },
         is_unsure=_is_unsure,
+        has_no_room=_has_no_room,
     )
 
     def connect(self, url: str, shown: str) -> Engine:
@@ -152,6 +159,14 @@ class Sqlite(Dialect):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def shrink_log(self, connection: Connection) -> None:
+        """Write the log back into the database, and cut it off, unless others read it for long."""
+        connection.exec_driver_sql("PRAGMA busy_timeout = 1000")
+        try:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
 
     def notify(self, connection: Connection, channel: str) -> None:
         """Do nothing: SQLite numbers its commits by itself, and listeners watch that number."""

@@ -114,7 +114,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         return sum(one.group.messages for one in left)
 
     with removed_if_refused(storage, [staged]):
-        rewritten = catalog.write(work)
+        rewritten = catalog.write(work, grows=True)
     faults.point("compact.committed")
     return rewritten
 

@@ -34,6 +34,7 @@ GRACE_SECONDS = 3600.0
 def run(context: TaskContext, _: None = None) -> int:
     """Return how many files were removed."""
     purge(context.catalog)
+    context.catalog.keep_reserve()
     return len(vacuum(context.catalog, context.storage))
 
 

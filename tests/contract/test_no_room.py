@@ -20,7 +20,7 @@ from queue_core.model import Batch
 from queue_core.segments import stager
 from tests.books import leftover_files
 from tests.dump import dump
-from tests.factories import make_queue, make_stager, numbers_of, orders
+from tests.factories import load_until_full, make_queue, make_stager, numbers_of, orders
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -159,18 +159,6 @@ def test_a_catalog_that_grows_too_large_loses_nothing(tmp_path):
         assert queue.browse().num_rows == len(loaded) + 1
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of two megabytes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("this user may not mount a disk")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
 def limit_pages(store, more):
     """Let a catalog on SQLite grow by only *more* pages; its error is that for a full disk."""
     engine = store.catalog.engine
@@ -182,42 +170,6 @@ def limit_pages(store, more):
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
     engine.dispose()
-
-
-def load_until_full(queue, size, loaded=0):
-    """Return how many orders were loaded before an error, and the error's message."""
-    while True:
-        try:
-            loaded += len(queue.load(orders(size, loaded)))
-        except (CatalogUnavailable, StorageUnavailable) as error:
-            return loaded, str(error)
-
-
-@pytest.mark.parametrize("size", [300, 20_000])
-def test_a_full_disk_is_an_error_and_loses_nothing(small_disk, size):
-    with Store.open(small_disk / "store") as store:
-        queue = make_queue(store)
-
-        loaded, message = load_until_full(queue, size)
-
-        assert "nothing was changed" in message
-        assert "full disk" in message or "No space left" in message
-        assert numbers_of(queue.browse()) == list(range(loaded))
-
-
-@pytest.mark.parametrize("size", [300, 20_000])
-def test_a_full_disk_can_be_used_again_once_there_is_room(small_disk, size):
-    ballast = small_disk / "ballast"
-    with Store.open(small_disk / "store") as store:
-        queue = make_queue(store)
-        loaded = len(queue.load(orders(10)))
-        ballast.write_bytes(bytes(1_000_000))
-        loaded, _ = load_until_full(queue, size, loaded)
-        ballast.unlink()
-
-        queue.load(orders(5, loaded))
-
-        assert numbers_of(queue.fire().messages) == list(range(loaded + 5))
 
 
 # --- PostgreSQL away ------------------------------------------------------------------------------

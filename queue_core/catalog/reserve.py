@@ -1,0 +1,88 @@
+"""The reserve: a file beside an embedded catalog, whose room is given up on a full disk.
+
+On a full disk SQLite cannot even delete, since each transaction is first written to its log. So the
+catalog keeps a file of its own, gives it up when a transaction that brings no messages finds no
+room, and makes it again afterwards. Loads are refused while the reserve is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+#: The reserve is as large as the catalog, within these bounds.
+LEAST_BYTES = 512 * 1024
+MOST_BYTES = 8 * 1024 * 1024
+
+#: Less than this is not worth a try, so a reserve may be smaller by as much.
+_STEP_BYTES = 64 * 1024
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Reserve:
+    """The reserve of the catalog in a file; without one, on a server, it does nothing."""
+
+    def __init__(self, catalog: Path | None) -> None:
+        self._catalog = catalog
+        self._path = None if catalog is None else Path(f"{catalog}-reserve")
+
+    def keep(self) -> bool:
+        """Make the reserve as large as it should be; return False if the disk has no room."""
+        if self._path is None or self._catalog is None:
+            return True
+        try:
+            size = self._catalog.stat().st_size
+            return _extend(self._path, min(max(size, LEAST_BYTES), MOST_BYTES))
+        except OSError as error:
+            # Whoever may only read needs none.
+            return error.errno not in _NO_ROOM
+
+    def give_up(self) -> None:
+        """Give the room of the reserve to the transaction that needs it."""
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink()
+
+    def is_there(self) -> bool:
+        """Return whether the disk has the reserve, or at least the room for it."""
+        return self._path is None or _size(self._path) > LEAST_BYTES - _STEP_BYTES or self.keep()
+
+
+def _extend(path: Path, wanted: int) -> bool:
+    """Make a file at least so large, or as large as there is room for; return whether it is."""
+    there = _size(path)
+    if there >= wanted:
+        return True
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    step = wanted - there
+    try:
+        while there < wanted and step >= _STEP_BYTES:
+            step = min(step, wanted - there)
+            try:
+                _allocate(file, there, step)
+                there += step
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                step //= 2
+    finally:
+        os.close(file)
+    return there > LEAST_BYTES - _STEP_BYTES
+
+
+def _allocate(file: int, start: int, count: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, start, count)
+        return
+    # Bytes that no file system compresses.
+    if os.pwrite(file, os.urandom(count), start) < count:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
