@@ -68,7 +68,10 @@ _RATE = Allowed(
     "messages a second, more than 0", lambda value: _is_number(value) and 0 < value < inf
 )
 _COLUMN = Allowed("the name of a column", lambda value: isinstance(value, str) and value != "")
-_TEXT = Allowed("a text", lambda value: isinstance(value, str))
+_POLICY = Allowed(
+    "the text of a policy, such as 'latest' or 'merge(sum(amount))'",
+    lambda value: isinstance(value, str),
+)
 _COLUMNS = Allowed(
     "a list of column names",
     lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value),
@@ -230,10 +233,11 @@ class QueueSettings:
     )
     policy: str | None = _setting(
         None,
-        _or_none(_TEXT),
+        _or_none(_POLICY),
         "How a new message affects waiting messages with the same key, and how they affect it, "
-        "such as `latest` (see policies.md); needs a key. none: not at all. Source: Herzner, "
-        "smart-message queue.",
+        "such as `latest` (policies.md has them all); needs a key. A policy value or a function "
+        "cannot be stored; `Queue.load` takes one for a single load. none: not at all. Source: "
+        "Herzner, smart-message queue.",
     )
     dedup: tuple[str, ...] = _setting(
         (),

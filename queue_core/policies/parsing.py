@@ -32,6 +32,8 @@ from queue_core.selector.syntax import SourceText
 
 def parse(text: str, schema: pa.Schema, key: str) -> Policy:
     """Return the policy of a text; raises `BadOption`, which shows the fault and its position."""
+    if not text.strip():
+        raise BadOption(f"the policy is empty; use {', '.join(MAKERS)}, or none")
     try:
         source = SourceText.of("policy", text)
         name, arguments = _call(source)

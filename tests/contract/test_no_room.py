@@ -1,6 +1,5 @@
 """Full disks, read-only folders and unreachable catalogs: an error, and nothing is changed."""
 
-import os
 import shutil
 import subprocess
 import tempfile
