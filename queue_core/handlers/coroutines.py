@@ -38,5 +38,8 @@ def is_coroutine(handler: Callable[..., Any]) -> bool:
     """Return whether a handler is a coroutine function, or an object whose call is one."""
     while isinstance(handler, partial):
         handler = handler.func
+    if isinstance(handler, type):
+        # A call makes an object, whatever a call of that object would be.
+        return False
     call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not that it exists
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

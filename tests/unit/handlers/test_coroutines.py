@@ -28,7 +28,7 @@ def test_a_coroutine_function_is_recognised(handler):
     assert is_coroutine(handler)
 
 
-@pytest.mark.parametrize("handler", [plain, partial(plain, 1), print])
+@pytest.mark.parametrize("handler", [plain, partial(plain, 1), print, Charge, partial(Charge)])
 def test_another_function_is_not_one(handler):
     assert not is_coroutine(handler)
 
