@@ -32,6 +32,17 @@ def test_a_micro_batch_takes_so_many_bytes_at_most_but_one_message_at_least(rig)
     assert rig.numbers(stream) == [[0, 1, 2], [3], [4]]
 
 
+def test_the_bytes_of_a_micro_batch_are_those_that_its_readers_hold(rig):
+    """However small the stored file is."""
+    queue = make_queue(rig.store, schema=PAYLOADS, compression="zstd")
+    queue.load([{"number": number, "payload": "x" * 10_000} for number in range(20)])
+
+    batches = list(rig.batches(rig.source(maxBytesPerTrigger="100k")))
+
+    assert [len(batch) for batch in batches] == [10, 10]
+    assert all(sum(len(row.payload) for row in batch) <= 102_400 for batch in batches)
+
+
 def test_of_two_limits_each_holds(rig):
     payloads(rig, 10, 10, 2000, 2000, 10, 10)
     stream = rig.source(maxBytesPerTrigger="3k", maxMessagesPerTrigger=2)
