@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
+from queue_core.catalog import consumers
 from queue_core.catalog.consumers import Unacknowledged
 from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
+
+_log = logging.getLogger(__name__)
 
 
 class AcquiringTickets:
@@ -24,6 +28,8 @@ class AcquiringTickets:
         self._store = store
         self._queues = queues
         self._deletes = deletes
+        # How many messages the planned tickets have, until it is known that a sink settles them.
+        self._unsettled: dict[int, int] | None = None if deletes else {}
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
@@ -47,14 +53,39 @@ class AcquiringTickets:
             delete=self._deletes,
             queues=self._queues.infos,
         )
+        if self._unsettled is not None:
+            self._check_settled(consumer, ticket, self._unsettled)
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return how to read the messages that tickets hold."""
         catalog, uri = self._store.catalog, self._store.storage.uri
         while True:
             try:
-                return read_tickets(
+                plan = read_tickets(
                     catalog, uri, self._queues.infos, tickets, committed=tickets.after
                 )
             except Unacknowledged:
                 self.acknowledge(consumer, tickets.after)
+                continue
+            if self._unsettled is not None:
+                self._unsettled[tickets.upto] = len(plan)
+            return plan
+
+    def _check_settled(self, consumer: Consumer, ticket: int, planned: dict[int, int]) -> None:
+        """Warn if no message of the first batch was settled: the query may have no such sink."""
+        count = sum(planned.pop(number) for number in [*planned] if number <= ticket)
+        if not count:
+            return
+        self._unsettled = None
+        with self._store.catalog.read() as connection:
+            held = consumers.in_flight(connection, consumer, ticket)
+        if held >= count:
+            names = ", ".join(repr(queue.name) for queue in self._queues.infos)
+            _log.warning(
+                "queue %s, consumer %r: none of the %d messages of the first batch was settled. "
+                "With ack=settle they stay in flight until a sweep sidelines them: write their "
+                "outcomes to a sink with mode=settle, or use ack=onCommit",
+                names,
+                consumer.name,
+                count,
+            )

@@ -30,9 +30,13 @@ class StoreHandle:
         with self.catalog.read() as connection:
             return queues.find(connection, name)
 
-    def enlist(self, name: str) -> Consumer:
-        """Begin a new life of a consumer that sends heartbeats."""
-        return self.catalog.write(lambda connection: consumers.enlist(connection, name, beats=True))
+    def enlist(self, name: str, ack: str, *, sweepable: bool) -> Consumer:
+        """Begin a new life of a query, which sends heartbeats."""
+        return self.catalog.write(
+            lambda connection: consumers.enlist(
+                connection, name, beats=True, ack=ack, sweepable=sweepable
+            )
+        )
 
     def close(self) -> None:
         """Close the connections to the catalog."""

@@ -74,6 +74,15 @@ OPTIONS: tuple[Option, ...] = (
         "onCommit",
     ),
     Option(
+        "sweepable",
+        "Whether a sweep may take the messages of batches that the query has begun and not "
+        "finished, once it is dead. If `false`, they wait until it restarts with its checkpoint, "
+        "which asks for them again, and `ignis sweep QUEUE --consumer NAME` releases them. `true` "
+        "ends the exactly-once guarantee for messages that are swept before the restart. By "
+        "default `false`; with `ack=settle` `true`.",
+        boolean,
+    ),
+    Option(
         "magazine",
         "Magazine to read: `main` or `sideline`.",
         one_of("main", "sideline"),
@@ -208,6 +217,7 @@ class SourceOptions:
     queues: tuple[str, ...]
     consumer: str | None
     ack: str
+    sweepable: bool
     magazine: Magazine
     selector: str | None
     order_by: str | None
@@ -246,6 +256,7 @@ class SourceOptions:
             queues=names,
             consumer=values["consumer"],
             ack=values["ack"],
+            sweepable=_is_sweepable(values),
             magazine=Magazine[values["magazine"].upper()],
             selector=values["selector"],
             order_by=values["orderBy"],
@@ -288,6 +299,12 @@ def _check_claim(values: Mapping[str, Any]) -> None:
             )
 
 
+def _is_sweepable(values: Mapping[str, Any]) -> bool:
+    if values["sweepable"] is not None:
+        return bool(values["sweepable"])
+    return bool(values["ack"] == "settle")
+
+
 def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     if values["task"] is not None:
         named = values["queue"] or values["queues"]
@@ -302,6 +319,7 @@ def _tasks_of(values: Mapping[str, Any]) -> tuple[str, ...]:
 _OF_MESSAGES = (
     "view",
     "consumer",
+    "sweepable",
     "orderBy",
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",

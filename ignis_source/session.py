@@ -20,6 +20,7 @@ from ignis_source.tickets import tickets_of
 from queue_core import faults
 from queue_core.catalog import consumers, turns
 from queue_core.catalog.notifications import Watch
+from queue_core.errors import BadOption
 from queue_core.model import Consumer, ReadPlan, TicketRange
 from queue_core.selection.request import Horizon
 from queue_core.verbs.quarantine import quarantine
@@ -147,13 +148,19 @@ class Session:
     def _as(self, name: str) -> QueryPresence:
         """This process as the consumer of that name; an earlier life of it is over."""
         presence = self._presence
+        if self._options.consumer not in (None, name):
+            raise BadOption(
+                f"ignis source: consumer={self._options.consumer!r}, but the query's checkpoint "
+                f"belongs to consumer {name!r}, which holds its messages: set that name, or remove "
+                "the option; for another consumer, start with a new checkpoint"
+            )
         if presence is None or presence.consumer.name != name:
             if presence is not None:
                 presence.stop()
             presence = self._presence = QueryPresence(
                 self.store.catalog,
                 self._options,
-                self.store.enlist(name),
+                self.store.enlist(name, self._options.ack, sweepable=self._options.sweepable),
                 [info.id for info in self._queues.infos],
                 lambda: bool(self._queues.running),
             )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
 from queue_core.capacity.bounds import OnFull
-from queue_core.catalog import queues
+from queue_core.catalog import consumers, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption
@@ -494,30 +494,44 @@ class Queue:
             return shovel(self._store.catalog, self.info, shovelful)
 
     def sweep(
-        self, older_than: float | None = None, *, dead_after: float = DEAD_AFTER_SECONDS
+        self,
+        older_than: float | None = None,
+        *,
+        dead_after: float = DEAD_AFTER_SECONDS,
+        consumer: str | None = None,
     ) -> int:
         """
         Move messages that were fired too long ago, and never settled, to the sideline.
 
-        Messages of living consumers are left alone. Waiting messages that were fired too often
+        Messages of living consumers are left alone. So are those of a dead streaming query that
+        gets them again when it restarts with its checkpoint (option ``sweepable``): name it as
+        *consumer* if it will not restart. Waiting messages that were fired too often
         (``max_deliveries``) are sidelined too. Source: IgnisMQ.
 
         Args:
             older_than: Seconds since the firing, 0 or more. By default, the setting
-                ``sweep_after``.
+                ``sweep_after``; 0 with *consumer*.
             dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
                 more.
+            consumer: The name of a dead consumer, whose messages alone are swept, also those that
+                wait for its restart. If it restarts all the same, messages that its sink has
+                already published come a second time after a shovel.
 
         Returns:
             How many messages were moved.
 
         Raises:
-            BadOption: An argument is out of range.
+            BadOption: An argument is out of range; or *consumer* is not a consumer of the store, or
+                is alive.
         """
         if older_than is not None:
             check_seconds("older_than", older_than)
         check_seconds("dead_after", dead_after)
         catalog = self._store.catalog
+        if consumer is not None:
+            with catalog.read() as connection:
+                consumers.check_dead(connection, consumer, dead_after)
+            return sweep(catalog, self.info, older_than, dead_after, consumer=consumer)
         return sweep(catalog, self.info, older_than, dead_after) + abandon(catalog, self.info)
 
     def compact(self) -> int:

@@ -99,6 +99,12 @@ _CONSUMERS = (
     ViewColumn("last_ticket", _LONG, "Number of its newest ticket."),
     ViewColumn("acknowledged", _LONG, "Number up to which its tickets are finished."),
     ViewColumn("in_flight", _LONG, "Messages that it holds."),
+    ViewColumn(
+        "for_restart",
+        _LONG,
+        "Of these, messages that no sweep takes: if its query is dead, they wait for its restart.",
+    ),
+    ViewColumn("ack", _TEXT, "How its query finishes messages; null: it is not a query."),
     ViewColumn("priority", _INT, "Its priority; the highest goes first, null before all."),
     ViewColumn("interested", _TEXT, "Queues from which it wants messages; null: not reported."),
     ViewColumn("claim", _TEXT, "Whether it shares its queues or has them to itself."),

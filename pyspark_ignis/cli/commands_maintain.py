@@ -9,6 +9,7 @@ import typer
 from pyspark_ignis.cli.app import Name, app, duration, working
 from pyspark_ignis.cli.display import show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
+from queue_core.catalog.consumers import reserving
 from queue_core.integrity.clock import look
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
@@ -43,12 +44,31 @@ def sweep(
             metavar="TIME", help="Time since the firing, such as 20m. By default, the setting."
         ),
     ] = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Sweep the messages of this dead consumer alone, also those that wait for the "
+            "restart of its query. Use it for a query that will not restart.",
+        ),
+    ] = None,
 ) -> None:
     """Sideline messages that were fired too long ago and never settled."""
     call = Invocation.current(ctx)
-    with call.queue(queue) as found, working("sweeping"):
-        moved = found.sweep(duration("older-than", older_than) if older_than else None)
-    call.answer(f"{moved:,} stuck messages of {queue} were sidelined", swept=moved)
+    with call.queue(queue) as found:
+        with working("sweeping"):
+            age = duration("older-than", older_than) if older_than else None
+            moved = found.sweep(age, consumer=consumer)
+        with found.store.catalog.read() as connection:
+            waiting = reserving(connection, found.info.id)
+    lines = [f"{moved:,} stuck messages of {queue} were sidelined"]
+    lines += [
+        f"{count:,} messages wait for the restart of query {name}; if it will not restart, "
+        f"say: ignis sweep {queue} --consumer {name}"
+        for name, count in waiting.items()
+    ]
+    more = {"for_restart": waiting} if waiting else {}
+    call.answer("\n".join(lines), swept=moved, **more)
 
 
 @app.command(rich_help_panel=_MAINTAIN)

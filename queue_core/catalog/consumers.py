@@ -16,6 +16,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    not_,
     null,
     or_,
     select,
@@ -26,8 +27,9 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.restored import RESTORE
 from queue_core.catalog.tables import consumers, queues, slices, tickets
 from queue_core.catalog.task_log import Moves
-from queue_core.errors import ConsumerFenced
+from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.model import Consumer, State
+from queue_core.names import nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER_SECONDS = 60.0
@@ -43,30 +45,43 @@ class Unacknowledged(Exception):
 _log = logging.getLogger(__name__)
 
 
-def enlist(connection: Connection, name: str, *, beats: bool) -> Consumer:
+def enlist(
+    connection: Connection,
+    name: str,
+    *,
+    beats: bool,
+    ack: str | None = None,
+    sweepable: bool = True,
+    anew: bool = False,
+) -> Consumer:
     """
     Start a life of the consumer *name*, which ends any earlier one.
 
     With *beats* the consumer sends heartbeats, and its messages are not swept while it lives. For
-    others only the time since the firing counts.
+    others only the time since the firing counts. *ack* is the option of a query. If it is not
+    *sweepable*, its messages are not swept when it is dead either. *anew* means that this life
+    knows nothing of the tickets of earlier ones, whose messages can be swept.
     """
     now = dialect.read_clock(connection)
-    alive = dialect.now() if beats else null()
+    life = {
+        "heartbeat_at": dialect.now() if beats else null(),
+        "ack": ack,
+        "sweepable": sweepable,
+    }
     new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
     statement = (
-        dialect.of(connection)
-        .insert_new(consumers)
-        .values(heartbeat_at=alive, **seals.sealed(consumers, new))
+        dialect.of(connection).insert_new(consumers).values(**life, **seals.sealed(consumers, new))
     )
-    again = {
-        "epoch": consumers.c.epoch + 1,
-        "heartbeat_at": alive,
-        "seal": consumers.c.seal + seals.weight(consumers, "epoch"),
-    }
+    seal = consumers.c.seal + seals.weight(consumers, "epoch")
+    again = life | {"epoch": consumers.c.epoch + 1}
+    if anew:
+        gain = consumers.c.last_ticket - consumers.c.acknowledged
+        seal += gain * seals.weight(consumers, "acknowledged")
+        again["acknowledged"] = consumers.c.last_ticket
     row = connection.execute(
         statement.on_conflict_do_update(
             index_elements=[consumers.c.name],
-            set_=again,
+            set_=again | {"seal": seal},
         ).returning(consumers.c.id, consumers.c.epoch)
     ).one()
     return Consumer(id=row.id, name=name, epoch=row.epoch)
@@ -159,12 +174,60 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
     )
 
 
-def in_flight(connection: Connection, consumer: Consumer) -> int:
-    """Return how many messages a consumer holds."""
+def in_flight(connection: Connection, consumer: Consumer, upto: int | None = None) -> int:
+    """Return how many messages a consumer holds, in tickets up to *upto* or in all."""
     held = select(func.sum(slices.c.count)).where(
         slices.c.consumer_id == consumer.id, slices.c.state == int(State.FIRED)
     )
+    if upto is not None:
+        held = held.where(slices.c.ticket <= upto)
     return int(connection.scalar(held) or 0)
+
+
+def reserved() -> ColumnElement[bool]:
+    """Whether the messages of a ticket wait for the restart of their query: no sweep takes them."""
+    return and_(consumers.c.sweepable.is_(False), consumers.c.acknowledged < slices.c.ticket)
+
+
+def is_alive(dead_after: float) -> ColumnElement[bool]:
+    """Whether a consumer has sent a heartbeat within the last *dead_after* seconds."""
+    # Once for all rows.
+    now = select(dialect.now()).scalar_subquery()
+    return func.coalesce(consumers.c.heartbeat_at, 0) > (now - int(dead_after * 1e6)).self_group()
+
+
+def check_dead(connection: Connection, name: str, dead_after: float) -> None:
+    """Raise `BadOption` unless *name* is that of a dead consumer."""
+    alive = connection.scalar(select(is_alive(dead_after)).where(consumers.c.name == name))
+    if alive is None:
+        names = connection.scalars(select(consumers.c.name)).all()
+        raise BadOption(
+            f"consumer={name!r}{nearest(name, names)}: no consumer of this store has that name; "
+            "the view consumers names them"
+        )
+    if alive:
+        raise BadOption(
+            f"consumer={name!r} is alive: stop its query, and wait {dead_after:g} seconds"
+        )
+
+
+def reserving(
+    connection: Connection, queue_id: int, dead_after: float = DEAD_AFTER_SECONDS
+) -> dict[str, int]:
+    """Return the dead consumers whose messages wait for their restart, and how many each has."""
+    found = connection.execute(
+        select(consumers.c.name, func.sum(slices.c.count))
+        .join(consumers, consumers.c.id == slices.c.consumer_id)
+        .where(
+            slices.c.queue_id == queue_id,
+            slices.c.state == int(State.FIRED),
+            reserved(),
+            not_(is_alive(dead_after)),
+        )
+        .group_by(consumers.c.name)
+        .order_by(consumers.c.name)
+    )
+    return {name: int(count) for name, count in found}
 
 
 def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> list[int]:

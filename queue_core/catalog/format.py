@@ -18,7 +18,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: plain names; tables of locks and clocks, contents of publications, and seals."""
+    """From 1 to 2: plain names; locks, clocks, seals; contents of batches, kinds of consumers."""
     database = dialect.of(connection)
     database.rename_table(connection, "lines", "waiters")
     database.rename_column(connection, "waiters", "side", "verb")
@@ -47,6 +47,8 @@ def _rename_tables(connection: Connection) -> None:
         *("consumers", "interests", "tickets", "publications", "failures", "task_log", "dedup"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN seal BIGINT")
+    connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN ack VARCHAR(16)")
+    connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN sweepable BOOLEAN")
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and

@@ -38,10 +38,10 @@ _HASH_BITS = 40
 _GROWING = (shards, turns, counters, consumers)
 
 #: Columns that no seal covers, by table: times that the database assigns, and what changes with
-#: each heartbeat. Other checks of `queue_core.fsck` look at them.
+#: each heartbeat or life. Other checks of `queue_core.fsck` look at them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
-    "consumers": {"heartbeat_at"},
+    "consumers": {"heartbeat_at", "ack", "sweepable"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
 }

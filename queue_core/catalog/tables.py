@@ -248,6 +248,11 @@ consumers = Table(
     Column("heartbeat_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
     _seal(),
+    #: How a query finishes its messages: its option ``ack``; null for a consumer without a query.
+    Column("ack", String(16)),
+    #: False for a query whose checkpoint asks for its messages again: when it is dead, they wait
+    #: for its restart, and no sweep takes them. Null is true.
+    Column("sweepable", Boolean),
     sqlite_autoincrement=True,
 )
 

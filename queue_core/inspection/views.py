@@ -10,6 +10,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, case, func, select
 
 from queue_core.catalog import failures, queues, task_log
+from queue_core.catalog.consumers import reserved
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     consumers,
@@ -147,6 +148,9 @@ def _consumers(connection: Connection, names: Mapping[int, str]) -> Iterable[Map
             consumers,
             consumers.c.name.label("consumer"),
             func.coalesce(func.sum(slices.c.count), 0).label("in_flight"),
+            func.coalesce(func.sum(case((reserved(), slices.c.count), else_=0)), 0).label(
+                "for_restart"
+            ),
         )
         .outerjoin(slices, slices.c.consumer_id == consumers.c.id)
         .group_by(consumers.c.id)

@@ -20,13 +20,16 @@ from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
 from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import segments, slices
+from queue_core.catalog.tables import consumers, segments, slices
 from queue_core.catalog.transact import transact
-from queue_core.errors import BadOutcome
+from queue_core.errors import BadOption, BadOutcome
 from queue_core.ids import IdSet, first_id
 from queue_core.model import Batch, Consumer, Magazine, QueueInfo, Slice, State
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
+
+#: The option ``ack`` of queries that delete what they hold, whatever becomes of it.
+DELETES_ON_COMMIT = "onCommit"
 
 
 def settle(
@@ -40,13 +43,14 @@ def settle(
     Settle messages of some queues in one transaction; return how many were still held.
 
     With *batch*, that of a streaming query, a second time changes nothing. Raises `BadOutcome` for
-    an id that the queues have never given out, and `StaleCheckpoint`; then nothing is changed.
+    an id that the queues have never given out, `StaleCheckpoint`, and `BadOption` for messages of a
+    query with ``ack=onCommit``; then nothing is changed.
     """
 
     def work(connection: Connection) -> int:
         if batch and not is_new_batch(connection, queues[0], batch):
             return 0
-        return _settle(connection, queues, settlement, consumer)
+        return _settle(connection, queues, settlement, consumer, streaming=batch is not None)
 
     return transact(catalog, "settle", work)
 
@@ -56,6 +60,8 @@ def _settle(
     queues: Sequence[QueueInfo],
     settlement: Settlement,
     consumer: Consumer | None,
+    *,
+    streaming: bool,
 ) -> int:
     settlement = _located(connection, queues, settlement)
     ids = settlement.deleted | settlement.sidelined | settlement.reloaded
@@ -63,7 +69,12 @@ def _settle(
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled = 0
-    for piece in _held(connection, queues, ids, consumer):
+    held = _held(connection, queues, ids, consumer)
+    if streaming:
+        _check_ack(
+            connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
+        )
+    for piece in held:
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
         sidelined = piece.rows & settlement.sidelined.rows(piece.segment_id)
         reloaded = piece.rows & settlement.reloaded.rows(piece.segment_id)
@@ -114,6 +125,28 @@ def _held(
     if consumer is not None:
         conditions.append(slices.c.consumer_id == consumer.id)
     return fetch(connection, *conditions, lock="wait")
+
+
+def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[Slice]) -> None:
+    """Refuse messages that a query holds which deletes them when it commits the batch."""
+    holders = {piece.consumer_id for piece in held if piece.consumer_id is not None}
+    if not holders:
+        return
+    name = connection.scalar(
+        select(consumers.c.name)
+        .where(
+            dialect.of(connection).one_of(consumers.c.id, sorted(holders)),
+            consumers.c.ack == DELETES_ON_COMMIT,
+        )
+        .limit(1)
+    )
+    if name is not None:
+        names = ", ".join(repr(queue.name) for queue in queues)
+        raise BadOption(
+            f"mode=settle: the messages of queue {names} are held by the query {name!r}, whose "
+            "source has ack=onCommit and deletes every message when its batch is committed; set "
+            "ack=settle in the source, and restart the query"
+        )
 
 
 def _check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:

@@ -2,8 +2,9 @@
 
 Changes: fired slices become slices of the sideline, some in each transaction, and the shard's sweep
 pointer moves past them; so an interrupted sweep continues where it stopped. It ends after one round
-through all shards. Guard: the unacknowledged tickets of a living consumer are left alone; slices
-that others have locked are passed over, and loaded ones are not touched. With a leader, each
+through all shards. Guard: the unacknowledged tickets of a living consumer are left alone, and so
+are those of a dead query that asks for them again when it restarts, unless the caller names it;
+slices that others have locked are passed over, and loaded ones are not touched. With a leader, each
 transaction is the leader's, or is refused. Crash before a commit: that batch is still fired.
 """
 
@@ -12,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, not_, or_, select, tuple_, update
 
 from queue_core.catalog import seals
 from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, is_alive, reserved
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.sidelining import set_aside
 from queue_core.catalog.slices import fetch
@@ -52,20 +53,19 @@ class _Limits:
     sideline: float
     #: Seconds without a heartbeat after which a consumer is dead.
     dead_after: float
+    #: The consumer whose messages alone are swept, even those that wait for its restart.
+    consumer: str | None = None
 
     def conditions(self, magazine: Magazine) -> tuple[ColumnElement[bool], ...]:
         """Return the conditions on stuck slices of a magazine."""
         age = self.main if magazine is Magazine.MAIN else self.sideline
-        alive = select(consumers.c.id).where(
-            consumers.c.id == slices.c.consumer_id,
-            consumers.c.heartbeat_at > ago(self.dead_after),
-            consumers.c.acknowledged < slices.c.ticket,
-        )
-        return (
-            slices.c.state == int(State.FIRED),
-            slices.c.fired_at <= ago(age),
-            ~alive.exists(),
-        )
+        holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
+        at_work = and_(is_alive(self.dead_after), consumers.c.acknowledged < slices.c.ticket)
+        common = (slices.c.state == int(State.FIRED), slices.c.fired_at <= ago(age))
+        if self.consumer is None:
+            return (*common, ~holder.where(or_(at_work, reserved())).exists())
+        named = holder.where(consumers.c.name == self.consumer, not_(at_work))
+        return (*common, named.exists())
 
 
 def sweep(
@@ -74,19 +74,23 @@ def sweep(
     older_than: float | None = None,
     dead_after: float = DEAD_AFTER_SECONDS,
     guard: Guard | None = None,
+    consumer: str | None = None,
 ) -> int:
     """
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
     By default, the queue's settings say how long, which is longer for the sideline than for main.
-    Raises `NotLeading` when *guard* does; messages that were swept by then stay swept.
+    With *consumer* only its messages are swept, by default however lately they were fired. Raises
+    `NotLeading` when *guard* does; messages that were swept by then stay swept.
     """
     clock.check(catalog)
     settings = queue.settings
+    if older_than is None and consumer is not None:
+        older_than = 0.0
     if older_than is None:
         limits = _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)
     else:
-        limits = _Limits(older_than, older_than, dead_after)
+        limits = _Limits(older_than, older_than, dead_after, consumer)
     swept = 0
     for stretch in _round(catalog, queue):
         position: _Position | None = stretch.begin

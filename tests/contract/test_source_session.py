@@ -13,7 +13,7 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core.catalog import schedule
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.segments.reader import read_table
 from queue_core.tasks import shovel as shovel_task
 from tests.factories import make_queue, orders
@@ -247,3 +247,39 @@ def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, sess
     queue.change_settings(concurrency=4)
 
     ask_until(query, lambda: query.partitions == 4)
+
+
+@pytest.mark.parametrize("call", ["next", "plan", "acknowledge"])
+def test_another_consumer_than_that_of_the_checkpoint_is_refused(store, session, call):
+    make_queue(store).load(orders(3))
+    renamed = session(consumer="writer")
+    calls = {
+        "next": lambda: ask(renamed),
+        "plan": lambda: renamed.plan(START, Offset("reader", 1)),
+        "acknowledge": lambda: renamed.acknowledge(Offset("reader", 1)),
+    }
+
+    with pytest.raises(BadOption, match=r"'writer', but .* belongs to consumer 'reader'"):
+        calls[call]()
+    assert store.view("consumers").num_rows == 0
+
+
+@pytest.mark.parametrize("settled", [0, 1])
+def test_a_query_without_a_settle_sink_hears_of_it_after_its_first_batch(
+    store, session, caplog, settled
+):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    reader = session(ack="settle", maxMessagesPerTrigger="3")
+    offset = START
+    for _ in range(2):
+        following = reader.next(offset, 3, None)
+        reader.plan(offset, following)
+        queue.delete(queue.browse().column("_message_id").slice(0, settled))
+        reader.acknowledge(following)
+        offset = following
+
+    said = [record.getMessage() for record in caplog.records]
+    assert [("none of the 3 messages of the first batch was settled" in text) for text in said] == [
+        True
+    ] * (not settled)

@@ -18,7 +18,7 @@ from sqlalchemy import delete
 
 from queue_core import Queue, Store
 from queue_core.blocking.publish import publish_once
-from queue_core.catalog import waiters
+from queue_core.catalog import consumers, waiters
 from queue_core.catalog.format import FORMAT
 from queue_core.catalog.tables import clocks
 from queue_core.leader.lease import LeaseLeader
@@ -34,6 +34,8 @@ QUERY = "query-1"
 MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
+#: Columns that views have only had since a format.
+SINCE = {2: {"consumers": {"for_restart", "ack"}}}
 
 
 def folder_of(version: int) -> Path:
@@ -41,11 +43,11 @@ def folder_of(version: int) -> Path:
     return HERE / f"format-{version}"
 
 
-def described(store: Store) -> dict[str, Any]:
-    """All that a user can see of a store, as JSON values."""
+def described(store: Store, version: int = FORMAT) -> dict[str, Any]:
+    """All that a user could see of a store when a format was the newest, as JSON values."""
     names = store.queues()
     return {
-        "views": {name: _rows(store.view(name)) for name in VIEWS},
+        "views": {name: _rows(_view(store, name, version)) for name in VIEWS},
         "messages": {
             name: {where: _rows(store.queue(name).browse(magazine=where)) for where in MAGAZINES}
             for name in names
@@ -74,7 +76,9 @@ def fill(store: Store) -> None:
     again = queue.fire(3, magazine="sideline", consumer=store.consumer("till-2"))
     queue.sideline(again.ids[:1], reason="declined again")
 
-    query = store.consumer(QUERY, beats=True)
+    query = store.catalog.write(
+        lambda c: consumers.enlist(c, QUERY, beats=True, ack="onCommit", sweepable=False)
+    )
     for _ in range(2):
         ticket = planned(store, queue, query, 10)
         if ticket.number == 1:
@@ -123,6 +127,11 @@ def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> Non
         mock.patch.object(stager, "CHUNK_ROWS", 16),
     ):
         queue.load(orders(count, first))
+
+
+def _view(store: Store, name: str, version: int) -> pa.Table:
+    later = [added.get(name, set()) for since, added in SINCE.items() if since > version]
+    return store.view(name).drop_columns(sorted(set().union(*later)))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

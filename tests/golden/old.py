@@ -88,7 +88,12 @@ def _turn_back(connection: sa.Connection) -> None:
         ("id_map_by_ids", "compactions_by_ids", "compactions (queue_id, last_id)"),
     ):
         dialect.of(connection).rename_index(connection, new, old, on)
-    connection.exec_driver_sql("ALTER TABLE publications DROP COLUMN content")
+    for table, column in (
+        ("publications", "content"),
+        ("consumers", "ack"),
+        ("consumers", "sweepable"),
+    ):
+        connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")
 
 

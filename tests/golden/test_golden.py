@@ -44,8 +44,8 @@ def test_every_format_that_there_has_been_is_kept():
 
 
 @pytest.mark.parametrize("what", ["views", "messages", "schemas", "files"])
-def test_everything_is_as_it_was_written(store, expected, what):
-    assert described(store)[what] == expected[what]
+def test_everything_is_as_it_was_written(store, version, expected, what):
+    assert described(store, version)[what] == expected[what]
 
 
 def test_the_books_agree(store):

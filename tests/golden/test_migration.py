@@ -63,7 +63,7 @@ def test_everything_is_as_it_was_written(old):
     expected = json.loads((folder_of(1) / "expected.json").read_text())
 
     with Store(old, create=False) as store:
-        assert described(store) == expected
+        assert described(store, 1) == expected
         audit(store)
 
     assert format_of(old) == str(FORMAT)
@@ -161,7 +161,7 @@ def test_a_kill_before_any_statement_leaves_it_as_it_was(old, tmp_path):
 def everything_of(address):
     with Store(address, create=False) as store:
         audit(store)
-        return described(store)
+        return described(store, 1)
 
 
 def test_an_older_process_that_is_still_open_ends_its_transaction_and_gets_errors(old):

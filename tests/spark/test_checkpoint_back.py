@@ -37,7 +37,8 @@ def test_new_messages_after_a_reset_are_refused_and_not_lost(rig, batches, named
     assert arrived(rig) == list(range(30))
 
     shutil.rmtree(rig.folder / "checkpoint")
-    queue.sweep(0.0, dead_after=0.0)
+    for consumer in rig.store.view("consumers").column("consumer").to_pylist():
+        queue.sweep(dead_after=0.0, consumer=consumer)
     queue.shovel()
     finish(rig.sink(rig.source(**named), "copy"))
     assert arrived(rig) == [*range(30), *range(1000, 1100)]

@@ -91,6 +91,17 @@ def test_a_batch_that_runs_again_is_settled_once(rig):
     assert counts(queue, "sidelined") == [6]
 
 
+def test_messages_of_a_source_that_deletes_on_commit_are_refused(rig):
+    queue = rig.orders(4)
+    outcomes = ("_message_id", "CASE number WHEN 1 THEN 'sideline' ELSE 'delete' END AS outcome")
+    with pytest.raises(StreamingQueryException, match=r"has ack=onCommit .* set ack=settle"):
+        finish(rig.sink(rig.source().selectExpr(*outcomes), mode="settle"))
+    assert counts(queue, "deleted", "in_flight") == [0, 4]
+
+    finish(rig.sink(rig.source(ack="settle").selectExpr(*outcomes), mode="settle"))
+    assert counts(queue, "deleted", "sidelined", "in_flight") == [3, 1, 0]
+
+
 def test_what_was_swept_meanwhile_is_left_alone(rig):
     queue = rig.orders(4)
     stream = rig.source(heartbeatInterval="100s", **NAMED)

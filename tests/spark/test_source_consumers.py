@@ -62,7 +62,7 @@ def test_a_long_batch_is_not_swept_while_its_heart_beats(rig):
     assert counts(queue, "deleted", "swept") == [4, 0]
 
 
-def test_what_a_dead_query_held_is_swept(rig):
+def test_what_a_dead_query_held_is_swept_if_it_allows_that(rig):
     queue = rig.orders(4)
 
     def disaster(batch, _):
@@ -70,10 +70,18 @@ def test_what_a_dead_query_held_is_swept(rig):
         raise RuntimeError("disaster")
 
     with pytest.raises(StreamingQueryException, match="disaster"):
-        finish(rig.each(rig.source(heartbeatInterval="100ms"), disaster))
+        finish(rig.each(rig.source(heartbeatInterval="100ms", sweepable=True), disaster))
     wait_until(lambda: queue.sweep(0.2, dead_after=0.5) == 4)
     assert counts(queue, "swept", "in_flight") == [4, 0]
     assert counts(queue, "waiting", magazine="sideline") == [4]
+
+
+def test_a_query_that_is_renamed_on_its_checkpoint_is_refused(rig):
+    queue = rig.orders(4)
+    finish(rig.each(rig.source(consumer="reader"), lambda *_: None, trigger={"once": True}))
+    with pytest.raises(StreamingQueryException, match=r"consumer='writer', but .* 'reader'"):
+        finish(rig.each(rig.source(consumer="writer"), lambda *_: None))
+    assert counts(queue, "deleted", "in_flight") == [0, 4]
 
 
 def numbers_in(batch):

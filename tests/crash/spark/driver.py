@@ -42,6 +42,8 @@ class Job:
     limit: int
     #: The consumer's name, or None for one that the source makes up.
     consumer: str | None = "copier"
+    #: Whether a sweep takes what the consumer holds when it is dead.
+    sweepable: bool = False
     #: Whether the query ends when `in` is empty.
     until_empty: bool = True
     master: str = "local[2]"
@@ -91,6 +93,7 @@ def copy(spark: SparkSession, job: Job) -> StreamingQuery:
             "queue": "in",
             "maxMessagesPerTrigger": job.limit,
             "numPartitions": 2,
+            "sweepable": job.sweepable,
         }
         | ({"consumer": job.consumer} if job.consumer else {})
     )

@@ -1,8 +1,9 @@
 """
 What was swept, or given back, while its driver was dead.
 
-A sweep decides that a driver does not come back. What the driver had published by then is out, and
-comes once more when the swept messages are shovelled: from there on it is at least once.
+No sweep takes what a query holds whose checkpoint asks for it again. A person who says so decides
+that the driver does not come back. What the driver had published by then is out, and comes once
+more when the swept messages are shovelled: from there on it is at least once.
 """
 
 from dataclasses import replace
@@ -47,7 +48,8 @@ def finish(scene, job):
 def test_what_was_published_before_it_was_swept_comes_twice_if_shovelled(scene, job):
     die(scene, job, "sink.committed:2")
     with scene.store() as store:
-        assert store.queue("in").sweep(0, dead_after=0) == LIMIT
+        assert store.queue("in").sweep(0, dead_after=0) == 0
+        assert store.queue("in").sweep(dead_after=0, consumer="copier") == LIMIT
     finish(scene, job)
 
     once = count(scene)
@@ -64,7 +66,8 @@ def test_what_was_published_before_it_was_swept_comes_twice_if_shovelled(scene, 
 def test_what_was_swept_before_it_was_published_comes_once_when_shovelled(scene, job):
     die(scene, job, "sink.before_commit:2")
     with scene.store() as store:
-        assert store.queue("in").sweep(0, dead_after=0) == LIMIT
+        assert store.queue("in").sweep(0, dead_after=0) == 0
+        assert store.queue("in").sweep(dead_after=0, consumer="copier") == LIMIT
     finish(scene, job)
 
     waiting = count(scene)

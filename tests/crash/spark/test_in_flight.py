@@ -44,7 +44,7 @@ def sweep_once(spark, scene):
 
 
 def test_what_a_killed_consumer_held_is_aside_after_the_sweep_and_not_before_its_age(spark, scene):
-    job = Job.of(scene, limit=MESSAGES)
+    job = Job.of(scene, limit=MESSAGES, sweepable=True)
     with Life(Job(**vars(job) | {"fault": "sink.before_commit=session"}), scene.said) as life:
         assert life.wait() == -9, life.last_words()
 

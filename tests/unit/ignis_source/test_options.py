@@ -19,6 +19,7 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         queues=("orders",),
         consumer=None,
         ack="onCommit",
+        sweepable=False,
         magazine=Magazine.MAIN,
         selector=None,
         order_by=None,

@@ -1,0 +1,147 @@
+"""Messages of dead queries: those that their checkpoint asks for again wait for the restart."""
+
+import pytest
+
+from queue_core import Settlement
+from queue_core.catalog import consumers
+from queue_core.errors import BadOption
+from queue_core.ids import IdSet
+from queue_core.model import Batch
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.settle import settle
+from tests.dump import backdate, dump
+from tests.factories import make_queue, numbers_of, orders, planned, seen
+
+HOURS = 7200.0
+
+
+def query(store, name="copier", ack="onCommit", *, sweepable=False):
+    """A life of a streaming query, as its source begins it."""
+    return store.catalog.write(
+        lambda c: consumers.enlist(c, name, beats=True, ack=ack, sweepable=sweepable)
+    )
+
+
+@pytest.fixture
+def queue(store):
+    made = make_queue(store)
+    made.load(orders(6))
+    return made
+
+
+def hold(store, queue, consumer, count=3):
+    """Fire and plan so many messages, long ago."""
+    ticket = planned(store, queue, consumer, count)
+    seen(store, queue, ticket)
+    backdate(store, HOURS)
+    return ticket
+
+
+def shown(store, name="copier"):
+    rows = store.view("consumers").to_pylist()
+    return next(
+        (row["ack"], row["in_flight"], row["for_restart"])
+        for row in rows
+        if row["consumer"] == name
+    )
+
+
+def test_no_sweep_takes_what_a_checkpoint_asks_for_again(store, queue):
+    hold(store, queue, query(store))
+    before = dump(store)
+
+    assert queue.sweep(dead_after=0.0) == queue.sweep(0.0, dead_after=0.0) == 0
+    assert dump(store) == before
+    assert shown(store) == ("onCommit", 3, 3)
+
+
+def test_its_restart_finishes_it(store, queue):
+    ticket = hold(store, queue, query(store))
+    queue.sweep(dead_after=0.0)
+
+    assert acknowledge(store.catalog, query(store), ticket.number, delete=True) == 3
+    assert numbers_of(queue.browse()) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("whose", [{"ack": "settle", "sweepable": True}, {"sweepable": True}])
+def test_what_a_query_leaves_to_sweeps_is_swept(store, queue, whose):
+    hold(store, queue, query(store, **whose))
+
+    assert queue.sweep(dead_after=0.0) == 3
+    assert shown(store) == (whose.get("ack", "onCommit"), 0, 0)
+
+
+def test_what_nobody_has_seen_is_recovered_all_the_same(store, queue):
+    planned(store, queue, query(store), 3)
+
+    assert queue.sweep(0.0, dead_after=0.0) == 0
+    assert store.recover(dead_after=0.0) == 3
+
+
+def test_what_it_has_acknowledged_and_left_is_swept(store, queue):
+    consumer = query(store)
+    ticket = hold(store, queue, consumer)
+    acknowledge(store.catalog, consumer, ticket.number, delete=False)
+
+    assert queue.sweep(dead_after=0.0) == 3
+
+
+def test_a_person_who_names_it_releases_what_it_holds(store, queue):
+    hold(store, queue, query(store))
+    hold(store, queue, query(store, "other"), 2)
+
+    assert queue.sweep(dead_after=0.0, consumer="copier") == 3
+    assert numbers_of(queue.browse(magazine="sideline")) == [0, 1, 2]
+    assert shown(store, "other") == ("onCommit", 2, 2)
+    assert queue.sweep(dead_after=0.0, consumer="copier") == 0
+
+
+def test_the_age_counts_where_a_person_says_one(store, queue):
+    hold(store, queue, query(store))
+
+    assert queue.sweep(2 * HOURS, dead_after=0.0, consumer="copier") == 0
+    assert queue.sweep(HOURS / 2, dead_after=0.0, consumer="copier") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("copier", "'copier' is alive: stop its query"), ("copy", "mean 'copier'")]
+)
+def test_only_a_dead_consumer_of_the_store_can_be_named(store, queue, name, said):
+    hold(store, queue, query(store))
+    before = dump(store)
+
+    with pytest.raises(BadOption, match=said):
+        queue.sweep(consumer=name)
+    assert dump(store) == before
+
+
+def test_a_query_that_settles_from_now_on_is_swept_from_now_on(store, queue):
+    hold(store, queue, query(store))
+    query(store, ack="settle", sweepable=True)
+
+    assert queue.sweep(dead_after=0.0) == 3
+
+
+@pytest.mark.parametrize("ack", ["onCommit", "settle"])
+def test_a_settle_sink_under_a_source_that_deletes_on_commit_is_refused(store, queue, ack):
+    ticket = hold(store, queue, query(store, ack=ack))
+    ids = IdSet.of(queue.browse().column("_message_id").slice(0, ticket.messages))
+    batch = Batch("query-1", 0, len(ids))
+    before = dump(store)
+    work = lambda: settle(store.catalog, [queue.info], Settlement(deleted=ids), batch=batch)  # noqa: E731
+
+    if ack == "settle":
+        assert work() == 3
+        return
+    with pytest.raises(BadOption, match=r"'copier', whose source has ack=onCommit.*ack=settle"):
+        work()
+    assert dump(store) == before
+
+
+def test_a_settle_sink_does_not_mind_what_other_queries_hold_of_the_same_segment(store, queue):
+    hold(store, queue, query(store, "other"))
+    hold(store, queue, query(store, ack="settle", sweepable=True))
+    ids = IdSet.of(queue.browse().column("_message_id").slice(3))
+
+    settlement = Settlement(deleted=ids)
+    assert settle(store.catalog, [queue.info], settlement, batch=Batch("query-1", 0, 3)) == 3
