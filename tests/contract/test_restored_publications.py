@@ -100,7 +100,7 @@ def test_a_query_that_has_another_sink_now_gets_a_batch_twice_at_most(store, his
     assert store.queue("a").metadata().column("deleted").to_pylist()[0] == 6
 
 
-@pytest.mark.parametrize("name", ["reader", of_query()])
+@pytest.mark.parametrize("name", ["reader", of_query()], ids=["named", "unnamed"])
 def test_the_records_of_other_queries_do_not_count(store, query, name):
     """A batch of another store may name a consumer that is also called reader."""
     publish(store, 0, [100], name="reader", ticket=1)
