@@ -104,7 +104,9 @@ def _begin(
     os.dup2(output, 1)
     os.dup2(output, 2)
     # A test may keep a journal of the transactions of its children.
-    from tests.model import journal  # noqa: F401
+    from tests.model import journal
+
+    journal.follow()
 
     # PostgreSQL shows it with each connection.
     os.environ["PGAPPNAME"] = name

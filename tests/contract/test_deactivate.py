@@ -90,14 +90,14 @@ def test_a_load_under_way_is_in_the_queue_before_it_is_given_up(store):
     queue, begun, go_on = make_queue(store), threading.Event(), threading.Event()
     at_commit = store.catalog.write
 
-    def slowly(work):
+    def slowly(work, **how):
         def paused(connection):
             result = work(connection)
             begun.set()
             assert go_on.wait(60)
             return result
 
-        return at_commit(paused)
+        return at_commit(paused, **how)
 
     slow = store.queue("orders")
     loading = threading.Thread(target=lambda: slow.load(orders(1)))

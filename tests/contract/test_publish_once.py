@@ -1,5 +1,6 @@
 """Publish once: a batch of a streaming query is loaded once, however often it comes."""
 
+import json
 import threading
 
 import pytest
@@ -14,6 +15,9 @@ from queue_core.verbs.settle import settle
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
+
+#: The tickets of a batch, of a consumer of another store.
+T5, T6 = (json.dumps({"consumer": "elsewhere", "ticket": ticket}) for ticket in (5, 6))
 
 
 def staged(queue, first=0, count=10):
@@ -88,7 +92,10 @@ def test_an_older_batch_without_rows_does_no_harm(queue):
         ({"digest": 1}, {}),
         ({"digest": 1, "entry": "a"}, {"digest": 2, "entry": "a"}),
         ({"digest": 1, "entry": "a"}, {"digest": 1}),
-        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 1, "entry": "b", "tickets": "5"}),
+        (
+            {"digest": 1, "entry": "a", "tickets": T5},
+            {"digest": 1, "entry": "b", "tickets": T5},
+        ),
     ],
     ids=[
         "as many rows",
@@ -110,8 +117,11 @@ def test_the_last_batch_is_known_again(queue, first, again):
     [
         ({"digest": 1}, {"digest": 2}),
         ({"digest": 1, "entry": "a"}, {"digest": 1, "entry": "b"}),
-        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 1, "entry": "b", "tickets": "6"}),
-        ({"digest": 1, "entry": "a", "tickets": "5"}, {"digest": 2, "entry": "b", "tickets": "5"}),
+        ({"digest": 1, "entry": "a", "tickets": T5}, {"digest": 1, "entry": "b", "tickets": T6}),
+        (
+            {"digest": 1, "entry": "a", "tickets": T5},
+            {"digest": 2, "entry": "b", "tickets": T5},
+        ),
     ],
     ids=["other rows", "another entry", "other tickets", "the same tickets with other rows"],
 )

@@ -28,6 +28,12 @@ def test_every_point_of_the_core_has_a_workload():
     assert {fault.partition(":")[0] for fault in WORKLOADS} == CORE_POINTS
 
 
+@pytest.fixture(autouse=True)
+def _marks():
+    with transactions.marks():
+        yield
+
+
 @pytest.mark.parametrize(("fault", "workload"), WORKLOADS.items(), ids=WORKLOADS)
 def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
     kill_and_go_on(fault, workload, address, tmp_path)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -154,4 +155,16 @@ def _mark(connection: Connection) -> None:
         connection.exec_driver_sql(f"INSERT INTO journal (kind) VALUES ('{_MARK}')")
 
 
-event.listen(Engine, "commit", _mark)
+def follow() -> None:
+    """From now on write marks in this process, which is a child of a test."""
+    event.listen(Engine, "commit", _mark)
+
+
+@contextmanager
+def marks() -> Iterator[None]:
+    """Write marks in this process for a while."""
+    follow()
+    try:
+        yield
+    finally:
+        event.remove(Engine, "commit", _mark)

@@ -10,6 +10,12 @@ from tests.model import journal
 from tests.model.conformance import Checker, NotAllowed
 
 
+@pytest.fixture(autouse=True)
+def _marks():
+    with journal.marks():
+        yield
+
+
 @pytest.fixture
 def queue(store):
     journal.install(store)
