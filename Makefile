@@ -51,7 +51,7 @@ pytest: setup ## tests; JOBS=1 for one process
 	@$(WITH_JAVA) $(BIN)/pytest -n $(JOBS)
 
 crash: setup ## the long campaign of kill -9
-	@$(WITH_JAVA) $(BIN)/pytest -m slow --timeout 3600
+	@$(WITH_JAVA) $(BIN)/pytest -m "slow and not notebook" --timeout 3600
 	@$(WITH_JAVA) $(BIN)/python -m tests.crash.spark.campaign
 
 soak: setup ## processes under faults, with a verdict on each message; MINUTES=60 CATALOG=sqlite

@@ -81,8 +81,18 @@ spark.python.authenticate.socketTimeout 120s
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
+#: The notebook that the gate runs. Each takes a Spark of its own; `make notebooks` runs all.
+QUICKSTART = "01_quickstart"
+
 notebooks = pytest.mark.parametrize(
     "notebook", [pytest.param(path, id=path.stem) for path in NOTEBOOKS]
+)
+runs = pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem == QUICKSTART else pytest.mark.slow)
+        for path in NOTEBOOKS
+    ],
 )
 
 
@@ -92,7 +102,7 @@ def test_there_is_something_to_hold_of_each_notebook():
 
 @pytest.mark.notebook
 @pytest.mark.timeout(1200)
-@notebooks
+@runs
 def test_a_notebook_runs_and_comes_to_what_it_says(notebook, tmp_path, monkeypatch):
     (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
