@@ -6,21 +6,23 @@ is then never changed, since users have such stores.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from queue_core import Queue, Store
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog import consumers, waiters
 from queue_core.catalog.format import FORMAT
-from queue_core.catalog.tables import clocks
+from queue_core.catalog.tables import clocks, facts
 from queue_core.leader.lease import LeaseLeader
 from queue_core.segments import stager
 from queue_core.tasks.runner import SideTasks
@@ -152,8 +154,15 @@ def main() -> None:
     with Store.open(folder) as store:
         fill(store)
         expected = described(store)
-        # On the machines that open it, nobody has watched the clock.
+        # On the machines that open it, nobody has watched the clock, and the folder is another.
+        elsewhere = update(facts).where(facts.c.name == "storage").values(value="golden")
         store.catalog.write(lambda connection: connection.execute(delete(clocks)))
+        store.catalog.write(lambda connection: connection.execute(elsewhere))
+    with contextlib.closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        # Nothing of what was replaced stays in the file.
+        catalog.execute("VACUUM")
+    # A store makes its reserve again when it is opened.
+    (folder / "catalog.db-reserve").unlink(missing_ok=True)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
     print(folder)
 
