@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ignis_source.handle import StoreHandle
 from ignis_source.queue_refresh import Queues
@@ -14,6 +15,8 @@ from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -38,11 +41,10 @@ class AcquiringTickets:
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
         """Fire a ticket; None when there is nothing to fire."""
-        while True:
-            try:
-                return fire(self._store.catalog, consumer, request, seen=False)
-            except Unacknowledged:
-                self.acknowledge(consumer, request.after)
+        catalog = self._store.catalog
+        return self._after(
+            consumer, request.after, lambda: fire(catalog, consumer, request, seen=False)
+        )
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that all tickets up to *ticket* are committed."""
@@ -58,18 +60,23 @@ class AcquiringTickets:
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return how to read the messages that tickets hold."""
-        catalog, uri = self._store.catalog, self._store.storage.uri
+        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues.infos
+        plan = self._after(
+            consumer,
+            tickets.after,
+            lambda: read_tickets(catalog, uri, queues, tickets, committed=tickets.after),
+        )
+        if self._unsettled is not None:
+            self._unsettled[tickets.upto] = len(plan)
+        return plan
+
+    def _after(self, consumer: Consumer, committed: int, work: Callable[[], Result]) -> Result:
+        """Do a verb's work; acknowledge the *committed* ticket first, if a restore forgot that."""
         while True:
             try:
-                plan = read_tickets(
-                    catalog, uri, self._queues.infos, tickets, committed=tickets.after
-                )
+                return work()
             except Unacknowledged:
-                self.acknowledge(consumer, tickets.after)
-                continue
-            if self._unsettled is not None:
-                self._unsettled[tickets.upto] = len(plan)
-            return plan
+                self.acknowledge(consumer, committed)
 
     def _check_settled(self, consumer: Consumer, ticket: int, planned: dict[int, int]) -> None:
         """Warn if no message of the first batch was settled: the query may have no such sink."""
