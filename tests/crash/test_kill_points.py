@@ -28,12 +28,6 @@ def test_every_point_of_the_core_has_a_workload():
     assert {fault.partition(":")[0] for fault in WORKLOADS} == CORE_POINTS
 
 
-@pytest.fixture(autouse=True)
-def _marks():
-    with transactions.marks():
-        yield
-
-
 @pytest.mark.parametrize(("fault", "workload"), WORKLOADS.items(), ids=WORKLOADS)
 def test_a_kill_leaves_the_store_whole(fault, workload, address, tmp_path):
     kill_and_go_on(fault, workload, address, tmp_path)
@@ -48,7 +42,11 @@ def test_so_do_twenty_kills_at_each_point_of_a_task(fault, again, address, tmp_p
 
 def kill_and_go_on(fault: str, workload: Workload, address: Address, tmp_path: Path) -> None:
     """The workload dies, is done again, and then the rest is."""
-    journal = Journal(tmp_path / "journal")
+    with transactions.marks():
+        _kill_and_go_on(fault, workload, address, Journal(tmp_path / "journal"))
+
+
+def _kill_and_go_on(fault: str, workload: Workload, address: Address, journal: Journal) -> None:
     recorded = not fault.startswith(("open.", "migrate."))
     if recorded:
         with Store(address) as store:
