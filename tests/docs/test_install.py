@@ -1,0 +1,143 @@
+"""The README runs with the libraries that `pip install .` brings, and no others.
+
+The libraries are those of the environment of the tests: the declared ones, with all that they need,
+are linked into an empty environment, so nothing is downloaded.
+"""
+
+import os
+import re
+import subprocess
+import tomllib
+import venv
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
+PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
+#: Runs the examples of the README.
+RUN = """
+import re, sys
+page, folder = sys.argv[1:]
+for code in re.findall(r"^```python$(.*?)^```$", open(page).read(), re.MULTILINE | re.DOTALL):
+    exec(compile(code.replace("/tmp/shop", folder), page, "exec"))
+print(failed := orders.failures().column("reason").to_pylist())
+"""
+#: Runs those that need no Java, imports all that the others import, and asks what Spark asks for
+#: before it runs a handler.
+RUN_WITHOUT_JAVA = """
+import importlib, pkgutil, re, sys
+from pyspark.sql.pandas.utils import (
+    require_minimum_pandas_version, require_minimum_pyarrow_version,
+)
+page, folder, *packages = sys.argv[1:]
+for package in map(importlib.import_module, packages):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in ("kazoo", "matplotlib"):  # extras, for an election and the demo
+                raise
+require_minimum_pandas_version()
+require_minimum_pyarrow_version()
+for code in re.findall(r"^```python$(.*?)^```$", open(page).read(), re.MULTILINE | re.DOTALL):
+    # What consumes with Spark also defines the handler of the pool.
+    code = code.partition("\\nconsume(")[0]
+    if "SparkSession" not in code:
+        exec(compile(code.replace("/tmp/shop", folder), page, "exec"))
+print(pool.counts)
+"""
+
+
+def needed(names: list[str]) -> Iterator[Distribution]:
+    """Yield the distributions that are installed for some requirements, with all they need."""
+    seen, left = set(), [(Requirement(name), "") for name in names]
+    while left:
+        requirement, extra = left.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        key = (re.sub(r"[-_.]+", "-", requirement.name).lower(), frozenset(requirement.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        found = distribution(requirement.name)
+        yield found
+        for each in found.requires or ():
+            for chosen in ("", *requirement.extras):
+                left.append((Requirement(each), chosen))
+
+
+def link(found: Distribution, site: Path) -> None:
+    """Link what a distribution has installed into another environment."""
+    for name in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+        target = site / name
+        if not target.exists() and not name.startswith("__pycache__"):
+            target.symlink_to(found.locate_file(name))
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A Python with what the project declares, and nothing else."""
+    folder = tmp_path / "environment"
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for found in needed(PROJECT["dependencies"]):
+        link(found, site)
+    for package in PACKAGES:
+        site.joinpath(package).symlink_to(ROOT / package)
+    return folder / "bin/python"
+
+
+def run(python: Path, code: str, *arguments: str) -> str:
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PYTEST", "SPARK_", "VIRTUAL_ENV", "COV_"))
+    }
+    # Spark starts its workers with the `python3` of the path.
+    clean |= {"PATH": f"{python.parent}{os.pathsep}{clean['PATH']}", "PYSPARK_PYTHON": str(python)}
+    # A Spark that starts fast.
+    clean |= {
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYSPARK_SUBMIT_ARGS": "--master local[1] --conf spark.ui.enabled=false pyspark-shell",
+    }
+    done = subprocess.run(
+        [python, "-c", code, *arguments],
+        env=clean, capture_output=True, text=True, timeout=600, cwd=python.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_readme_runs_with_nothing_but_what_it_installs(environment, tmp_path):
+    said = run(environment, RUN, str(ROOT / "README.md"), str(tmp_path / "shop"))
+
+    assert "ValueError: card declined" in said
+
+
+def test_nothing_imports_more_than_what_is_installed(environment, tmp_path):
+    """The part of the test above that takes seconds: it starts no Spark."""
+    said = run(
+        environment, RUN_WITHOUT_JAVA, str(ROOT / "README.md"), str(tmp_path / "shop"), *PACKAGES
+    )
+
+    assert said == "{'deleted': 5, 'sidelined': 2}\n"
+
+
+def test_pandas_is_only_asked_for_where_spark_needs_it(environment):
+    """An environment without pandas refuses a handler in Python before anything is started."""
+    (site,) = environment.parent.parent.glob("lib/python*/site-packages")
+    site.joinpath("pandas").unlink()
+    code = """
+from pyspark_ignis.settlement import check_pandas
+try:
+    check_pandas()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    assert run(environment, code).startswith("BadOption handler: Spark needs pandas")
