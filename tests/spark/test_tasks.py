@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core.catalog import schedule
+from tests.dump import backdate
 from tests.factories import numbers_of, orders
 from tests.spark.rig import counts, finish, wait_until
 
@@ -26,9 +27,9 @@ def sidelined(rig, count, name="orders", **shape):
     return queue
 
 
-def report(rig, **options):
+def report(rig, queue=None, **options):
     """A stream of side tasks."""
-    return rig.source(None, **({"task": "shovel"} | options))
+    return rig.source(queue, **({"task": "shovel"} | options))
 
 
 def moved(batches):
@@ -226,3 +227,26 @@ def numbers_seen(seen):
 
 def numbers(rows):
     return [row.number for row in rows]
+
+
+def test_two_queries_of_two_queues_sweep_both(rig):
+    """One of them leads; each shows what was swept of its own queue."""
+    queues = {name: rig.orders(2, name) for name in ("a", "b")}
+    for queue in queues.values():
+        queue.fire()
+    backdate(rig.store, 7200)
+    rows = {name: [] for name in queues}
+    queries = [
+        rig.each(
+            report(rig, task="sweep", queue=name, interval=1),
+            lambda batch, _, name=name: rows[name].extend(batch.collect()),
+            checkpoint=name,
+            trigger={},
+        )
+        for name in queues
+    ]
+
+    wait_until(lambda: all(rows.values()), queries[0])
+
+    swept = {name: [(row.queue, row.moved) for row in rows[name]] for name in rows}
+    assert swept == {"a": [("a", 2)], "b": [("b", 2)]}
