@@ -17,6 +17,7 @@ from queue_core.queue import Queue
 from queue_core.schema import METADATA
 from queue_core.selection.selection import Selection
 from queue_core.settings import MAX_CONCURRENCY, is_whole
+from queue_core.tasks.registry import TASKS, check_task
 
 _MAX_PRIORITY = 2**31 - 1
 
@@ -39,6 +40,14 @@ class PoolConfig:
     exclusive: bool
     single_active: bool
     browse: bool
+    tasks: Sequence[str] | None = None
+
+    @property
+    def side_tasks(self) -> tuple[str, ...]:
+        """The side tasks that the pool runs: by default all, and none for a browser."""
+        if self.tasks is None:
+            return () if self.browse else TASKS
+        return tuple(self.tasks)
 
     @property
     def workers(self) -> int:
@@ -78,6 +87,10 @@ def checked(config: PoolConfig) -> PoolConfig:
             "batch_handler"
         )
     magazine_of(config.magazine)
+    if isinstance(config.tasks, str):
+        raise BadOption(f"tasks={config.tasks!r}: give a list of names, such as ['sweep']")
+    for task in config.side_tasks:
+        check_task(task)
     _check_whole("batch", config.batch, 1)
     _check_whole("concurrency", config.concurrency, 0, MAX_CONCURRENCY)
     _check_whole("max_in_flight", config.max_in_flight, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -9,17 +10,18 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from queue_core.catalog import interests, queues
+from queue_core.catalog import consumers, interests, queues
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.model import Consumer, magazine_of
-from queue_core.names import of_process
+from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
+from queue_core.pool.side_tasks import side_tasks
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.worker import WorkerContext
@@ -27,9 +29,12 @@ from queue_core.pool.workers import Workers
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
 from queue_core.store import Store
+from queue_core.tasks.thread import TaskThread
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
+
+_log = logging.getLogger(__name__)
 
 
 class ConsumerPool(AbstractContextManager["ConsumerPool"]):
@@ -80,6 +85,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         pressure: A `Pressure`, which suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. A browser continues where the last one of its
             name ended. Starting a pool ends a running one of the same name.
+        tasks: The side tasks that the pool runs when they are due, beside its handlers: any of
+            ``shovel``, ``sweep``, ``expire``, ``compact`` and ``vacuum``. They are run for the
+            pool's queues; the leader sweeps all queues of the store. By default all; a browser runs
+            none.
 
     Raises:
         BadOption: An argument is not valid, or two cannot be combined.
@@ -112,6 +121,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         browse: bool = False,
         pressure: Pressure | None = None,
         name: str | None = None,
+        tasks: Sequence[str] | None = None,
     ) -> None:
         contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
         self._config = checked(
@@ -132,6 +142,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 exclusive=exclusive,
                 single_active=single_active,
                 browse=browse,
+                tasks=tasks,
             )
         )
         self._store = store
@@ -153,6 +164,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._context: WorkerContext | None = None
         self._workers: Workers | None = None
         self._watcher: threading.Thread | None = None
+        self._side_tasks: TaskThread | None = None
         #: The error that ended the pool early, if one did.
         self.error: BaseException | None = None
 
@@ -172,7 +184,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             CatalogUnavailable: The catalog cannot be reached.
         """
         config = self._config
-        consumer = self._store.consumer(self._name or f"pool:{of_process()}", beats=True)
+        name = check_consumer(self._name or f"pool:{of_process()}")
+        # A browser goes on where its last life ended; others know nothing of what that one held.
+        consumer = self._store.catalog.write(
+            lambda connection: consumers.enlist(
+                connection, name, beats=True, anew=not config.browse
+            )
+        )
         self._presence = Presence(
             self._store.catalog,
             consumer,
@@ -206,6 +224,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         )
         self._watcher.start()
         self._workers.increase(config.workers)
+        if config.side_tasks:
+            names = [info.name for info in self._infos]
+            self._side_tasks = side_tasks(self._store, names, config.side_tasks)
+            self._side_tasks.start()
         return self
 
     @property
@@ -310,6 +332,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             return
         self._started.stop(timeout)
         self._ended.set()
+        if self._side_tasks is not None:
+            self._side_tasks.stop()
+            self._side_tasks = None
         if self._watcher is not None and self._watcher is not threading.current_thread():
             # It may be giving messages back, and the store may be closed next.
             self._watcher.join(timeout)
@@ -403,6 +428,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """End all workers, because of an error that the pool cannot survive."""
         if self.error is None:
             self.error = error
+            names = ", ".join(repr(info.name) for info in self._infos)
+            _log.error("pool of queue %s ended: %s", names, error)
         self._started.end()
         self._ended.set()
 

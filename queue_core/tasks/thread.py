@@ -1,0 +1,94 @@
+"""Side tasks in a process that also does other work: run when due, in a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from queue_core.model import QueueInfo
+
+if TYPE_CHECKING:
+    from queue_core.leader import Leader
+    from queue_core.tasks.runner import SideTasks
+
+#: Makes the runner of some tasks, and its leader, not yet started.
+Made: TypeAlias = "tuple[SideTasks, Leader]"
+
+_log = logging.getLogger(__name__)
+
+
+class TaskThread:
+    """
+    A thread that runs due tasks, one at a time.
+
+    Nothing waits for it, and its errors go to the log alone. It ends with its process: another
+    runner repeats what a task has not committed by then.
+
+    Args:
+        make: Makes the runner; called in the thread, so that nothing waits for its imports.
+        queues: Returns the queues whose tasks are run.
+        sweeps: Whether to stand for election, since the leader alone sweeps.
+        start: Seconds until the first search for due tasks.
+        look: Seconds between two searches.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Made],
+        queues: Callable[[], Sequence[QueueInfo]],
+        *,
+        sweeps: bool,
+        start: float,
+        look: float,
+    ) -> None:
+        self._make = make
+        self._queues = queues
+        self._sweeps = sweeps
+        self._delay = start
+        self._pause = look
+        self._made: Made | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ignis-side-tasks", daemon=True)
+
+    def prepare(self) -> Made:
+        """Make the runner, if it is not made yet; raises what is wrong with it."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def start(self) -> None:
+        """Begin to run due tasks."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the task that is running now, and let others lead."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._made is not None:
+            self._made[1].stop()
+
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        if self._ended.wait(self._delay):
+            return
+        from queue_core.tasks.runner import RETRY_SECONDS
+
+        leads = False
+        wait = 0.0
+        while not self._ended.wait(wait):
+            wait = self._pause
+            try:
+                tasks, leader = self.prepare()
+                if self._sweeps and not leads:
+                    leader.start()
+                    leads = True
+                tasks.run_due(self._queues())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other work goes on
+                _log.warning("side tasks: %s; tried again in %g seconds", error, RETRY_SECONDS)
+                wait = RETRY_SECONDS

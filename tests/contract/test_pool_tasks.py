@@ -1,0 +1,110 @@
+"""The side tasks of a pool: no query and no manager has to run beside it."""
+
+import pytest
+from sqlalchemy import update
+
+from queue_core import ConsumerPool
+from queue_core.catalog.schedule import schedule
+from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.leader import leases
+from queue_core.leader.lease import ROLE
+from queue_core.pool import side_tasks
+from tests.contract.pools import Recorder, eventually
+from tests.dump import backdate
+from tests.factories import make_queue, numbers_of, orders
+
+HOURS = 7200.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(side_tasks, "LOOK_SECONDS", 0.05)
+
+
+def make_due(store):
+    """Let all tasks that have a schedule be due."""
+    store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))
+
+
+def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
+    """What another process has left in flight, of its own queue and of one that nobody works on."""
+    mine, other = make_queue(store), make_queue(store, "other")
+    for queue in (mine, other):
+        queue.load(orders(3))
+        queue.fire()
+    backdate(store, HOURS)
+    handled = Recorder()
+
+    with ConsumerPool(store, "orders", handled):
+        eventually(lambda: make_due(store) or numbers_of(other.browse(magazine="sideline")) != [])
+        eventually(lambda: make_due(store) or handled.numbers == [0, 1, 2])
+
+    assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
+    reports = store.view("reports").to_pylist()
+    assert {(row["task"], row["queue"]) for row in reports} == {
+        ("sweep", "orders"),
+        ("sweep", "other"),
+        ("shovel", "orders"),
+    }
+
+
+@pytest.mark.parametrize("how", [{"tasks": []}, {"browse": True}])
+def test_a_pool_that_runs_no_tasks_stands_for_no_election(store, how):
+    make_queue(store).load(orders(3))
+    pool = ConsumerPool(store, "orders", Recorder(), **how)
+
+    with pool:
+        assert pool._side_tasks is None
+
+
+def test_a_pool_that_stops_lets_others_lead_at_once(store):
+    make_queue(store)
+
+    def leader():
+        with store.catalog.read() as connection:
+            return leases.holder(connection, ROLE)
+
+    with ConsumerPool(store, "orders", Recorder(), tasks=["sweep"]):
+        eventually(leader)
+    assert leader() is None
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"), [(["sweeep"], "did you mean 'sweep'"), ("sweep", "give a list of names")]
+)
+def test_unknown_tasks_are_refused(store, tasks, said):
+    make_queue(store)
+
+    with pytest.raises(BadOption, match=said):
+        ConsumerPool(store, "orders", Recorder(), tasks=tasks)
+
+
+def test_what_an_earlier_life_of_a_pool_held_is_swept_while_the_next_one_lives(store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    queue.fire(3, consumer=store.consumer("till", beats=True))
+    handler = Recorder()
+    handler.open.clear()
+
+    with ConsumerPool(store, "orders", handler, name="till", batch=1, tasks=[]):
+        handler.wait()
+        backdate(store, HOURS)
+        try:
+            assert queue.sweep() == 3
+        finally:
+            handler.open.set()
+        eventually(lambda: handler.numbers == [3, 4])
+
+
+def test_a_pool_that_another_one_of_its_name_ends_says_so(store, caplog):
+    make_queue(store)
+    first, second = (
+        ConsumerPool(store, "orders", Recorder(), name="till", tasks=[]) for _ in range(2)
+    )
+    with pytest.raises(ConsumerFenced), first, second:
+        eventually(lambda: first.error is not None)
+
+    said = [record.getMessage() for record in caplog.records]
+    assert any(
+        "pool of queue 'orders' ended: consumer 'till' was started again" in text for text in said
+    )
