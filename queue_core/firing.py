@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Ticket
+from queue_core.model import THIS_PROCESS, Consumer, Holder, Ticket
 
 #: Messages to settle: a firing, or message ids as a pyarrow or numpy array or a list.
 Messages = Any
@@ -44,8 +44,10 @@ def ids_of(messages: Messages) -> IdSet:
     return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
 
 
-def consumer_of(messages: Messages) -> Consumer | None:
-    """Return the consumer that fired messages, or None if it is unknown."""
+def holder_of(messages: Messages, consumer: Consumer | str | None) -> Holder:
+    """Return who must hold messages that are settled: *consumer*, their firing, or this process."""
+    if consumer is not None:
+        return consumer
     if isinstance(messages, Firing) and messages.ticket is not None:
-        return messages.ticket.consumer
-    return None
+        return messages.ticket
+    return THIS_PROCESS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import pyarrow as pa
 
@@ -259,6 +259,19 @@ class Ticket:
     fired_at: int
     #: Number of messages.
     messages: int
+
+
+class ThisProcess(Enum):
+    """All consumers that this process has registered."""
+
+    ALL = 0
+
+
+THIS_PROCESS = ThisProcess.ALL
+
+#: Who must hold messages that are settled: a consumer, one by its name, one firing, any consumer of
+#: this process, or (None) anybody.
+Holder = Consumer | str | Ticket | ThisProcess | None
 
 
 @dataclass(frozen=True, slots=True)

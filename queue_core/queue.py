@@ -20,11 +20,13 @@ from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import REJECTED
-from queue_core.firing import Firing, Messages, consumer_of, ids_of
+from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
 from queue_core.inspection import views
 from queue_core.model import (
+    THIS_PROCESS,
     Consumer,
+    Holder,
     QueueInfo,
     ReadPlan,
     Staged,
@@ -308,24 +310,32 @@ class Queue:
         """
         return reset(self._store.catalog, self.info, self._store.keeper.known())
 
-    def delete(self, messages: Messages) -> int:
+    def delete(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
         """
         Remove fired messages for good, because they are done. Others are left alone.
 
         Args:
             messages: A `Firing`, or message ids (int64) as a pyarrow or numpy array or an iterable
-                of integers. With a firing, only messages that its consumer still holds are removed.
+                of integers. With a firing, only messages that it still holds are removed.
+            consumer: Remove only messages that this consumer holds; a value or a name. By default,
+                with ids, those that a consumer of this process holds.
 
         Returns:
-            How many of the messages were still in flight.
+            How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
+            BadOption: No consumer of that name has ever fired.
         """
-        return self.settle(Settlement(deleted=ids_of(messages)), consumer_of(messages))
+        return self._settle(Settlement(deleted=ids_of(messages)), holder_of(messages, consumer))
 
     def sideline(
-        self, messages: Messages, reason: str | None = None, *, kind: str = REJECTED
+        self,
+        messages: Messages,
+        reason: str | None = None,
+        *,
+        kind: str = REJECTED,
+        consumer: Consumer | str | None = None,
     ) -> int:
         """
         Move fired messages to the sideline, because they failed. Others are left alone.
@@ -336,34 +346,39 @@ class Queue:
             messages: A `Firing`, or message ids (int64), as in `delete`.
             reason: Any text; the first 2000 characters are kept.
             kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
+            consumer: Sideline only messages that this consumer holds, as in `delete`.
 
         Returns:
-            How many of the messages were still in flight.
+            How many of the messages were still held.
 
         Raises:
             BadOutcome: *kind* or *reason* is malformed, or an id does not belong to this queue;
                 nothing was changed.
+            BadOption: No consumer of that name has ever fired.
         """
-        return self.settle(
-            Settlement.sideline(ids_of(messages), reason, kind), consumer_of(messages)
-        )
+        settlement = Settlement.sideline(ids_of(messages), reason, kind)
+        return self._settle(settlement, holder_of(messages, consumer))
 
-    def reload(self, messages: Messages) -> int:
+    def reload(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
         """
         Put fired messages back to their old positions, without counting a failure.
 
         Args:
             messages: A `Firing`, or message ids (int64), as in `delete`.
+            consumer: Reload only messages that this consumer holds, as in `delete`.
 
         Returns:
-            How many of the messages were still in flight.
+            How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
+            BadOption: No consumer of that name has ever fired.
         """
-        return self.settle(Settlement(reloaded=ids_of(messages)), consumer_of(messages))
+        return self._settle(Settlement(reloaded=ids_of(messages)), holder_of(messages, consumer))
 
-    def settle(self, settlement: Settlement, consumer: Consumer | None = None) -> int:
+    def settle(
+        self, settlement: Settlement, consumer: Firing | Consumer | str | None = None
+    ) -> int:
         """
         Give each of some fired messages its own outcome, all in one transaction.
 
@@ -371,16 +386,18 @@ class Queue:
             settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
                 (int64), ``outcome`` (string: ``delete``, ``sideline`` or ``reload``) and,
                 optionally, ``kind`` and ``reason`` (strings).
-            consumer: Settle only messages that this consumer still holds. By default, settle all
-                that are in flight.
+            consumer: Settle only messages that this firing or this consumer, a value or a name,
+                still holds. By default, those that a consumer of this process holds.
 
         Returns:
-            How many of the messages were still in flight.
+            How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
+            BadOption: No consumer of that name has ever fired.
         """
-        return settle(self._store.catalog, [self.info], settlement, consumer)
+        given = consumer.ticket if isinstance(consumer, Firing) else consumer
+        return self._settle(settlement, given or THIS_PROCESS)
 
     def peek(
         self,
@@ -649,6 +666,9 @@ class Queue:
         self.info = self._store.queue(self.name).info
         return self
 
+    def _settle(self, settlement: Settlement, holder: Holder) -> int:
+        return settle(self._store.catalog, [self.info], settlement, holder)
+
     def _with_times(self, table: pa.Table, ttl: float | None, hold: float | None) -> pa.Table:
         """Fill the expiry and hold columns; add such a column to a queue that has none."""
         now, settings = self._store.catalog.now(), self.info.settings
@@ -709,7 +729,7 @@ class Queue:
             return selection.sorted(messages, now)
         except BaseException:
             if ticket is not None:
-                self.settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket.consumer)
+                self._settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket)
             raise
 
     def _quarantining(self) -> AbstractContextManager[None]:

@@ -7,6 +7,8 @@ that two lives of one consumer never fire side by side.
 from __future__ import annotations
 
 import logging
+import os
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import (
@@ -22,6 +24,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.engine import URL
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.restored import RESTORE
@@ -43,6 +46,10 @@ class Unacknowledged(Exception):
 
 
 _log = logging.getLogger(__name__)
+
+#: The names that this process has enlisted, by catalog. A forked child has none of them.
+_own: defaultdict[URL, set[str]] = defaultdict(set)
+os.register_at_fork(after_in_child=_own.clear)
 
 
 def enlist(
@@ -84,7 +91,14 @@ def enlist(
             set_=again | {"seal": seal},
         ).returning(consumers.c.id, consumers.c.epoch)
     ).one()
+    _own[connection.engine.url].add(name)
     return Consumer(id=row.id, name=name, epoch=row.epoch)
+
+
+def own_ids(connection: Connection) -> list[int]:
+    """Return the ids of the consumers that this process has enlisted in this catalog."""
+    names = dialect.of(connection).one_of(consumers.c.name, sorted(_own[connection.engine.url]))
+    return list(connection.scalars(select(consumers.c.id).where(names)))
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:

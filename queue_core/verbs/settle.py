@@ -2,20 +2,21 @@
 
 Changes: the rows leave their slices. Deleted rows are gone; sidelined rows become a slice at the
 tail of the sideline, with one more attempt; reloaded rows wait again at their old places. Guard:
-only rows that are still fired are touched, and, with a consumer, only those that it holds; so
-settling twice changes nothing, nor does settling swept messages. Crash before the commit: nothing
+only rows that are still fired are touched, and only those that the named holder still holds; so
+settling twice changes nothing, nor does settling what was swept and fired again. Crash before the commit: nothing
 was settled.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
-from queue_core.catalog import dialect, failures, id_map
+from queue_core.catalog import dialect, failures, holders, id_map
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
@@ -24,23 +25,33 @@ from queue_core.catalog.tables import consumers, segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.ids import IdSet, first_id
-from queue_core.model import Batch, Consumer, Magazine, QueueInfo, Slice, State
+from queue_core.model import (
+    THIS_PROCESS,
+    Batch,
+    Holder,
+    Magazine,
+    QueueInfo,
+    Slice,
+    State,
+)
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
 
 #: The option ``ack`` of queries that delete what they hold, whatever becomes of it.
 DELETES_ON_COMMIT = "onCommit"
 
+_log = logging.getLogger(__name__)
+
 
 def settle(
     catalog: Catalog,
     queues: Sequence[QueueInfo],
     settlement: Settlement,
-    consumer: Consumer | None = None,
+    holder: Holder = None,
     batch: Batch | None = None,
 ) -> int:
     """
-    Settle messages of some queues in one transaction; return how many were still held.
+    Settle messages of some queues in one transaction; return how many *holder* still held.
 
     With *batch*, that of a streaming query, a second time changes nothing. Raises `BadOutcome` for
     an id that the queues have never given out, `StaleCheckpoint`, and `BadOption` for messages of a
@@ -50,7 +61,7 @@ def settle(
     def work(connection: Connection) -> int:
         if batch and not is_new_batch(connection, queues[0], batch):
             return 0
-        return _settle(connection, queues, settlement, consumer, streaming=batch is not None)
+        return _settle(connection, queues, settlement, holder, streaming=batch is not None)
 
     return transact(catalog, "settle", work)
 
@@ -59,7 +70,7 @@ def _settle(
     connection: Connection,
     queues: Sequence[QueueInfo],
     settlement: Settlement,
-    consumer: Consumer | None,
+    holder: Holder,
     *,
     streaming: bool,
 ) -> int:
@@ -69,7 +80,8 @@ def _settle(
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled = 0
-    held = _held(connection, queues, ids, consumer)
+    fired = _fired(connection, queues, ids)
+    held = fetch(connection, *fired, *holders.conditions(connection, holder), lock="wait")
     if streaming:
         _check_ack(
             connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
@@ -88,7 +100,9 @@ def _settle(
             changes.release(piece, reloaded)
             changes.count(piece, reloaded=len(reloaded))
     changes.apply(connection)
-    name = consumer.name if consumer else None
+    if holder is THIS_PROCESS and settled < len(ids):
+        _warn_of_others(connection, queues, fired, ids)
+    name = holders.name_of(holder)
     for queue_id, taken in failed.items():
         reasons = failures.of_each(taken, settlement.reasons)
         failures.record(connection, queue_id, name, reasons)
@@ -110,21 +124,33 @@ def _located(
     )
 
 
-def _held(
-    connection: Connection,
-    queues: Sequence[QueueInfo],
-    ids: IdSet,
-    consumer: Consumer | None,
-) -> list[Slice]:
-    """Lock the fired slices that may hold some of the messages."""
-    conditions: list[ColumnElement[bool]] = [
+def _fired(
+    connection: Connection, queues: Sequence[QueueInfo], ids: IdSet
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of fired slices that may hold some of the messages."""
+    return [
         dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
         dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
         slices.c.state == int(State.FIRED),
     ]
-    if consumer is not None:
-        conditions.append(slices.c.consumer_id == consumer.id)
-    return fetch(connection, *conditions, lock="wait")
+
+
+def _warn_of_others(
+    connection: Connection,
+    queues: Sequence[QueueInfo],
+    fired: Sequence[ColumnElement[bool]],
+    ids: IdSet,
+) -> None:
+    """Say which other consumers hold messages that were therefore not settled."""
+    left = holders.of_others(connection, fetch(connection, *fired), ids)
+    if left:
+        _log.warning(
+            "queue %s: %d of the messages were not settled, since other consumers hold them, %s; "
+            "settle them with their firing, or name their consumer=",
+            ", ".join(repr(queue.name) for queue in queues),
+            sum(left.values()),
+            ", ".join(sorted(map(repr, left))),
+        )
 
 
 def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[Slice]) -> None:

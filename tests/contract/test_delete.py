@@ -4,11 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.errors import BadOutcome
+from queue_core import Settlement, Store
+from queue_core.errors import BadOption, BadOutcome
+from queue_core.firing import ids_of
 from queue_core.segments import stager
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
+from tests.forks import in_a_fork
 
 
 def left(queue):
@@ -146,3 +149,69 @@ def test_the_id_of_a_foreign_message_is_refused_and_nothing_is_settled(store, ve
     with pytest.raises(BadOutcome, match=str(strange)):
         getattr(queue, verb)([*ids, strange])
     assert dump(store) == before
+
+
+# --- messages that were taken back, and that others hold now --------------------------------------
+
+
+def taken_back(queue):
+    """Fired messages, which were swept and shovelled while their consumer slept."""
+    queue.load(orders(10))
+    firing = queue.fire()
+    queue.sweep(0)
+    queue.shovel()
+    return firing
+
+
+def fire_elsewhere(queue):
+    """Another process fires; return its consumer's name."""
+    return in_a_fork(lambda: queue.fire().ticket.consumer.name)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("verb", ["delete", "sideline", "reload"])
+def test_bare_ids_settle_nothing_that_another_process_holds(store, caplog, verb):
+    queue = make_queue(store)
+    firing = taken_back(queue)
+    other = fire_elsewhere(queue)
+    settle = getattr(queue, verb)
+    before = dump(store)
+
+    assert settle(firing) == 0
+    assert settle(firing.ids) == 0
+    assert queue.settle(Settlement(deleted=ids_of(firing))) == 0
+    assert dump(store) == before
+    assert f"10 of the messages were not settled, since other consumers hold them, {other!r}" in (
+        caplog.text
+    )
+    assert settle(firing.ids, consumer=other) == 10
+
+
+@pytest.mark.parametrize("verb", ["delete", "sideline", "reload"])
+def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(store, verb):
+    queue = make_queue(store)
+    firing = taken_back(queue)
+    later = queue.fire()
+
+    assert getattr(queue, verb)(firing) == 0
+    assert queue.settle(Settlement(deleted=ids_of(firing)), firing) == 0
+    assert getattr(queue, verb)(later) == 10
+
+
+def test_bare_ids_settle_what_any_consumer_of_this_process_holds(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    with Store.open(catalog=store.address.catalog, storage=store.address.storage) as another:
+        ids = another.queue("orders").fire(4).ids
+    kept = queue.get_and_keep(3).ids
+
+    assert queue.delete(ids) == 4
+    assert queue.reload(kept) == 3
+
+
+def test_an_unknown_consumer_is_an_error(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+
+    with pytest.raises(BadOption, match="consumer='nobody' has never fired"):
+        queue.delete(queue.fire().ids, consumer="nobody")

@@ -40,9 +40,9 @@ MUTANTS = (
     ),
     _of(
         "settle takes what others hold",
-        "queue_core/verbs/settle",
-        "    if consumer is not None:\n        conditions.append",
-        "    if False:\n        conditions.append",
+        "queue_core/catalog/holders",
+        "return [mine, slices.c.ticket == holder.number]",
+        "return []",
         "delete",
         "sweep",
     ),
@@ -242,8 +242,8 @@ MUTANTS = (
     _of(
         "a settlement does not lock its slices",
         "queue_core/verbs/settle",
-        'return fetch(connection, *conditions, lock="wait")',
-        "return fetch(connection, *conditions)",
+        '*holders.conditions(connection, holder), lock="wait")',
+        "*holders.conditions(connection, holder))",
         _RACES,
     ),
 )

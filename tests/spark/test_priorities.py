@@ -79,7 +79,7 @@ def test_credit_bounds_what_is_in_flight_over_batches(rig):
     stuck = Query(rig, "stuck", maxInFlight=8, maxMessagesPerTrigger=5, ack="settle")
 
     wait_until(lambda: len(stuck.seen) == 8, stuck.query)
-    queue.delete(queue.browse()["_message_id"].to_pylist()[:3])
+    queue.delete(queue.browse()["_message_id"].to_pylist()[:3], consumer="stuck")
 
     wait_until(lambda: len(stuck.seen) == 11, stuck.query)
     assert counts(queue, "in_flight") == [8]

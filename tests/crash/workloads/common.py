@@ -48,6 +48,12 @@ def the_queue(store: Store) -> Queue:
     return store.queue("orders")
 
 
+def the_consumer(store: Store) -> str:
+    """The name of the only consumer that there is."""
+    (name,) = store.view("consumers").column("consumer").to_pylist()
+    return str(name)
+
+
 def prepared(store: Store, journal: Journal) -> None:
     """A queue with messages in the catalog, and others in a file."""
     make_queue(store, shards=3, key="customer")

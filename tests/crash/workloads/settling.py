@@ -15,6 +15,7 @@ from tests.crash.workloads.common import (
     MANY,
     Workload,
     fires_all,
+    the_consumer,
     the_queue,
 )
 
@@ -34,7 +35,7 @@ def settles(store: Store, journal: Journal) -> None:
     ids = journal.read("fired")[0]["ids"]
     for part in (ids[: MANY // 2], ids[MANY // 2 :]):
         journal.write("deleting", ids=part[::3])
-        the_queue(store).settle(settlement_of(part))
+        the_queue(store).settle(settlement_of(part), the_consumer(store))
 
 
 def settled(store: Store, journal: Journal) -> None:

@@ -17,6 +17,7 @@ from tests.crash.workloads.common import (
     FEW,
     Workload,
     load,
+    the_consumer,
     the_queue,
 )
 from tests.factories import make_queue, orders
@@ -47,7 +48,7 @@ def nothing_came_in(store: Store, journal: Journal) -> None:
     assert audit(store).ids() == loaded
     assert len(leftover_files(store)) == 1
     journal.write("deleting", ids=sorted(loaded))
-    the_queue(store).delete(sorted(loaded))
+    the_queue(store).delete(sorted(loaded), consumer=the_consumer(store))
     with hurry():
         load(store, journal, FEW)
 

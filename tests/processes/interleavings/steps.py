@@ -7,6 +7,7 @@ import pyarrow as pa
 from queue_core.outcomes import Settlement
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
+from queue_core.verbs.settle import settle
 from tests.factories import make_stager, numbers_of, orders
 
 #: Messages that become a file.
@@ -30,7 +31,8 @@ def fires(count=None, name=None):
 def settles(outcome, ids):
     def verb(store):
         rows = pa.table({"_message_id": ids, "outcome": [outcome] * len(ids)})
-        return store.queue("orders").settle(Settlement.of(rows))
+        # As a sink that does not know which consumer holds them.
+        return settle(store.catalog, [store.queue("orders").info], Settlement.of(rows))
 
     return verb
 

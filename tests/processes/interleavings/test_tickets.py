@@ -151,7 +151,7 @@ def test_a_selector_takes_only_what_is_still_there(store, one, two):
     two.start(fires(7))
     assert two.passes()
     assert two.finish() == [0, 1, 2, 3, 4, 5, 6]
-    queue.delete(sorted(audit(store).ids(state=State.FIRED))[:7])
+    assert settles("delete", sorted(audit(store).ids(state=State.FIRED))[:7])(store) == 7
 
     assert one.finish() == [7, 8, 9]
     audit(store)
