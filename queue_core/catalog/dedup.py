@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import dedup
 from queue_core.segments.ipc import pack, unpack
 
@@ -47,7 +48,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
     ).all()
     stored = pa.schema([*keys, _AT])
     # Rows from before a change of the queue's key columns do not count.
-    tables = (unpack(row.arrow) for row in rows)
+    tables = [_keys(row.id, row.arrow) for row in rows]
     alike = [table for table in tables if table.schema == stored]
     there = pa.concat_tables([stored.empty_table(), *alike])
     recent = there.filter(pc.greater(there.column(_AT.name), since))
@@ -67,7 +68,7 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
     ).all()
     until = now + int(window * 1e6)
     if len(small) >= _SMALL_ROWS:
-        others = [unpack(row.arrow) for row in small]
+        others = [_keys(row.id, row.arrow) for row in small]
         until = max(until, *(row.known_until for row in small))
         table = pa.concat_tables([*(t for t in others if t.schema == table.schema), table])
         put_together = dialect.of(connection).one_of(dedup.c.id, [row.id for row in small])
@@ -91,6 +92,11 @@ def add(connection: Connection, queue_id: int, keys: pa.Table, window: float) ->
 def forget(connection: Connection) -> None:
     """Remove the keys of all queues whose window is over."""
     connection.execute(delete(dedup).where(dedup.c.known_until <= dialect.read_clock(connection)))
+
+
+def _keys(row_id: int, arrow: bytes) -> pa.Table:
+    with decoding(dedup, f"id {row_id}"):
+        return unpack(arrow)
 
 
 def _of(queue_id: int) -> ColumnElement[bool]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, delete, exists, insert, select
 
 from queue_core.catalog import dialect, id_map, seals
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import failures, slices
 from queue_core.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
 from queue_core.ids import first_id
@@ -99,13 +100,14 @@ def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
 
     tables = [FAILURE_LOG.empty_table()]
     for row in rows:
-        kept = unpack(row.arrow)
-        steps, *others = kept.columns
-        messages = [pc.cumulative_sum(steps), *others]
-        consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
-        failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
-        table = pa.table([*messages, consumer, failed_at], names=FAILURE_LOG.names)
-        tables.append(table.cast(FAILURE_LOG))
+        with decoding(failures, f"id {row.id}"):
+            kept = unpack(row.arrow)
+            steps, *others = kept.columns
+            messages = [pc.cumulative_sum(steps), *others]
+            consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
+            failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
+            table = pa.table([*messages, consumer, failed_at], names=FAILURE_LOG.names)
+            tables.append(table.cast(FAILURE_LOG))
     return pa.concat_tables(tables)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
 from queue_core.ids import IdSet, first_id
 from queue_core.model import ROW_BITS
@@ -85,7 +87,7 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
         return ids
     found = ids.copy()
     for row in met:
-        firsts, counts, rows = _runs(row.arrow)
+        firsts, counts, rows = _runs_of(row)
         run = np.searchsorted(firsts, ids, side="right") - 1
         offsets = ids - firsts[run]
         # An id below the first run gets the last run, and a negative offset.
@@ -100,7 +102,7 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
     here = dialect.of(connection).one_of(id_map.c.segment_id, np.unique(segments).tolist())
     found = ids
     for row in connection.execute(select(id_map).where(here)):
-        firsts, _, rows = _runs(row.arrow)
+        firsts, _, rows = _runs_of(row)
         order = np.argsort(rows)
         of_segment = segments == row.segment_id
         numbers = ids[of_segment] - first_id(row.segment_id)
@@ -108,6 +110,11 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
         found = found.copy() if found is ids else found
         found[of_segment] = firsts[run] + numbers - rows[run]
     return found
+
+
+def _runs_of(row: Row[Any]) -> tuple[Numbers, Numbers, Numbers]:
+    with decoding(id_map, f"segment_id {row.segment_id}"):
+        return _runs(row.arrow)
 
 
 # Messages that are settled one after the other were often compacted together.

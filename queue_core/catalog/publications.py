@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, restored, seals, segments
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import consumers, publications
 from queue_core.errors import Conflict, PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch, Consumer, QueueInfo, Staged
@@ -132,9 +133,11 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
             publications.c.queue_id == queue.id, publications.c.query_id == batch.query_id
         )
     ).one()
+    with decoding(publications, f"query_id {batch.query_id!r} of queue {queue.name!r}"):
+        is_same = batch.number == last.batch_id and _is_same(last.content, batch)
     if batch.number < last.batch_id:
         found = f"it has already recorded batch {last.batch_id} of the query"
-    elif not _is_same(last.content, batch):
+    elif not is_same:
         found = "it has already recorded a batch of that number with other rows"
     else:
         return

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
 from queue_core.catalog import dialect, named_locks, notifications, seals
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
@@ -192,17 +193,24 @@ def _described() -> Select[Any]:
 
 
 def _info(row: Row[Any]) -> QueueInfo:
+    with decoding(schemas, f"queue_id {row.id} and version {row.schema_version}"):
+        schema = deserialize(row.arrow)
     return QueueInfo(
         id=row.id,
         name=row.name,
         shards=row.shards,
         key=row.key_column,
-        schema=deserialize(row.arrow),
+        schema=schema,
         schema_version=row.schema_version,
-        settings=QueueSettings.from_json(row.settings),
+        settings=_settings(row.name, row.settings),
         created_at=row.created_at,
         deactivated_at=row.deactivated_at,
     )
+
+
+def _settings(name: str, stored: str) -> QueueSettings:
+    with decoding(queues, f"name {name!r}"):
+        return QueueSettings.from_json(stored)
 
 
 def _fill(connection: Connection, queue_id: int, schema: pa.Schema, count: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import files, id_map, segments, slices
 from queue_core.errors import PublicationRefused
 from queue_core.ids import first_id
@@ -68,7 +69,14 @@ def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, S
         .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
         .where(dialect.of(connection).one_of(segments.c.id, segment_ids))
     )
-    return {row.id: _source(row) for row in rows}
+    found = {}
+    for row in rows:
+        with decoding(segments, f"id {row.id}"):
+            found[row.id] = _source(row)
+    lost = set(segment_ids) - found.keys()
+    if lost:
+        raise damaged(segments, f"id {min(lost)}", "slices name it, and it is missing")
+    return found
 
 
 def release(connection: Connection, segment_ids: Collection[int]) -> None:

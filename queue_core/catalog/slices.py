@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select, update
 
 from queue_core.catalog import dialect, seals
+from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import queues, shards, slices
 from queue_core.errors import Conflict
@@ -70,7 +71,12 @@ def fetch(
         query = query.order_by(*in_order)
         if lock == "skip":
             query = dialect.of(connection).skip_locked(query)
-    found = [_slice(row) for row in connection.execute(query)]
+    found = []
+    for row in connection.execute(query):
+        try:
+            found.append(_slice(row))
+        except UNREADABLE as error:
+            raise damaged(slices, f"id {row.id}", error) from error
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
     return found

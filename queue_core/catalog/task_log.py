@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from queue_core.catalog import dialect, named_locks, schedule, seals
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import task_log
 from queue_core.model import Magazine, QueueInfo, Slice
 from queue_core.schema import TIMESTAMP
@@ -88,11 +89,12 @@ def read(
         query = query.where(task_log.c.id <= upto)
     tables = [REPORTS.empty_table()]
     for row in connection.execute(query.order_by(task_log.c.id)):
-        moved = unpack(row.arrow)
-        label = (row.task, names.get(row.queue_id))
-        labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in label)
-        when = pa.repeat(pa.scalar(row.done_at, TIMESTAMP), moved.num_rows)
-        tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
+        with decoding(task_log, f"id {row.id}"):
+            moved = unpack(row.arrow)
+            label = (row.task, names.get(row.queue_id))
+            labels = (pa.repeat(pa.scalar(text, pa.string()), moved.num_rows) for text in label)
+            when = pa.repeat(pa.scalar(row.done_at, TIMESTAMP), moved.num_rows)
+            tables.append(pa.table([*labels, *moved.columns, when], schema=REPORTS))
     return pa.concat_tables(tables)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, case, func, select
 
 from queue_core.catalog import failures, queues, task_log
 from queue_core.catalog.consumers import reserved
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     consumers,
@@ -131,11 +132,15 @@ def _slices(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
     )
     for row in rows.mappings():
         if row["queue_id"] in names:
+            with decoding(slices, f"id {row['id']}"):
+                where = {
+                    "magazine": Magazine(row["magazine"]).name.lower(),
+                    "state": State(row["state"]).name.lower(),
+                }
             yield dict(row) | {
                 "queue": names[row["queue_id"]],
-                "magazine": Magazine(row["magazine"]).name.lower(),
-                "state": State(row["state"]).name.lower(),
                 "messages": row["count"],
+                **where,
             }
 
 

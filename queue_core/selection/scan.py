@@ -19,6 +19,8 @@ from pyroaring import BitMap
 from sqlalchemy import Connection
 
 from queue_core.catalog import read_plans
+from queue_core.catalog.damage import UNREADABLE, damaged
+from queue_core.catalog.tables import slices
 from queue_core.column_stats import ColumnStats, stats_from_json
 from queue_core.ids import IdSet, first_id
 from queue_core.model import QueueInfo, SegmentRef, Slice
@@ -66,7 +68,10 @@ class SliceScan:
 
     def stats(self, piece: Slice, columns: Iterable[str]) -> Mapping[str, ColumnStats]:
         """Return the statistics of a slice's columns, from the segment and the catalog."""
-        known = _parsed(piece.stats, self._schema) if piece.stats else {}
+        try:
+            known = _parsed(piece.stats, self._schema) if piece.stats else {}
+        except UNREADABLE as error:
+            raise damaged(slices, f"id {piece.id}", error) from error
         found = {name: known.get(name) or self._catalog_stats(piece, name) for name in columns}
         return {name: one for name, one in found.items() if one is not None}
 

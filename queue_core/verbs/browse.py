@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, select
 
 from queue_core.catalog import consumers, dialect, read_plans
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
@@ -116,10 +117,11 @@ def _windows(connection: Connection, tickets: TicketRange) -> Window:
     )
     windows: dict[ShardKey, tuple[int, int]] = {}
     for text in connection.scalars(query.order_by(ticket_rows.c.number)):
-        for path, (begin, end) in json.loads(text).items():
-            queue_id, magazine, shard = map(int, path.split("/"))
-            key = (queue_id, magazine, shard)
-            windows[key] = (windows.get(key, (begin, end))[0], end)
+        with decoding(ticket_rows, f"consumer_id {tickets.consumer_id} and a window"):
+            for path, (begin, end) in json.loads(text).items():
+                queue_id, magazine, shard = map(int, path.split("/"))
+                key = (queue_id, magazine, shard)
+                windows[key] = (windows.get(key, (begin, end))[0], end)
     return windows
 
 

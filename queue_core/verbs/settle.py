@@ -3,8 +3,8 @@
 Changes: the rows leave their slices. Deleted rows are gone; sidelined rows become a slice at the
 tail of the sideline, with one more attempt; reloaded rows wait again at their old places. Guard:
 only rows that are still fired are touched, and only those that the named holder still holds; so
-settling twice changes nothing, nor does settling what was swept and fired again. Crash before the commit: nothing
-was settled.
+settling twice changes nothing, nor does settling what was swept and fired again. Crash before
+the commit: nothing was settled.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert, text, update
 
-from queue_core import Store
-from queue_core.catalog import format
+from queue_core import Settlement, Store
+from queue_core.blocking.publish import publish
+from queue_core.catalog import format, tables
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
     BadOption,
@@ -22,7 +23,10 @@ from queue_core.errors import (
     NoSuchQueue,
     NoSuchStore,
 )
-from tests.factories import make_queue, numbers_of, orders
+from queue_core.model import Batch
+from queue_core.tasks.compaction_plan import NEIGHBOURS
+from queue_core.verbs.settle import settle
+from tests.factories import make_queue, make_stager, numbers_of, orders
 
 
 @pytest.fixture
@@ -243,3 +247,66 @@ def test_a_folder_may_have_any_name(tmp_path, name):
 
     with Store.open(tmp_path / name, create=False) as store:
         assert numbers_of(store.queue("orders").fire(3).messages) == [0, 1, 2]
+
+
+# --- rows that cannot be understood ---------------------------------------------------------------
+
+
+def everything(store):
+    """A queue with rows in every table that has values to decode."""
+    queue = make_queue(store, attributes=("number",), dedup=("number",), key="customer")
+    small = []
+    for number in range(NEIGHBOURS):
+        writer = make_stager(queue)
+        writer.add(orders(1, number).to_batches()[0])
+        small += [segment.in_shard(0) for segment in writer.finish()]
+    publish(store.catalog, store.storage, queue.info, small)
+    assert queue.compact() == NEIGHBOURS
+    queue.load(orders(5, NEIGHBOURS))
+    firing = queue.fire(10)
+    queue.sideline(firing.ids[:3], "declined")
+    queue.delete(firing.ids[3:6])
+    queue.shovel(1)
+    settle(store.catalog, [queue.info], Settlement(), batch=Batch("query", 3, 2, digest=1))
+    return queue
+
+
+@pytest.mark.spoiled
+@pytest.mark.parametrize(
+    ("column", "value", "use"),
+    [
+        (tables.queues.c.settings, "{", lambda queue: queue.refresh()),
+        (tables.queues.c.settings, '{"concurrency": -1}', lambda queue: queue.refresh()),
+        (tables.schemas.c.arrow, b"\xff", lambda queue: queue.refresh()),
+        (tables.slices.c.magazine, 7, lambda queue: queue.store.view("slices")),
+        (tables.slices.c.state, 9, lambda queue: queue.store.view("slices")),
+        (tables.slices.c.bitmap, b"\xff", lambda queue: queue.browse()),
+        (tables.slices.c.stats, "[1]", lambda queue: queue.peek(selector="number > 3")),
+        (tables.segments.c.id, 999, lambda queue: queue.browse()),
+        (tables.segments.c.chunks, b"\xff", lambda queue: queue.browse()),
+        (tables.id_map.c.arrow, b"\xff", lambda queue: queue.delete([1 << 20])),
+        (tables.failures.c.arrow, b"\xff", lambda queue: queue.failures()),
+        (tables.task_log.c.arrow, b"\xff", lambda queue: queue.store.view("reports")),
+        (tables.dedup.c.arrow, b"\xff", lambda queue: queue.load(orders(1))),
+        (
+            tables.publications.c.content,
+            "{",
+            lambda queue: settle(
+                queue.store.catalog, [queue.info], Settlement(), batch=Batch("query", 3, 2)
+            ),
+        ),
+    ],
+    ids=lambda value: str(value) if hasattr(value, "table") else None,
+)
+def test_a_row_that_cannot_be_understood_is_named(store, column, value, use):
+    queue = everything(store)
+    store.catalog.write(
+        lambda connection: (
+            connection.execute(update(column.table).values({column: value}))
+            if column is not tables.segments.c.id
+            else connection.execute(delete(tables.segments))
+        )
+    )
+
+    with pytest.raises(DamagedCatalog, match=rf"table {column.table} .*run `ignis fsck`"):
+        use(queue)

@@ -1,0 +1,40 @@
+"""Rows of the catalog that cannot be understood: `DamagedCatalog`, which names the row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from sqlalchemy import Table
+
+from queue_core.errors import BadOption, DamagedCatalog
+
+#: What a damaged value makes a decoder raise; JSON of another shape, an `AttributeError`.
+UNREADABLE = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    pa.ArrowException,
+    struct.error,
+)
+
+
+def damaged(table: Table, row: str, reason: object) -> DamagedCatalog:
+    """Return the error for a row, such as ``id 5``, that cannot be understood."""
+    return DamagedCatalog(
+        f"the catalog's table {table.name} is damaged: its row with {row} cannot be understood "
+        f"({reason}); nothing was changed: run `ignis fsck`, or restore the catalog from a backup"
+    )
+
+
+@contextmanager
+def decoding(table: Table, row: str) -> Iterator[None]:
+    """Raise `DamagedCatalog` where the block cannot understand a row."""
+    try:
+        yield
+    except (*UNREADABLE, BadOption) as error:
+        raise damaged(table, row, error) from error
