@@ -217,7 +217,8 @@ class Catalog:
                 if not self.file.exists():
                     raise
             try:
-                self.file.parent.mkdir(parents=True, exist_ok=True)
+                # Nobody else can read it then. A folder that is there keeps its rights.
+                self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise CatalogUnavailable(
                     f"folder {self.file.parent} cannot be made: {error.strerror}"

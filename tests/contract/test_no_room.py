@@ -1,6 +1,8 @@
 """Full disks, read-only folders and unreachable catalogs: an error, and nothing is changed."""
 
+import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -107,6 +109,23 @@ def test_segments_that_cannot_be_written_are_not_loaded(filled):
     assert unchanged
     assert small == 5, "what is inlined needs no file"
     assert content(filled / "segments") == files
+
+
+def test_other_users_cannot_read_a_store_unless_its_folder_lets_them(public):
+    shared = public / "shared"
+    shared.mkdir(mode=0o755)
+    for folder in (public / "new", shared):
+        with Store.open(folder) as store:
+            make_queue(store).load(orders(10_000))
+
+    def can_read(folder):
+        return in_a_fork(as_nobody(lambda: os.access(folder / "catalog.db", os.R_OK)))
+
+    assert stat.S_IMODE((public / "new").stat().st_mode) == 0o700
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+    if os.geteuid() == 0:
+        assert not can_read(public / "new")
+        assert can_read(shared)
 
 
 # --- no room --------------------------------------------------------------------------------------
