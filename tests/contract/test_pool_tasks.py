@@ -1,5 +1,7 @@
 """The side tasks of a pool: no query and no manager has to run beside it."""
 
+import threading
+
 import pytest
 from sqlalchemy import update
 
@@ -51,10 +53,11 @@ def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
 @pytest.mark.parametrize("how", [{"tasks": []}, {"browse": True}])
 def test_a_pool_that_runs_no_tasks_stands_for_no_election(store, how):
     make_queue(store).load(orders(3))
-    pool = ConsumerPool(store, "orders", Recorder(), **how)
+    handled = Recorder()
 
-    with pool:
-        assert pool._side_tasks is None
+    with ConsumerPool(store, "orders", handled, **how):
+        eventually(lambda: handled.numbers == [0, 1, 2])
+        assert "ignis-side-tasks" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_pool_that_stops_lets_others_lead_at_once(store):
