@@ -1,4 +1,4 @@
-"""What a check looks at: a state of the catalog, and the storage."""
+"""What a check looks at, and what all checks share: findings about rows, and seals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, or_
+from sqlalchemy import ColumnElement, Connection, Select, Table, case, or_
 
-from queue_core.catalog.tables import slices
+from queue_core.catalog import seals
+from queue_core.catalog.tables import id_map, queues, segments, slices
 from queue_core.fsck.finding import Finding, Remedy
 from queue_core.segments.storage import Storage
 
@@ -29,22 +30,38 @@ class Scope:
 Check = Callable[[Scope], Iterator[Finding]]
 
 
-def of_slice(
-    invariant: str,
-    row: Any,
-    problem: str,
-    remedy: Remedy = Remedy.SET_APART,
+#: What I1 says of a row.
+ALTERED = "a value of the row is not what was written"
+#: Rows that stand for messages, which a repair can set apart.
+_OF_MESSAGES = (slices, segments, id_map)
+#: Columns that say when a row was written.
+_TIMES = (
+    *("created_at", "loaded_at", "moved_at", "fired_at", "planned_at", "published_at"),
+    *("registered_at", "done_at", "since"),
+)
+
+
+def of_row(
+    table: Table, row: Any, invariant: str, problem: str, remedy: Remedy | None = None
 ) -> Finding:
-    """Return a finding about a slice, whose row has its id, queue and times."""
+    """Return a finding about a row of a table; by default its messages are set apart, if any."""
+    if remedy is None:
+        remedy = Remedy.SET_APART if table in _OF_MESSAGES else Remedy.NONE
+    times = (getattr(row, name, None) for name in _TIMES)
     return Finding(
         invariant=invariant,
-        table=slices.name,
-        key=(row.id,),
-        queue_id=row.queue_id,
+        table=table.name,
+        key=tuple(getattr(row, column.name) for column in table.primary_key),
+        queue_id=row.id if table is queues else getattr(row, "queue_id", None),
         problem=problem,
         remedy=remedy,
-        since=max(row.moved_at, row.fired_at or 0),
+        since=max((time for time in times if isinstance(time, int)), default=None),
     )
+
+
+def is_altered(table: Table, row: Any) -> bool:
+    """Return whether a value of a whole row is not what was written."""
+    return row.seal is not None and row.seal != seals.seal(table, row._asdict())
 
 
 def broken(query: Select[Any], problems: dict[str, ColumnElement[bool]]) -> Select[Any]:

@@ -13,7 +13,7 @@ from queue_core.catalog.segments import FOUND
 from queue_core.catalog.tables import files, id_map, queues, schemas, segments, slices
 from queue_core.errors import DamagedSegment
 from queue_core.fsck.finding import Finding, Remedy
-from queue_core.fsck.scope import Scope, broken
+from queue_core.fsck.scope import ALTERED, Scope, broken, is_altered, of_row
 from queue_core.model import INLINE, Chunk, State
 from queue_core.segments.format import unpack_chunks
 from queue_core.segments.ipc import unpack
@@ -55,7 +55,7 @@ def check_owners(scope: Scope) -> Iterator[Finding]:
     for row in scope.connection.execute(broken(query, problems)):
         for name, text in texts.items():
             if getattr(row, name):
-                yield _of(name, row, text)
+                yield of_row(segments, row, name, text)
 
 
 def check_bytes(scope: Scope) -> Iterator[Finding]:
@@ -67,13 +67,13 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
     sizes = scope.storage.sizes()
     for row in scope.connection.execute(query.execution_options(yield_per=10_000)):
         if row.rest is not None and row.rest != seals.digest([row.location, row.chunks]):
-            yield _of("I1", row, "a value of the row is not what was written")
+            yield of_row(segments, row, "I1", ALTERED)
         if row.location is None and row.rest is not None and not scope.deep:
             # Its chunks are sealed, and nothing else is to be looked at.
             continue
         chunks = _chunks(row)
         if chunks is None:
-            yield _of("I11", row, "its chunks do not cover its rows")
+            yield of_row(segments, row, "I11", "its chunks do not cover its rows")
             continue
         if row.location is not None:
             needed = max((chunk.offset + chunk.length for chunk in chunks), default=0)
@@ -82,12 +82,12 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
                 problem = f"{row.location} is missing"
                 if size is not None:
                     problem = f"{row.location} has {size} bytes of {needed}"
-                yield _of("I14", row, problem)
+                yield of_row(segments, row, "I14", problem)
                 continue
         if scope.deep and (row.location is not None or row.data is not None):
             wrong = _altered(scope, row, chunks)
             if wrong is not None:
-                yield _of("I15", row, wrong)
+                yield of_row(segments, row, "I15", wrong)
 
 
 def check_ids(scope: Scope) -> Iterator[Finding]:
@@ -97,11 +97,13 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
         .outerjoin(segments, segments.c.id == id_map.c.segment_id)
         .where(or_(segments.c.id.is_(None), _TRUSTED))
     ):
-        wrong = row.seal is not None and row.seal != seals.seal(id_map, row._asdict())
+        wrong = is_altered(id_map, row)
         if row.owner is None or row.owner != row.queue_id:
-            yield _of_ids("I12", row, "there is no such segment in its queue", Remedy.REMOVE)
+            yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
         elif wrong or not _readable(row.arrow):
-            yield _of_ids("I1" if wrong else "I12", row, "its map of ids is not what was written")
+            yield of_row(
+                id_map, row, "I1" if wrong else "I12", "its map of ids is not what was written"
+            )
 
 
 def check_states(scope: Scope) -> Iterator[Finding]:
@@ -111,54 +113,16 @@ def check_states(scope: Scope) -> Iterator[Finding]:
         segments.c.location.is_not(None), ~exists().where(live)
     )
     for row in scope.connection.execute(lost):
-        yield Finding(
-            invariant="I13",
-            table=files.name,
-            key=(row.location,),
-            queue_id=row.queue_id,
-            problem="a segment is in the file, and it is not live: vacuum may remove it",
-            remedy=Remedy.RESTATE,
-            since=row.loaded_at,
-        )
+        problem = "a segment is in the file, and it is not live: vacuum may remove it"
+        yield of_row(files, row, "I13", problem, Remedy.RESTATE)
     known = ("live", "garbage", "condemned", FOUND)
     named = exists().where(segments.c.location == files.c.location)
     odd = select(files).where(
         or_(files.c.state.not_in(known), and_(files.c.state == "live", ~named))
     )
     for row in scope.connection.execute(odd):
-        yield Finding(
-            invariant="I13",
-            table=files.name,
-            key=(row.location,),
-            queue_id=None,
-            problem=f"no segment is in the file, and its state is {row.state!r}",
-            remedy=Remedy.RESTATE,
-            since=row.since,
-        )
-
-
-def _of(invariant: str, row: Any, problem: str) -> Finding:
-    return Finding(
-        invariant=invariant,
-        table=segments.name,
-        key=(row.id,),
-        queue_id=row.queue_id,
-        problem=problem,
-        remedy=Remedy.SET_APART,
-        since=row.loaded_at,
-    )
-
-
-def _of_ids(invariant: str, row: Any, problem: str, remedy: Remedy = Remedy.SET_APART) -> Finding:
-    return Finding(
-        invariant=invariant,
-        table=id_map.name,
-        key=(row.segment_id,),
-        queue_id=row.queue_id,
-        problem=problem,
-        remedy=remedy,
-        since=row.loaded_at,
-    )
+        problem = f"no segment is in the file, and its state is {row.state!r}"
+        yield of_row(files, row, "I13", problem, Remedy.RESTATE)
 
 
 def _chunks(row: Any) -> tuple[Chunk, ...] | None:

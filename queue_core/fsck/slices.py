@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, cast, func, or_, select
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import id_map, segments, shards, slices
 from queue_core.fsck.finding import Finding
-from queue_core.fsck.scope import Scope, broken, of_slice
+from queue_core.fsck.scope import ALTERED, Scope, broken, of_row
 from queue_core.model import State
 from queue_core.rows import Rows
 
@@ -68,7 +68,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
         ),
     }
     texts = {
-        "I1": "a value of the row is not what was written",
+        "I1": ALTERED,
         "I2": "its queue has no such magazine and shard",
         "I3": "its rows and their count disagree",
         "I4": "its segment is missing, belongs to another queue, or has fewer rows",
@@ -91,7 +91,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
     for row in scope.connection.execute(broken(select(*_HEAD).select_from(joined), problems)):
         for name, text in texts.items():
             if getattr(row, name):
-                yield of_slice(name, row, text)
+                yield of_row(slices, row, name, text)
 
 
 def check_texts(scope: Scope) -> Iterator[Finding]:
@@ -103,9 +103,9 @@ def check_texts(scope: Scope) -> Iterator[Finding]:
     )
     for row in scope.connection.execute(query.execution_options(yield_per=10_000)):
         if row.rest is not None and row.rest != seals.digest([row.bitmap, row.stats]):
-            yield of_slice("I1", row, "a value of the row is not what was written")
+            yield of_row(slices, row, "I1", ALTERED)
         if row.bitmap is not None and not _is_whole(row):
-            yield of_slice("I3", row, "its bitmap, its rows and their count disagree")
+            yield of_row(slices, row, "I3", "its bitmap, its rows and their count disagree")
 
 
 def check_rows_once(scope: Scope) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ def check_rows_once(scope: Scope) -> Iterator[Finding]:
         taken: dict[int, BitMap] = defaultdict(BitMap)
         for row, rows in _loaded(scope, these):
             if taken[row.segment_id] & rows:
-                yield of_slice("I5", row, "another slice has some of its rows")
+                yield of_row(slices, row, "I5", "another slice has some of its rows")
             taken[row.segment_id] |= rows
 
 
@@ -144,7 +144,7 @@ def check_places_once(scope: Scope) -> Iterator[Finding]:
             span = row.row_stop - row.row_start
             group = [one for one in group if one[0] + one[1] > row.position]
             if any(_meet(one, (row.position, span, rows)) for one in group):
-                yield of_slice("I6", row, "another message stands at one of its places")
+                yield of_row(slices, row, "I6", "another message stands at one of its places")
             group.append((row.position, span, rows))
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import or_, select
 
-from queue_core.catalog import seals
 from queue_core.catalog.tables import (
     consumers,
     interests,
@@ -19,7 +17,7 @@ from queue_core.catalog.tables import (
     tickets,
 )
 from queue_core.fsck.finding import Finding, Remedy
-from queue_core.fsck.scope import Scope, of_slice
+from queue_core.fsck.scope import ALTERED, Scope, is_altered, of_row
 
 #: The claims that an interest can make.
 _CLAIMS = ("shared", "exclusive", "single")
@@ -38,7 +36,7 @@ def check_holders(scope: Scope) -> Iterator[Finding]:
         .where(slices.c.consumer_id.is_not(None), unknown)
     )
     for row in scope.connection.execute(query):
-        yield of_slice("I21", row, "its consumer does not exist, or has never had its ticket")
+        yield of_row(slices, row, "I21", "its consumer does not exist, or has never had its ticket")
 
 
 def check_tickets(scope: Scope) -> Iterator[Finding]:
@@ -48,27 +46,31 @@ def check_tickets(scope: Scope) -> Iterator[Finding]:
     )
     for row in scope.connection.execute(query):
         planned = (row.planned_at is not None, row.planned_epoch is not None, row.lives > 0)
-        if _is_altered(tickets, row):
-            yield _of_ticket("I1", row, "a value of the row is not what was written", Remedy.NONE)
+        if is_altered(tickets, row):
+            yield of_row(tickets, row, "I1", ALTERED)
         elif row.name is None or not 0 < row.number <= row.last_ticket:
             text = "its consumer does not exist, or has never had it"
-            yield _of_ticket("I22", row, text, Remedy.REMOVE)
+            yield of_row(tickets, row, "I22", text, Remedy.REMOVE)
         elif len({*planned}) > 1 or (row.planned_epoch or 0) > row.epoch or row.lives < 0:
-            yield _of_ticket("I22", row, "it was planned in part", Remedy.NONE)
+            yield of_row(tickets, row, "I22", "it was planned in part")
         elif row.browsed is not None and not _is_json(row.browsed):
-            yield _of_ticket("I22", row, "its places cannot be read", Remedy.NONE)
+            yield of_row(tickets, row, "I22", "its places cannot be read")
 
 
 def check_consumers(scope: Scope) -> Iterator[Finding]:
     """Check the rows of consumers."""
     for row in scope.connection.execute(select(consumers)):
-        beat = row.heartbeat_at
-        if _is_altered(consumers, row):
-            yield _of_consumer("I1", row, "a value of the row is not what was written")
+        name, beat = f"consumer {row.name!r}", row.heartbeat_at
+        if is_altered(consumers, row):
+            yield of_row(consumers, row, "I1", f"{name}: {ALTERED}")
         elif not 0 <= row.acknowledged <= row.last_ticket or row.epoch < 1:
-            yield _of_consumer("I23", row, "it has acknowledged tickets that it never had")
+            yield of_row(
+                consumers, row, "I23", f"{name}: it has acknowledged tickets that it never had"
+            )
         elif beat is not None and beat > scope.now + _AHEAD:
-            yield _of_consumer("I24", row, "its heartbeat is in the future, so it never dies")
+            yield of_row(
+                consumers, row, "I24", f"{name}: its heartbeat is in the future, so it never dies"
+            )
 
 
 def check_interests(scope: Scope) -> Iterator[Finding]:
@@ -79,47 +81,23 @@ def check_interests(scope: Scope) -> Iterator[Finding]:
         .outerjoin(queues, queues.c.id == interests.c.queue_id)
     )
     for row in scope.connection.execute(query):
-        altered = _is_altered(interests, row)
+        altered = is_altered(interests, row)
         if altered or row.name is None or row.queue is None or row.claim not in _CLAIMS:
-            yield Finding(
-                invariant="I1" if altered else "I25",
-                table=interests.name,
-                key=(row.queue_id, row.consumer_id),
-                queue_id=row.queue_id,
-                problem="it is not what was written"
-                if altered
-                else "its queue, its consumer or its claim does not exist",
-                remedy=Remedy.REMOVE,
-                since=row.registered_at,
-            )
+            text = "its queue, its consumer or its claim does not exist"
+            found = ("I1", ALTERED) if altered else ("I25", text)
+            yield of_row(interests, row, *found, Remedy.REMOVE)
 
 
 def check_times(scope: Scope) -> Iterator[Finding]:
     """Check that no lease and no task of the schedule begins or lasts beyond reason."""
     late = scope.now + _AHEAD
     for row in scope.connection.execute(select(leases).where(leases.c.ends_at > late)):
-        yield Finding(
-            invariant="I24",
-            table=leases.name,
-            key=(row.role,),
-            queue_id=None,
-            problem="the lease would not end for an hour or longer",
-            remedy=Remedy.REMOVE,
-        )
-    query = select(schedule).where(and_(schedule.c.begun_at > late))
+        text = "the lease would not end for an hour or longer"
+        yield of_row(leases, row, "I24", text, Remedy.REMOVE)
+    query = select(schedule).where(schedule.c.begun_at > late)
     for row in scope.connection.execute(query):
-        yield Finding(
-            invariant="I24",
-            table=schedule.name,
-            key=(row.queue_id, row.task),
-            queue_id=row.queue_id,
-            problem="the task has begun in the future, and would not be due for long",
-            remedy=Remedy.REMOVE,
-        )
-
-
-def _is_altered(table: Any, row: Any) -> bool:
-    return row.seal is not None and row.seal != seals.seal(table, row._asdict())
+        text = "the task has begun in the future, and would not be due for long"
+        yield of_row(schedule, row, "I24", text, Remedy.REMOVE)
 
 
 def _is_json(text: str) -> bool:
@@ -128,26 +106,3 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _of_ticket(invariant: str, row: Any, problem: str, remedy: Remedy) -> Finding:
-    return Finding(
-        invariant=invariant,
-        table=tickets.name,
-        key=(row.consumer_id, row.number),
-        queue_id=None,
-        problem=problem,
-        remedy=remedy,
-        since=row.planned_at or row.fired_at,
-    )
-
-
-def _of_consumer(invariant: str, row: Any, problem: str) -> Finding:
-    return Finding(
-        invariant=invariant,
-        table=consumers.name,
-        key=(row.id,),
-        queue_id=None,
-        problem=f"consumer {row.name!r}: {problem}",
-        since=row.created_at,
-    )

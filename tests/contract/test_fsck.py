@@ -25,6 +25,7 @@ from queue_core.catalog.tables import (
     segments,
     shards,
     slices,
+    task_log,
     tickets,
     turns,
 )
@@ -336,6 +337,18 @@ def test_each_damage_that_users_see_is_found(count, tmp_path):
             if visible(store) != before:
                 seen.append(done)
                 assert found.num_rows, f"seed {seed}: {done}"
+
+
+@pytest.mark.spoiled
+def test_a_report_that_no_reader_reaches_is_found(store, queue):
+    queue.fire(3)
+    store.recover(dead_after=0)
+    queue.sweep(0, dead_after=0)
+    assert store.view("reports").num_rows
+
+    write(update(task_log).where(task_log.c.id == one(store, task_log).id).values(id=0))(store)
+
+    assert "I26" in broken(store)
 
 
 @pytest.mark.spoiled
