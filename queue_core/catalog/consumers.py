@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     and_,
+    case,
     delete,
     func,
     insert,
@@ -73,14 +74,21 @@ def enlist(
     life = {
         "heartbeat_at": dialect.now() if beats else null(),
         "ack": ack,
+    }
+    new = {
+        **{"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now},
         "sweepable": sweepable,
     }
-    new = {"name": name, "epoch": 1, "last_ticket": 0, "acknowledged": 0, "created_at": now}
     statement = (
         dialect.of(connection).insert_new(consumers).values(**life, **seals.sealed(consumers, new))
     )
-    seal = consumers.c.seal + seals.weight(consumers, "epoch")
-    again = life | {"epoch": consumers.c.epoch + 1}
+    before = case((consumers.c.sweepable, 1), (not_(consumers.c.sweepable), 0), else_=-1)
+    seal = (
+        consumers.c.seal
+        + seals.weight(consumers, "epoch")
+        + (int(sweepable) - before) * seals.weight(consumers, "sweepable")
+    )
+    again = life | {"epoch": consumers.c.epoch + 1, "sweepable": sweepable}
     if anew:
         gain = consumers.c.last_ticket - consumers.c.acknowledged
         seal += gain * seals.weight(consumers, "acknowledged")

@@ -15,6 +15,7 @@ from typing import Any
 import xxhash
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     LargeBinary,
@@ -41,7 +42,7 @@ _GROWING = (shards, turns, counters, consumers)
 #: each heartbeat or life. Other checks of `queue_core.fsck` look at them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
-    "consumers": {"heartbeat_at", "ack", "sweepable"},
+    "consumers": {"heartbeat_at", "ack"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
 }
@@ -141,7 +142,9 @@ def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
     terms = []
     for name in names:
         term = f"{table.name}.{name}"
-        if not isinstance(table.c[name].type, BigInteger):
+        if isinstance(table.c[name].type, Boolean):
+            term = f"CASE WHEN {term} THEN 1 WHEN NOT {term} THEN 0 END"
+        elif not isinstance(table.c[name].type, BigInteger):
             # PostgreSQL would multiply small columns as small numbers. They need no remainder.
             term = f"CAST({term} AS BIGINT)"
         elif not plain:

@@ -21,6 +21,8 @@ from queue_core.fsck.scope import ALTERED, Scope, is_altered, of_row
 
 #: The claims that an interest can make.
 _CLAIMS = ("shared", "exclusive", "single")
+#: How a consumer can finish its messages.
+_ACKS = (None, "onCommit", "settle", "browse")
 #: Microseconds by which a time may be ahead of the clock, which may have been set back a little.
 _AHEAD = 3_600_000_000
 
@@ -67,6 +69,9 @@ def check_consumers(scope: Scope) -> Iterator[Finding]:
             yield of_row(
                 consumers, row, "I23", f"{name}: it has acknowledged tickets that it never had"
             )
+        elif row.ack not in _ACKS:
+            text = f"{name}: {row.ack!r} is no way to finish messages"
+            yield of_row(consumers, row, "I23", text)
         elif beat is not None and beat > scope.now + _AHEAD:
             yield of_row(
                 consumers, row, "I24", f"{name}: its heartbeat is in the future, so it never dies"

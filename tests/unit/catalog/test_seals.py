@@ -38,7 +38,7 @@ def test_what_users_see_is_sealed():
     assert left_out == {
         *(f"{name}.id" for name in ("consumers", "dedup", "failures", "queues", "segments")),
         *("slices.id", "task_log.id", "publications.published_at"),
-        *("consumers.ack", "consumers.heartbeat_at", "consumers.sweepable"),
+        *("consumers.ack", "consumers.heartbeat_at"),
         *("segments.data", "segments.loaded_at"),
         *("tickets.lives", "tickets.planned_at", "tickets.planned_epoch"),
     }
