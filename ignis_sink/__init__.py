@@ -1,4 +1,4 @@
-"""The Spark sink: loads queues, and settles what was fired from them."""
+"""The Spark sink: loads messages into queues, and settles fired messages."""
 
 from ignis_sink.load import LoadBatchWriter, LoadStreamWriter
 from ignis_sink.settle import SettleBatchWriter, SettleStreamWriter

@@ -1,7 +1,7 @@
 """Load the rows of a write (mode=load): tasks stage them, and the commit publishes all at once.
 
-A batch is published once per batch id. Files of failed attempts and of aborted jobs are left to
-vacuum: an abort may follow a commit whose outcome is unknown.
+A batch is published once per batch id. Vacuum removes the files of failed attempts and aborted
+jobs: an abort may follow a commit whose outcome is unknown, so it removes no files.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
     """
     Loads the micro-batches of a streaming query into a queue.
 
-    Spark makes one writer to plan a batch, one to commit it, and one if it has to abort, when the
-    queue may have changed. So the target travels with the tasks' messages; and the tasks raise what
-    is wrong with the target, since Spark reports nothing if an abort fails too.
+    Spark makes one writer to plan a batch, another to commit it, and another to abort it;
+    meanwhile, the queue may have changed. So the tasks' messages contain the target. The tasks
+    raise errors of the target, because Spark reports no error if the abort fails too.
     """
 
     def __init__(self, options: SinkOptions, target: Target | IgnisError) -> None:
@@ -53,7 +53,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             from ignis_sink.publishing import in_turn, open_queue, publish
 
             target, query = tasks[0].target, tasks[0].query_id
-            # Without it, batches of different queries would pass for one and the same.
+            # Without it, batches of different queries would look the same.
             assert query is not None, "a task of a streaming query knows its query"
             queue = open_queue(target, self._options)
             staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)

@@ -21,14 +21,14 @@ class LoadMessage(WriterCommitMessage):
     target: Target
     staged: tuple[Staged, ...]
     query_id: str | None
-    #: How many rows the task was given, and their digest; in a streaming query.
+    #: In a streaming query: the number of rows of the task, and their digest.
     rows: int = 0
     digest: int = 0
 
 
 @dataclass
 class SettleMessage(WriterCommitMessage):
-    """The outcomes that a task has gathered."""
+    """The outcomes that a task has collected."""
 
     settlement: Settlement
     query_id: str | None

@@ -24,39 +24,50 @@ from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSett
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
-    Option("queue", "Queue to write. In `load`, it is created if it does not exist.", check_queue),
+    Option(
+        "queue",
+        "Queue to write. With `mode=load`, it is created if it does not exist.",
+        check_queue,
+    ),
     Option(
         "queues",
-        "In `settle`, the queues of a source with `queues`, separated by commas.",
+        "With `mode=settle`, the `queues` of the source, separated by commas.",
         words,
     ),
     Option(
         "mode",
-        "`load` publishes the rows; `settle` gives each message the outcome that its row names.",
+        "`load`: each row becomes a message. `settle`: each row names a fired message and its "
+        "outcome.",
         one_of("load", "settle"),
         "load",
     ),
     Option(
         "key",
-        "Column whose hash picks the shard: rows of one key stay in order. Without it, each "
-        "task's rows go to one shard, in turn. An existing queue keeps its own.",
+        "Column whose hash picks the shard, so that rows with the same key stay in order. By "
+        "default, all rows of a task go to one shard, and tasks take the shards in turn. An "
+        "existing queue keeps its key.",
     ),
-    Option("shards", "Shards of a queue that is created.", whole(1, MAX_SHARDS), DEFAULT_SHARDS),
     Option(
-        "maxSize", "The most messages of a queue that is created. Without it, no limit.", whole(1)
+        "shards",
+        "For a new queue: the number of shards, 1 to 512.",
+        whole(1, MAX_SHARDS),
+        DEFAULT_SHARDS,
     ),
-    Option("maxBytes", "The most bytes of a queue that is created. Without it, no limit.", size),
+    Option(
+        "maxSize", "For a new queue: the most messages it holds. By default, no limit.", whole(1)
+    ),
+    Option("maxBytes", "For a new queue: the most bytes it holds. By default, no limit.", size),
     Option(
         "onFull",
         "What happens to a batch when a bounded queue is full. `block`: the commit waits. `fail`: "
-        "the query fails. `ring`: the oldest waiting messages are dropped. Without it, the queue's "
+        "the query fails. `ring`: the oldest waiting messages are dropped. By default, the queue's "
         "setting `overflow`.",
         one_of(*OVERFLOWS),
     ),
     Option(
         "timeout",
-        "How long a commit waits for room in a bounded queue. Then the query fails; its batch is "
-        "loaded when the query is restarted.",
+        "Time for which a commit waits for room in a bounded queue. Then the query fails; after a "
+        "restart, it loads the batch.",
         seconds,
         600.0,
     ),
@@ -68,44 +79,47 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "policy",
-        "In `load`, the policy by which rows meet queued messages of their key, such as `latest`. "
-        "It needs a key. Without it, the queue's setting.",
+        "With `mode=load`, the policy that decides about rows and queued messages with the same "
+        "key, such as `latest`. The queue needs a key. By default, the queue's setting `policy`.",
     ),
     Option(
         "dedup",
-        "In `load`, columns, separated by commas: rows that repeat a known message in all of them "
-        "are not loaded. Without it, the queue's setting.",
+        "With `mode=load`, columns that identify a message, separated by commas. A row is left out "
+        "if its values in these columns were loaded before. By default, the queue's setting "
+        "`dedup`.",
         words,
     ),
     Option(
         "dedupWindow",
-        "How long `dedup` remembers a message. Without it, the queue's setting.",
+        "Time for which `dedup` remembers a message. By default, the queue's setting "
+        "`dedup_window`.",
         seconds,
     ),
-    Option("ttl", "Time after which messages of a queue that is created expire.", seconds),
+    Option("ttl", "For a new queue: the time after which its messages expire.", seconds),
     Option(
         "expiresAt",
-        "Column of a queue that is created with the time at which a message expires. Without it, "
-        "`_expires_at`, if there is one.",
+        "For a new queue: the timestamp column that holds the time at which a message expires. By "
+        "default, the column `_expires_at`, if the rows have it.",
     ),
     Option(
         "holdUntil",
-        "Column of a queue that is created with the time from which a message may be fired. "
-        "Without it, `_hold_until`, if there is one.",
+        "For a new queue: the timestamp column that holds the time before which a message is not "
+        "fired. By default, the column `_hold_until`, if the rows have it.",
     ),
     Option(
         "priority",
-        "Column of a queue that is created: messages with the greatest value are fired first. "
-        "Without it, the oldest message is.",
+        "For a new queue: the numeric column that ranks messages. The message with the greatest "
+        "value is fired first. By default, the oldest message is fired first.",
     ),
     Option(
         "groupBy",
-        "Column of a queue that is created: of the messages with the same value, one at a time is "
-        "in flight, in load order. It is the queue's key.",
+        "For a new queue: the key column, which makes each key a group. At most one message of a "
+        "group is in flight, and the messages of a group are fired in load order.",
     ),
     Option(
         "consumer",
-        "In `settle`, the consumer of the source: only messages that it still holds are settled.",
+        "With `mode=settle`, the source's `consumer`. Only messages that it still holds are "
+        "settled.",
         check_consumer,
     ),
 )
@@ -121,7 +135,7 @@ SETTINGS = {
     "groupBy": "group",
 }
 
-# Spark also passes its own options, which are not ours to check.
+# Spark also passes its own options, which this module does not check.
 _SPARKS_OWN = ("checkpointlocation", "queryname")
 
 

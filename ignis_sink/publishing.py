@@ -1,4 +1,4 @@
-"""Publish a load: open its queue, and load what its tasks have staged, in one transaction."""
+"""Publish a load: open its queue, and load the staged segments of its tasks in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from queue_core.segments.staging_spec import StagingSpec
 
 def open_queue(target: Target, options: SinkOptions) -> Queue:
     """
-    Return the queue of a target; create it, or add columns to it, where that is still to be done.
+    Return the queue of a target; create it, or add columns to it, if needed.
 
     Raises `QueueExists` or `Conflict` when another process has given it a different shape.
     """
@@ -29,7 +29,7 @@ def open_queue(target: Target, options: SinkOptions) -> Queue:
         queue = known_store(options.address).queue(spec.queue)
     except (NoSuchStore, NoSuchQueue) as error:
         if isinstance(error, NoSuchStore):
-            # It is new, or its folder was removed since it was opened.
+            # The store is new, or its folder was removed since it was opened.
             open_store(options.address, create=True).close()
         queue = known_store(options.address).create_queue(
             spec.queue,
@@ -47,7 +47,7 @@ def open_queue(target: Target, options: SinkOptions) -> Queue:
 
 
 def _check_shape(queue: Queue, spec: StagingSpec) -> None:
-    """Check that staged rows will be read with their schema, and found in their key's shard."""
+    """Check that staged rows have the queue's schema and are in the shards of their keys."""
     info = queue.info
     schema = info.schema
     if info.schema_version != spec.schema_version:
@@ -62,8 +62,8 @@ def _check_shape(queue: Queue, spec: StagingSpec) -> None:
 
 
 def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
-    """Load staged segments in one transaction; a batch only if it was not loaded before."""
-    # Most queues have no policy, and their sinks need not wait for what policies import.
+    """Load staged segments in one transaction, unless their batch was loaded before."""
+    # Most queues have no policy, and their sinks need not wait for the imports of policies.
     from queue_core.smart.decide import LoadPolicy
     from queue_core.smart.load import load_staged
 
@@ -80,7 +80,7 @@ def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Bat
 
 
 def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:
-    """Return the segments of all tasks; those without a key go to one shard per task, in turn."""
+    """Return the segments of all tasks. Without a key, tasks take the shards in turn."""
     return [
         segment.in_shard((turn + number) % shards)
         for number, task in enumerate(tasks)

@@ -1,4 +1,4 @@
-"""The stores and queues that a sink writes to, and whether it may write to them so."""
+"""The stores and queues of a sink, and checks of its options against them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_store(address: Address, *, create: bool) -> Store:
     # Not at the top: executors import this package and need no SQL library.
     from queue_core.store import Store
 
-    # The tasks of a first write have staged its segments before there is a store.
+    # The tasks of a first write stage segments before the store exists.
     return Store(address, create=create, leftovers=create)
 
 

@@ -72,7 +72,7 @@ class SettleBatchWriter(DataSourceArrowWriter):
 
 def check_settlement(options: SinkOptions, schema: StructType) -> None:
     """
-    Refuse a settlement before any task runs.
+    Check a settlement before any task runs.
 
     Raises `BadOutcome` if the DataFrame's columns do not describe one, and `NoSuchStore` or
     `NoSuchQueue` if the store or the queue does not exist.

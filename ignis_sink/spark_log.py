@@ -1,7 +1,8 @@
-"""Spark's log of a query's batches, by which a sink knows a batch again.
+"""Spark's log of a query's batches, by which a sink recognises a repeated batch.
 
-Spark writes the entry of a batch once, before it runs, with the time and with where each source
-ends. A batch that runs again has the same entry, and a batch that is planned anew has another one.
+Spark writes the entry of a batch once, before the batch runs, with the time and the end of each
+source. A batch that runs again has the same entry, and a batch that is planned anew has another
+one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def read_entry(checkpoint: str | None, number: int) -> tuple[str | None, str | N
     """
     Return the digest of the entry of a batch, and its tickets if all sources are ignis queues.
 
-    Each is None where the checkpoint is in no folder of this machine.
+    Each is None if the checkpoint is not in a folder of this machine.
     """
     folder = _folder(checkpoint)
     if folder is None:

@@ -1,4 +1,4 @@
-"""Where the rows of a write go: plain values that travel to the tasks."""
+"""The target of a write: plain values, which are sent to the tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue_core.segments.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A queue, which may not exist yet, and where its segments are written."""
+    """A queue, which may not exist yet, and the storage of its segments."""
 
     #: Not shown, as it may have credentials.
     storage: str = field(repr=False)

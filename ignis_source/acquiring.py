@@ -1,4 +1,4 @@
-"""A query that takes messages: it fires tickets, and deletes or leaves what they hold."""
+"""A query that takes messages: it fires tickets, and deletes their messages or leaves them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class AcquiringTickets:
-    """Tickets that hold their messages until these are settled, by *deletes* or by a sink."""
+    """Tickets that hold messages until these are settled: with *deletes*, here; else by a sink."""
 
     #: Messages are selected when they are fired.
     selector: str | None = None
@@ -31,7 +31,7 @@ class AcquiringTickets:
         self._store = store
         self._queues = queues
         self._deletes = deletes
-        # How many messages the planned tickets have, until it is known that a sink settles them.
+        # The number of messages of planned tickets, until it is known that a sink settles them.
         self._unsettled: dict[int, int] | None = None if deletes else {}
 
     @property
@@ -40,7 +40,7 @@ class AcquiringTickets:
         return self._queues.running
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Fire a ticket; None when there is nothing to fire."""
+        """Fire a ticket; None if there are no messages."""
         catalog = self._store.catalog
         return self._after(
             consumer, request.after, lambda: fire(catalog, consumer, request, seen=False)
@@ -59,7 +59,7 @@ class AcquiringTickets:
             self._check_settled(consumer, ticket, self._unsettled)
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
-        """Return how to read the messages that tickets hold."""
+        """Return the plan to read the messages of tickets."""
         catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues.infos
         plan = self._after(
             consumer,
@@ -71,7 +71,7 @@ class AcquiringTickets:
         return plan
 
     def _after(self, consumer: Consumer, committed: int, work: Callable[[], Result]) -> Result:
-        """Do a verb's work; acknowledge the *committed* ticket first, if a restore forgot that."""
+        """Run a verb; first acknowledge the *committed* ticket if a restore has forgotten that."""
         while True:
             try:
                 return work()

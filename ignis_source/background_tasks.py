@@ -1,4 +1,4 @@
-"""Side tasks in the process of a streaming query: run when due, beside its batches."""
+"""Side tasks in the process of a streaming query, run in the background when they are due."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class BackgroundTasks(TaskThread):
         sweeps = "sweep" in options.tasks
         super().__init__(make, queues, sweeps=sweeps, start=START_SECONDS, look=BLIND_SECONDS)
         if options.zookeeper is not None:
-            # A wrong address, or a missing library, is the user's to correct.
+            # The user must correct a wrong address or a missing library.
             self.prepare()

@@ -1,9 +1,9 @@
 """
 The batch reader: `spark.read` browses a queue, or shows a view of the store. Takes nothing.
 
-It takes no filters from Spark, even where pushing them is on: Spark 4.3 plans all reads of one
-DataFrame with the filters that were pushed for one of them, so that ``t.where("x = 2")`` and
-``t.where("x = 3")`` give the same rows. The option `selector` filters at the source.
+It accepts no filters from Spark, even if filter push-down is on: Spark 4.3 plans all reads of one
+DataFrame with the filters of one of them, so that ``t.where("x = 2")`` and ``t.where("x = 3")``
+would give the same rows. The option `selector` filters at the source.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class IgnisBatchReader(DataSourceReader):
-    """Reads everything that is in a magazine, waiting or in flight."""
+    """Reads all messages of a magazine, waiting or in flight."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What to read, as the catalog says now."""
+        """Plan the read from the present catalog."""
         # Not at the top: executors import this module and need no SQL library.
         from ignis_source.handle import StoreHandle
         from ignis_source.queue_refresh import open_queues
@@ -44,19 +44,19 @@ class IgnisBatchReader(DataSourceReader):
             if options.view is not None:
                 return [TablePartition.of(_view(store, options))]
             queues = open_queues(store, options.queues)
-            # What an earlier read found damaged would fail this one too.
+            # Damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)
         concurrency = max(queue.settings.concurrency for queue in queues)
         return split(reading, options.partitions or max(concurrency, 1), options.selector)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the rows of a partition."""
+        """Return the rows of a partition; runs on an executor."""
         if isinstance(partition, TablePartition):
             return partition.batches(self._schema)
         if isinstance(partition, IgnisPartition):
             return read_selected(partition, self._schema)
-        # Spark makes up a partition where there is none.
+        # Spark makes up a partition if there is none.
         return iter(())
 
 
@@ -64,7 +64,7 @@ def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
     from queue_core.inspection import views
 
     assert options.view is not None
-    # The view of consumers is of the whole store, whichever queue is named.
+    # The view of consumers shows the whole store, even if a queue is named.
     names = options.queues[:1] if options.view == "consumers" else options.queues
     tables = [views.view(store.catalog, options.view, name) for name in names or (None,)]
     return pa.concat_tables(tables)

@@ -28,20 +28,20 @@ class BrowsingTickets:
         self._store = store
         self._queues = queues
         self._magazine = magazine
-        #: Nothing is fired: executors select what they read.
+        #: No message is fired, so executors select while they read.
         self.selector = selector
 
     @property
     def fireable_queues(self) -> Sequence[QueueInfo]:
-        """All queues: a browser takes nothing, and so is not paused."""
+        """All queues: a pause does not concern a browser."""
         return self._queues.infos
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Note the next window; None when nothing is new."""
+        """Note the next window; None if there are no new messages."""
         return browse_next(self._store.catalog, consumer, request)
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
-        """Forget the tickets before *ticket*, which says where to go on."""
+        """Forget the tickets before *ticket*, which records where to continue."""
         acknowledge(
             self._store.catalog,
             consumer,
@@ -52,6 +52,6 @@ class BrowsingTickets:
         )
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
-        """Return how to read the messages in the windows of tickets."""
+        """Return the plan to read the messages in the windows of tickets."""
         uri, queues = self._store.storage.uri, self._queues.infos
         return browsed(self._store.catalog, uri, queues, self._magazine, tickets)

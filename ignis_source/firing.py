@@ -1,4 +1,4 @@
-"""Fire the next ticket of a query, or wait a moment while there is nothing to fire."""
+"""Fire the next ticket of a query, or wait a moment for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue_core.catalog.poller import Poller
 
 #: Seconds after which an idle query looks again although nothing has changed.
 IDLE_SECONDS = 5.0
-#: The same where messages may be held, or other consumers go first: time alone ends both.
+#: The same if messages may be held or other consumers go first: both can end without a change.
 HELD_SECONDS = 0.5
 
 
@@ -27,7 +27,7 @@ class TicketFirer:
         self._options = options
         self._requests = requests
         self._tickets = tickets
-        # In a store in which others are busy, five looks a second that find nothing are enough.
+        # In a store that others keep busy, five vain looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
 
     def next(
@@ -37,7 +37,7 @@ class TicketFirer:
         max_messages: int | None,
         max_bytes: int | None,
     ) -> int | None:
-        """Return the number of a new ticket that follows *after*; None if nothing came in time."""
+        """Return the number of a new ticket after *after*; None if no message came in time."""
         if self._requests.horizon is not None:
             return self._fire(presence, after, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait

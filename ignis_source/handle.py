@@ -1,6 +1,6 @@
 """The catalog and the storage of an existing store, for processes that Spark starts.
 
-`Store` would do, but it imports every verb, and a query waits for imports when it starts.
+Unlike `Store`, it does not import every verb, because a query waits for imports when it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queue_core.segments.storage import Storage
 
 
 class StoreHandle:
-    """An open store. Raises `NoSuchStore` where there is none."""
+    """An open store. Raises `NoSuchStore` if there is none."""
 
     def __init__(self, address: Address) -> None:
         self.storage = Storage.open(address.storage).of_store(None)

@@ -1,4 +1,4 @@
-"""Spark's read limits: what the options allow, and what a trigger overrides."""
+"""Spark's read limits: those of the options, and those of a trigger, which override them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ignis_source.options import SourceOptions
 
 
 def default_limit(options: SourceOptions) -> ReadLimit:
-    """What Spark is told that each trigger reads at most; of two limits it can hold one."""
+    """Return the limit that Spark shows for each trigger; of two limits, it can hold one."""
     if options.max_messages is not None:
         return ReadMaxRows(options.max_messages)
     if options.max_bytes is not None:
@@ -23,9 +23,9 @@ def default_limit(options: SourceOptions) -> ReadLimit:
 
 def admitted(options: SourceOptions, limit: ReadLimit) -> tuple[int | None, int | None]:
     """
-    Messages and bytes that a trigger reads at most.
+    Return the most messages and bytes that a trigger reads.
 
-    Trigger.Once asks for all that is available, whatever the options say.
+    Trigger.Once reads all available messages, regardless of the options.
     """
     if isinstance(limit, ReadAllAvailable):
         return None, None

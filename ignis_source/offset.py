@@ -1,7 +1,7 @@
 """The offsets that Spark checkpoints: a consumer's last ticket, or the last report of side tasks.
 
-Spark compares offsets as JSON text, so the keys always have this order, and an offset changes only
-when there is something to read.
+Spark compares offsets as JSON text. So the keys always have the same order, and an offset changes
+only if there is data to read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Offset:
 class ReportOffset:
     """The reports of side tasks up to number *report*, inclusive."""
 
-    #: The newest report when the query first began. Each offset has it, since Spark does not log
+    #: The newest report when the query first began. Each offset has it, because Spark does not log
     #: the start of the first batch.
     since: int
     report: int

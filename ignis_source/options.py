@@ -56,30 +56,30 @@ OPTIONS: tuple[Option, ...] = (
     Option("queue", "Queue to read.", check_queue),
     Option(
         "queues",
-        "Several queues with the same columns to read, separated by commas; instead of `queue`.",
+        "Names of several queues with the same columns, separated by commas. Replaces `queue`.",
         words,
     ),
     Option(
         "consumer",
-        "Name of the consumer. A query that is restarted under the same name finds the messages "
-        "that it held, even without its checkpoint. Without it, a new name, which the checkpoint "
+        "Name of the consumer. A query that restarts with the same name gets back the messages "
+        "that it held, even without its checkpoint. By default, a new name, which the checkpoint "
         "keeps.",
         check_consumer,
     ),
     Option(
         "ack",
-        "When messages are finished: `onCommit` deletes them when their batch is committed; "
-        "`settle` leaves that to a sink with `mode=settle`; `browse` takes no messages.",
+        "How messages are finished. `onCommit`: deleted when their batch is committed. `settle`: "
+        "by a sink with `mode=settle`. `browse`: not at all, because the query takes no messages.",
         one_of("onCommit", "settle", "browse"),
         "onCommit",
     ),
     Option(
         "sweepable",
-        "Whether a sweep may take the messages of batches that the query has begun and not "
-        "finished, once it is dead. If `false`, they wait until it restarts with its checkpoint, "
-        "which asks for them again, and `ignis sweep QUEUE --consumer NAME` releases them. `true` "
-        "ends the exactly-once guarantee for messages that are swept before the restart. By "
-        "default `false`; with `ack=settle` `true`.",
+        "Whether a sweep may take the messages of unfinished batches once the query is dead. If "
+        "`false`, these messages wait until the query restarts with its checkpoint and reads them "
+        "again; `ignis sweep QUEUE --consumer NAME` releases them without a restart. With `true`, "
+        "a message that is swept before the restart may be handled twice. By default, `true` with "
+        "`ack=settle`, otherwise `false`.",
         boolean,
     ),
     Option(
@@ -91,12 +91,13 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "selector",
         "SQL condition over the queue's columns and the metadata columns. Only matching messages "
-        "are read. Without it, all.",
+        "are read. By default, all messages.",
     ),
     Option(
         "orderBy",
-        "Which messages a micro-batch takes first: `priority DESC, size`. The rows of a shard stay "
-        "in load order within the batch.",
+        "Order in which messages are chosen for a micro-batch, such as `priority DESC, size`. "
+        "Within the batch, the rows of a shard stay in load order. By default, the oldest messages "
+        "are chosen first.",
     ),
     Option(
         "fallback",
@@ -107,26 +108,27 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "maxMessagesPerTrigger",
-        "The most messages of one micro-batch. Without it, no limit.",
+        "The most messages in one micro-batch. By default, no limit.",
         whole(1),
     ),
     Option(
         "maxBytesPerTrigger",
-        "The most bytes of one micro-batch, uncompressed as Arrow, such as `64m`. Without it, no "
-        "limit.",
+        "The most bytes in one micro-batch, as uncompressed Arrow data, such as `64m`. By default, "
+        "no limit.",
         size,
     ),
     Option(
         "priority",
-        "Consumer priority, from -1000000 to 1000000. A consumer gets no messages from a queue "
-        "while one with a higher priority wants them. Without it, the query precedes all "
-        "prioritised consumers and holds none of them back. Not with `ack=browse`.",
+        "Priority of this consumer, from -1000000 to 1000000. While a consumer with a higher "
+        "priority wants messages of a queue, consumers with a lower priority get none. By default, "
+        "the query has no priority: it does not wait for consumers with one, and they do not wait "
+        "for it. Not with `ack=browse`.",
         whole(-LARGEST_PRIORITY, LARGEST_PRIORITY),
     ),
     Option(
         "maxInFlight",
-        "The most messages that the query may hold unfinished. When it holds that many, consumers "
-        "with lower priorities may fire. Without it, no limit. Not with `ack=browse`.",
+        "The most unfinished messages that the query may hold. While it holds that many, consumers "
+        "with a lower priority may fire. By default, no limit. Not with `ack=browse`.",
         whole(1),
     ),
     Option(
@@ -147,63 +149,75 @@ OPTIONS: tuple[Option, ...] = (
     Option("includeMetadata", "Whether to read the metadata columns.", boolean, True),
     Option(
         "numPartitions",
-        "The most partitions of a batch; the rows of a shard stay in one partition. Without it, "
+        "The most partitions of a batch. The rows of a shard stay in one partition. By default, "
         "the queue's `concurrency`.",
         whole(1),
     ),
     Option(
         "idleWait",
-        "How long an idle query waits for messages before it answers Spark.",
+        "Time for which an idle query waits for messages before it returns to Spark.",
         seconds,
         0.2,
     ),
     Option(
         "heartbeatInterval",
-        "Time between two heartbeats of a running query, which keep its messages from being swept.",
+        "Time between two heartbeats of a running query. Heartbeats keep its messages from being "
+        "swept.",
         seconds,
         10.0,
     ),
     Option(
         "refreshInterval",
-        "Time after which a query of side tasks looks for new queues and reads their settings "
-        "again. A query that reads messages does so once a second or more often. IgnisMQ has 5 "
-        "minutes.",
+        "With `task`, the time between two searches for new queues and changed settings. A query "
+        "that reads messages looks for changed settings every second, or more often if this time "
+        "is shorter. Source: IgnisMQ, 5 minutes.",
         seconds,
         300.0,
     ),
     Option(
         "tasks",
-        "Side tasks that the query runs for its queues when they are due, beside its batches: "
-        f"{', '.join(f'`{task}`' for task in TASKS)}, separated by commas, or `none`. "
-        "Without it, all; with `ack=browse`, none.",
+        "Side tasks that the query runs for its queues in the background, when they are due: "
+        f"any of {', '.join(f'`{task}`' for task in TASKS)}, separated by commas, or `none`. "
+        "By default, all of them; with `ack=browse`, none.",
         _tasks,
     ),
     Option(
         "task",
-        "In a stream, a side task instead of messages, or `all` tasks. The query runs it when "
-        "it is due, for the given queues or for all queues of the store, and its rows report the "
-        "messages moved. With Trigger.AvailableNow it runs once, due or not.",
+        "A side task, or `all` tasks: the stream runs the task instead of reading messages. It "
+        "runs whenever it is due, for the given queues or for all queues of the store, and the "
+        "rows of the stream report how many messages it moved. With Trigger.AvailableNow, it runs "
+        "once, due or not.",
         one_of(*TASKS, ALL),
     ),
     Option(
-        "interval", "With `task`, the time between two runs, in place of the task's own.", seconds
+        "interval",
+        "With `task`, the time between two runs. By default, the task's own interval.",
+        seconds,
     ),
-    Option("limit", "With `task`, the most messages that one shovel moves.", whole(1)),
-    Option("rate", "With `task`, the most messages per second that a shovel moves.", _rate),
+    Option(
+        "limit",
+        "With `task=shovel` or `task=all`, the most messages that one shovel moves.",
+        whole(1),
+    ),
+    Option(
+        "rate",
+        "With `task=shovel` or `task=all`, the most messages per second that a shovel moves.",
+        _rate,
+    ),
     Option(
         "zookeeper",
-        "ZooKeeper that elects the leader, which alone sweeps: `host:port`, or several separated "
-        "by commas. Without it, a lease in the catalog elects the leader.",
+        "Servers of the ZooKeeper that elects the leader, as `host:port`, separated by commas. "
+        "Only the leader sweeps. By default, a lease in the catalog elects the leader.",
     ),
     Option(
         "clientId",
-        "With `zookeeper`, the name under which instances elect a leader.",
+        "With `zookeeper`, the name of the group of instances that elect one leader.",
         str,
         CLIENT_ID,
     ),
     Option(
         "view",
-        "In a batch read, a table about the store instead of messages.",
+        "In a batch read, a metadata view of the store, such as `queues`, instead of messages.",
         one_of(*VIEWS),
     ),
 )
@@ -233,7 +247,7 @@ class SourceOptions:
     idle_wait: float
     heartbeat_interval: float
     refresh_interval: float
-    #: Side tasks that the query runs, and whether their report is what it reads.
+    #: Side tasks that the query runs, and whether it reads their reports.
     tasks: tuple[str, ...]
     reports: bool
     interval: float | None
@@ -284,7 +298,7 @@ class SourceOptions:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the query or other consumers may go first, so that they must know of it."""
+        """Whether other consumers must know of this query, because one of them may go first."""
         return self.priority is not None or self.exclusive or self.single_active
 
 

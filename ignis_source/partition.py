@@ -1,4 +1,4 @@
-"""What an executor gets: which messages to read, as plain values."""
+"""The partition that an executor gets: the messages to read, as plain values."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class QueryPresence:
     """
-    One life of a query as a consumer: reports that it is alive and whether it wants messages.
+    One life of a query as a consumer; reports that it is alive, and its interest in messages.
 
     *runs* returns whether any of the queues is not paused. Raises `QueueTaken` as `Presence` does.
     """
@@ -68,12 +68,12 @@ class QueryPresence:
             return self._left(connection, self._most)
 
     def announce(self) -> None:
-        """Report at once whether it wants messages, if its credit may have changed that."""
+        """Report at once whether it wants messages, if its credit may have changed."""
         if self._presence is not None and self._most is not None:
             self._presence.announce()
 
     def held_back(self) -> float | None:
-        """Return in how many seconds others may cease to go first; None if none goes first."""
+        """Return in how many seconds preceding consumers may be gone; None if none precedes."""
         if self._presence is None:
             return None
         with self._catalog.read() as connection:

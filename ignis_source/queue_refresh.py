@@ -1,4 +1,4 @@
-"""The queues of a query, read again from time to time, because their settings can change."""
+"""The queues of a query, read again regularly, because their settings can change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from queue_core.model import QueueInfo
 
 class Queues:
     """
-    The result of *read*, at most *interval* seconds old. Other threads may look at it.
+    The result of *read*, at most *interval* seconds old. Other threads may read it.
 
-    *read* is given its last result, and at first an empty list.
+    *read* gets its last result; at first, an empty list.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Queues:
 
     @property
     def concurrency(self) -> int:
-        """How many partitions a batch has at most by default."""
+        """The most partitions of a batch by default."""
         return max([1, *(info.settings.concurrency for info in self.infos)])
 
 
@@ -65,7 +65,7 @@ def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:
 
 
 def with_columns_of(before: Sequence[QueueInfo], now: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """Return the queues as they are now, but with the columns that the query began with."""
+    """Return the present queues, but with the columns with which the query began."""
     return [
         replace(info, schema=was.schema, schema_version=was.schema_version)
         for was, info in zip(before, now, strict=True)

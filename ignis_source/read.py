@@ -13,14 +13,14 @@ from queue_core.segments.reader import output_schema, read
 
 
 def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The messages of a partition as batches of exactly *schema*, as Spark insists."""
+    """Yield the messages of a partition as batches of exactly *schema*, as Spark requires."""
     for batch in read(partition.plan, schema.names):
         yield relabelled(batch, schema)
         faults.point("source.reading")
 
 
 def read_selected(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The same, but only those messages that the partition's selector lets through."""
+    """Yield the same, but only messages that match the partition's selector."""
     if partition.selector is None:
         return read_partition(partition, schema)
     # Not at the top: streams select when they fire, and need no SQL parser here.
@@ -34,7 +34,7 @@ def read_selected(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.R
 
 
 def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns under a schema that differs in nullability or in names of nested fields."""
+    """Return the same columns with a schema of other nullability or names of nested fields."""
     columns = [
         column if column.type.equals(field.type) else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)

@@ -1,4 +1,4 @@
-"""What a query asks of its queues: their settings as they are now, and its own options."""
+"""The requests of a query, from its options and the present settings of its queues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS_SECONDS = 1.0
 
 
 class Requests:
-    """Makes the fire requests of a query. Raises what is wrong with its options or queues."""
+    """Makes the fire requests of a query. Raises errors of its options or queues."""
 
     def __init__(self, store: StoreHandle, options: SourceOptions) -> None:
         self._store = store
@@ -28,9 +28,9 @@ class Requests:
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
         self.queues = Queues(self._read, min(options.refresh_interval, SETTINGS_SECONDS))
-        #: The end of a run that ends by itself.
+        #: The end of a run with Trigger.AvailableNow.
         self.horizon: Horizon | None = None
-        # A selector that a queue does not understand is refused before anything is fired.
+        # A selector that does not fit a queue is refused before the first firing.
         self._selection()
 
     def request(
@@ -54,7 +54,7 @@ class Requests:
 
     @property
     def holds(self) -> bool:
-        """Whether messages of the queues may become due by time alone."""
+        """Whether messages of the queues may become due without a change."""
         return any(holding(info.settings, info.schema) for info in self._current)
 
     def _read(self, known: Sequence[QueueInfo]) -> list[QueueInfo]:

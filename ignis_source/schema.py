@@ -1,4 +1,4 @@
-"""Which columns a source has, in Spark's types and in Arrow's; what a user's schema picks."""
+"""The columns of a source, in Spark's types and in Arrow's, and the user's choice of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from queue_core.views import REPORTS, VIEWS
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """The columns of a queue, a view or a report, as Spark sees them; asks the catalog."""
+    """Return the columns of a queue, a view or a report in Spark's types, from the catalog."""
     return from_arrow_schema(_available(options, metadata=options.include_metadata))
 
 
 def projection(options: SourceOptions, wanted: StructType) -> pa.Schema:
     """
-    The Arrow schema that Spark expects of each batch, for the schema it was given.
+    Return the Arrow schema that Spark expects of each batch for its own schema.
 
     A schema given by the user is a projection. Raises `SchemaMismatch` for a column that the queue
     lacks or has with another type.

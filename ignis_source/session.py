@@ -1,8 +1,8 @@
 """The driver's side of a streaming query: a store, a consumer, and the tickets it has fired.
 
-There is one session per query and process, begun when Spark first asks for something. Nothing is
-released at its end, since Spark may end the process without notice, or keep it when the query is
-gone: the catalog's tickets and the heartbeat show what is abandoned.
+There is one session per query and process, begun with Spark's first call. It releases nothing at
+its end, because Spark may end the process without notice, or keep it after the query. The catalog's
+tickets and heartbeats show which messages are abandoned.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Session:
         watch = Watch(self.store.catalog)
         self._firer = TicketFirer(options, self._requests, self._tickets, watch)
         self._presence: QueryPresence | None = None
-        #: The side tasks that run beside the batches, once they were started.
+        #: The side tasks in the background; None before their start.
         self.tasks: BackgroundTasks | None = None
-        # The last ticket acknowledged, and the last one given to Spark.
+        # The last acknowledged ticket, and the last ticket that Spark got.
         self._acknowledged = -1
         self._latest = -1
         # A ticket that is known to be the consumer's newest.
         self._newest = -1
         self._tidied_at = 0.0
         self._backlog: tuple[float, int] = (0.0, 0)
-        # Now, since a logged batch is planned again before anything else is asked for.
+        # Now, because Spark first plans a logged batch again.
         quarantine(self.store.catalog, self.store.storage)
 
     def set_horizon(self) -> None:
@@ -69,15 +69,15 @@ class Session:
         presence = self._as(offset.consumer)
         self._tickets.acknowledge(presence.consumer, offset.ticket)
         self._acknowledged = offset.ticket
-        # Acknowledged messages are credit again.
+        # Acknowledged messages restore credit.
         presence.announce()
 
     def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:
         """
-        Return the next ticket after *start*; *start* itself when there is nothing to fire.
+        Return the next ticket after *start*; *start* itself if there are no messages.
 
-        A ticket that an earlier run has fired comes first, then a new one. When there is nothing,
-        it waits a moment, so that Spark does not ask eighty times a second.
+        A ticket that an earlier run has fired comes first, then a new one. Without messages, it
+        waits a moment, so that Spark does not call it eighty times a second.
         """
         presence = self._as(start.consumer)
         number = self._fired_before(presence.consumer, start.ticket)
@@ -85,7 +85,7 @@ class Session:
             self._tidy()
             number = self._firer.next(presence, start.ticket, max_messages, max_bytes)
             self._newest = number or start.ticket
-            # Afterwards, so that the first batch does not wait for what tasks import.
+            # Afterwards, so that the first batch does not wait for the imports of tasks.
             self._start_tasks()
         if number is None:
             return start
@@ -94,12 +94,12 @@ class Session:
 
     def plan(self, start: Offset, end: Offset) -> ReadPlan:
         """Return the messages that the tickets after *start* up to *end* hold."""
-        # The start of batch 0 is not logged; a restarted query has made up another consumer for it.
+        # The start of batch 0 is not logged, so a restarted query has made up another consumer.
         after = start.ticket if start.consumer == end.consumer else 0
         consumer = self._as(end.consumer).consumer
         faults.point("source.planning")
         if end.ticket > self._latest:
-            # An earlier run has logged it, perhaps in a catalog that is older now than it was then.
+            # An earlier run has logged it, perhaps before a restore of the catalog.
             self._skip_forgotten(consumer, end.ticket)
         plan = self._tickets.plan(consumer, TicketRange(consumer.id, after, end.ticket))
         faults.point("source.planned")
@@ -107,7 +107,7 @@ class Session:
         return plan
 
     def backlog(self) -> int:
-        """Return how many messages wait, as of at most a second ago."""
+        """Return how many messages wait; at most a second old."""
         counted_at, count = self._backlog
         if time.monotonic() - counted_at > 1.0:
             ids = [info.id for info in self._tickets.fireable_queues]
@@ -119,17 +119,17 @@ class Session:
 
     @property
     def latest(self) -> int:
-        """The last ticket that this session knows of."""
+        """The last ticket that this session knows."""
         return max(self._latest, 0)
 
     @property
     def selector(self) -> str | None:
-        """The condition by which executors select messages; None if that is done before."""
+        """The condition by which executors select messages; None if the firing selects them."""
         return self._tickets.selector
 
     @property
     def partitions(self) -> int:
-        """How many partitions a batch has at most."""
+        """The most partitions of a batch."""
         return self._options.partitions or self._queues.concurrency
 
     def look_at_once(self) -> None:
@@ -146,7 +146,7 @@ class Session:
         self.store.close()
 
     def _as(self, name: str) -> QueryPresence:
-        """This process as the consumer of that name; an earlier life of it is over."""
+        """Return this process as the consumer of that name; an earlier life of it ends."""
         presence = self._presence
         if self._options.consumer not in (None, name):
             raise BadOption(
@@ -181,7 +181,7 @@ class Session:
         )
 
     def _tidy(self) -> None:
-        """Give back the unseen messages of dead consumers, and quarantine damaged segments."""
+        """Recover the unseen messages of dead consumers, and quarantine damaged segments."""
         if time.monotonic() - self._tidied_at > TIDY_SECONDS or not self._tidied_at:
             self._tidied_at = time.monotonic()
             quarantine(self.store.catalog, self.store.storage)

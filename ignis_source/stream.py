@@ -1,7 +1,7 @@
 """The streaming reader: answers Spark's calls.
 
-Spark pickles this object to its executors, where only `read` is called; so the driver's side lives
-in a `Session`, which is imported and begun when it is first needed.
+Spark pickles this object to its executors, which only call `read`. So the driver's state is in a
+`Session`, which is imported and begun on first use.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(self._name, 0).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much each trigger reads at most."""
+        """Return the read limit of each trigger."""
         return default_limit(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the queue ends now."""
+        """Note the present end of the queue."""
         self._driver().set_horizon()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

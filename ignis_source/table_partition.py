@@ -1,4 +1,4 @@
-"""A whole table as one partition: what is small enough to travel in Spark's plan."""
+"""A whole table as one partition, small enough to be part of Spark's plan."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class TablePartition(InputPartition):
 
     @staticmethod
     def of(table: pa.Table) -> TablePartition:
-        """All rows of a table."""
+        """Return a partition with all rows of a table."""
         return TablePartition(pack(table))
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """On an executor: the rows, as batches of exactly *schema*, as Spark insists."""
+        """Yield the rows as batches of exactly *schema*, as Spark requires; runs on an executor."""
         table = unpack(self.arrow).select(schema.names)
         return (relabelled(batch, schema) for batch in table.to_batches())

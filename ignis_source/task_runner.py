@@ -13,7 +13,7 @@ from queue_core.tasks.runner import SideTasks
 from queue_core.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
 
-#: Returns the queues of a query, with their settings as it knows them.
+#: Returns the queues of a query, with their settings as of the last refresh.
 Known = Callable[[], Sequence[QueueInfo]]
 
 
@@ -38,7 +38,7 @@ def make_runner(
         return replace(usual, limit=options.limit or usual.limit, rate=options.rate or usual.rate)
 
     for queue in queues():
-        # A selector that a queue does not understand is refused before anything runs.
+        # A selector that does not fit a queue is refused before any task runs.
         shovelful(queue)
     timings = {}
     if options.interval is not None:

@@ -46,10 +46,10 @@ class TaskSession:
         except IgnisError:
             self.store.close()
             raise
-        # Tasks become due by time alone.
+        # Tasks become due without a change of the catalog.
         self._poller = Poller(None, first=BLIND_SECONDS, last=BLIND_SECONDS)
         self._once = False
-        #: The last report of a query that runs its tasks once; None before they have run.
+        #: The last report of a query that runs its tasks once; None before the run.
         self._end: int | None = None
 
     def begin(self) -> ReportOffset:
@@ -65,7 +65,7 @@ class TaskSession:
         """
         Run the due tasks, and return the offset of the newest report; *start* if there is none.
 
-        When it is too early to look again it waits a moment, so that Spark does not ask eighty
+        If it is too early to look again, it waits a moment, so that Spark does not call it eighty
         times a second. Raises the error of a one-shot task that failed at each attempt.
         """
         if self._once:
@@ -79,7 +79,7 @@ class TaskSession:
 
     def reports(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
         """Return the reports after *start* up to *end*."""
-        # The start of batch 0 is not logged; a restarted query has made up another one.
+        # The start of batch 0 is not logged, so a restarted query has made up another one.
         after = start.report if start.since == end.since else end.since
         with self.store.catalog.read() as connection:
             return task_log.read(
@@ -164,7 +164,7 @@ class TaskSession:
             return task_log.last(connection, self._about(connection), self._options.tasks)
 
     def _about(self, connection: Connection) -> list[QueueInfo | None]:
-        """Return whose reports to read: the named queues, or all queues and the store (None)."""
+        """Return the queues whose reports to read: the named ones, or all and the store (None)."""
         if self._options.queues:
             return [*self._queues.infos]
         return [*queues.find_all(connection), None]

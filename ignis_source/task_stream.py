@@ -1,7 +1,7 @@
 """The streaming reader of side tasks: runs them and returns reports of the messages they moved.
 
-Its rows come from the catalog's task log, so that a batch that is planned again has the same rows,
-whichever process ran the task.
+Its rows come from the catalog's task log. So a batch that is planned again has the same rows, even
+if another process ran the task.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver().begin().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Run the tasks once; later, because Spark has not asked for the first offset yet."""
+        """Run the tasks once: later, because Spark has not requested the first offset yet."""
         self._driver().run_once()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the messages of a query come from: one source for each kind of acknowledgement."""
+"""The tickets of a query: one class for queries that take messages, one for browsers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queue_core.selection.request import FireRequest
 class Tickets(Protocol):
     """The tickets of a query, in order."""
 
-    #: The condition by which executors select messages; None if that is done before.
+    #: The condition by which executors select messages; None if the firing selects them.
     selector: str | None
 
     @property
@@ -23,13 +23,13 @@ class Tickets(Protocol):
         """The queues that may give messages now."""
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
-        """Write the next ticket; None when there is nothing to fire."""
+        """Write the next ticket; None if there are no messages."""
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Note that the batches of all tickets up to *ticket* are committed."""
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
-        """Return how to read the messages of a consumer's tickets."""
+        """Return the plan to read the messages of a consumer's tickets."""
 
 
 def tickets_of(store: StoreHandle, queues: Queues, options: SourceOptions) -> Tickets:

@@ -4,9 +4,9 @@ ignis for Spark: once this is installed, ``format("ignis")`` works without regis
 The names in `__all__` are the public surface: they stay, or the changelog says how they change.
 Every other module may move.
 
-Spark imports this package to find the data source, and a single failing import of this kind hides
-all data sources. The command line lives here too and must not wait for Spark. Therefore nothing is
-imported here: each name is resolved on first use.
+Spark imports this package to find the data source, and one failing import hides all data sources.
+The command line is also here, and must not wait for Spark. So this module imports nothing, and
+resolves each name on first use.
 """
 
 from importlib import import_module
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
     from queue_core.handlers.handler import batch_handler
 
-#: The module and the attribute that each public name stands for.
+#: The module and the attribute of each public name.
 _HOMES = {
     # Spark looks for this name in packages called ``pyspark_…``.
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),

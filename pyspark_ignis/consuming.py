@@ -1,4 +1,4 @@
-"""`consume`: a streaming query that hands a queue's messages to a handler and settles each."""
+"""`consume`: a streaming query that passes a queue's messages to a handler and settles them."""
 
 from __future__ import annotations
 
@@ -57,46 +57,49 @@ def consume(
     """
     Start a query that fires the messages of a queue, handles each one and settles it.
 
-    A handler is one of three, each faster than the one before:
+    There are three kinds of handlers, from the slowest to the fastest:
 
-    - a function of one message, given as a dict of its columns, that returns a bool;
-    - a function of a RecordBatch, marked by `batch_handler`, that returns one result per message;
-    - a boolean Column, evaluated without Python.
+    - a function that takes one message as a dict of its columns and returns a bool;
+    - a function marked by `batch_handler` that takes a RecordBatch and returns one result per
+      message;
+    - a boolean Column, which Spark evaluates without Python.
 
-    True deletes the message. Any other result sidelines it, and the view ``failures`` says why: the
-    kind is ``rejected`` for false, ``undecided`` for null or a value that is not a bool,
-    ``exception`` (reason: ``ExceptionType: message``) if the handler raises, ``timeout`` for a call
-    that takes too long, and ``unreadable`` for a payload that cannot be read. These outcomes are
-    those of IgnisMQ. A message is handled again only after a crash, a sweep, a reload or a shovel;
-    each firing of it has exactly one outcome. An expression that fails ends the query, so write
-    ``try_divide(a, b)``, which gives null, instead of ``a / b``.
+    True deletes the message. Any other result sidelines it, and the view ``failures`` shows the
+    kind of failure: ``rejected`` for false; ``undecided`` for null or a value that is not a bool;
+    ``exception``, with the reason ``ExceptionType: message``, if the handler raises; ``timeout`` if
+    the call takes too long; and ``unreadable`` if the payload cannot be read. These outcomes come
+    from IgnisMQ. Each firing of a message has exactly one outcome, and a message is handled again
+    only after a crash, a sweep, a reload or a shovel. An expression that fails ends the query:
+    write ``try_divide(a, b)``, which returns null, instead of ``a / b``.
 
     The query's progress counts the outcomes under ``observedMetrics["ignis"]``: ``deleted``,
     ``sidelined``, ``ignored`` and ``reloaded``.
 
     Args:
         spark: The Spark session.
-        queue: A queue, or several of the same schema.
+        queue: The name of a queue, or of several queues with the same schema.
         handler: The function, coroutine function or Column that handles the messages.
-        checkpoint: Folder of the query's checkpoint. One query, one checkpoint.
+        checkpoint: Folder of the query's checkpoint. Each query needs its own.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
         storage: Folder or URI of the segment files.
-        ignorable: Exception class or classes, subclasses included; a message whose handler raises
-            one is deleted. Python handlers only.
-        handler_timeout: Seconds that a call of the handler may take, more than 0 and at most half
-            of the setting ``sweep_after``. By default, the setting ``handler_timeout``, within the
-            same bound. Python handlers only.
+        ignorable: An exception class, or several. If the handler raises one of them or a subclass,
+            the message is deleted. Python handlers only.
+        handler_timeout: The most seconds that a call of the handler may take: more than 0, and at
+            most half of the setting ``sweep_after``. By default, the setting ``handler_timeout``,
+            with the same upper bound. Python handlers only.
         payload: Column of JSON text (string or binary). The handler gets the parsed object instead
             of the row, and a batch handler a list of them. Python handlers only.
         payload_type: A dataclass or pydantic model to parse the payload into. By default, dicts and
             lists.
-        with_metadata: With *payload*, pass the other columns too, as a dict and second argument.
-        columns: The columns that the handler gets; no others are read. By default, the queue's own
-            columns with ``_message_id``, ``_queue`` and ``_attempt``, or the payload alone.
+        with_metadata: Whether, with *payload*, the handler gets a second argument: a dict of the
+            other columns.
+        columns: The columns that the handler gets. Other columns are not read. By default, the
+            queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload,
+            only the payload.
         magazine: ``main`` or ``sideline``.
-        max_messages: At most this many messages in one micro-batch, 1 or more. By default, all that
-            wait.
+        max_messages: At most this many messages in one micro-batch, 1 or more. By default, all
+            waiting messages.
         consumer: The consumer's name. By default, `consumer_of` the checkpoint.
         trigger: One argument of ``DataStreamWriter.trigger``, such as ``{"availableNow": True}``,
             ``{"once": True}`` or ``{"processingTime": "5 seconds"}``.
@@ -108,7 +111,7 @@ def consume(
 
     Raises:
         BadOption: An argument or option is unknown, contradictory or out of range, or the handler
-            cannot be used. This and the following errors are raised before anything is started.
+            cannot be used. This and the following errors are raised before the query starts.
         NoSuchStore: There is no store at that address.
         NoSuchQueue: The store has no queue of that name.
         SchemaMismatch: A column does not exist, or the queues' schemas differ.

@@ -57,7 +57,7 @@ class ManagedQuery:
         self._start = start
         #: The queue's id and schema version when the query was started.
         self._shape: tuple[int, int] | None = None
-        #: Why there should be no query, as a status; None: there should be one.
+        #: The status that explains why no query should run; None: one should run.
         self._absence: str | None = "stopped"
         self._query: StreamingQuery | None = None
         self._starts = 0
@@ -69,7 +69,7 @@ class ManagedQuery:
         return self._query if self._query is not None and self._query.isActive else None
 
     def attend(self, info: QueueInfo) -> None:
-        """Start the query, or restart it if the queue was made again or has new columns."""
+        """Start the query, or restart it if the queue was created again or has new columns."""
         # A dropped queue may have been created again under the same name.
         shape = (info.id, info.schema_version)
         self._absence = None

@@ -46,29 +46,29 @@ class IgnisManager:
     """
     Keeps one `consume` query running for each active queue of a store that has a handler.
 
-    It also runs the store's side tasks, for all queues; only an elected leader sweeps, and it
-    sweeps all queues of the store, also those of pools and of other queries. At each
-    refresh it reads the catalog: new queues get a query, queues that are too old are deactivated,
-    deactivated queues lose their query, and a failed query is started again. Running queries pick
-    up changed settings themselves. Source: IgnisMQ.
+    It also runs the side tasks for all queues of the store, including queues of pools and of other
+    queries. Of several managers, only the elected leader sweeps. At each refresh, the manager reads
+    the catalog: it starts queries for new queues, deactivates queues that are too old, stops the
+    queries of deactivated queues, and restarts failed queries. Running queries apply changed
+    settings themselves. Source: IgnisMQ.
 
-    Use it in a ``with`` statement, which starts and stops it. Safe for threads.
+    Use it in a ``with`` statement, which starts and stops it. Threads can share it.
 
     Args:
         spark: The Spark session.
-        handlers: The handlers by queue name: a handler as for `consume`, or a dict of arguments of
+        handlers: For each queue name, a handler as for `consume`, or a dict of arguments of
             `consume` that includes ``handler``.
-        checkpoints: Folder in which each query has a checkpoint, named after its queue.
+        checkpoints: Folder for the checkpoints, one per query, named after its queue.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
         storage: Folder or URI of the segment files.
         refresh_interval: Seconds between two refreshes, 0 or more.
         first_refresh: Seconds from the start to the first refresh, 0 or more.
-        zookeeper: ``host:port`` of the ZooKeeper that elects the leader, or several with commas
-            between them. By default, a lease in the catalog elects it.
-        client_id: Name of the group that elects one leader in ZooKeeper.
-        tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact`` and
-            ``vacuum``.
+        zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated by
+            commas. By default, a lease in the catalog elects the leader.
+        client_id: With *zookeeper*, the name of the group of managers that elect one leader.
+        tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
+            ``vacuum`` and ``fsck``.
 
     Raises:
         BadOption: An argument is unknown, malformed or out of range.
@@ -120,7 +120,7 @@ class IgnisManager:
         except BaseException:
             self._store.close()
             raise
-        #: Whether to stand for election: a leader that does not sweep would keep all from it.
+        #: Whether to stand for election. With a leader that does not sweep, nobody would.
         self._stands = any(REGISTRY[task].leader_only for task in tasks)
         self._started = False
         self._threads: list[PeriodicThread] = []
@@ -131,7 +131,7 @@ class IgnisManager:
         """
         Start the queries and the side tasks; a second call changes nothing.
 
-        A query that cannot be started does not stop the others: see `state`.
+        If a query cannot be started, the others run all the same; `state` shows the error.
         """
         with self._lock:
             if self._started:
@@ -181,7 +181,7 @@ class IgnisManager:
             self._store.close()
 
     def refresh(self) -> None:
-        """Bring the queries in step with the catalog now. Before `start`, only read the catalog."""
+        """Read the catalog now, and start and stop queries accordingly if the manager runs."""
         with self._lock:
             for info in self._read():
                 retire(self._store.catalog, info)
@@ -240,8 +240,8 @@ class IgnisManager:
         Args:
             queue: The queue's name.
             interval: Seconds between two shovels, more than 0; None to shovel only on request.
-            concurrency: How many transactions of one shovel run side by side, 1 to 50. By default,
-                it stays.
+            concurrency: How many transactions of one shovel run at the same time, 1 to 50. By
+                default, the setting does not change.
 
         Raises:
             NoSuchQueue: The store has no queue of that name.
@@ -271,7 +271,7 @@ class IgnisManager:
             selector: Only messages that meet this SQL condition.
             rate: At most this many messages a second, more than 0. By default, the setting
                 ``shovel_rate``.
-            force: Also move messages that failed too often or still rest.
+            force: Whether to also move messages that failed too often or whose backoff is not over.
 
         Returns:
             How many messages were moved.
@@ -285,7 +285,7 @@ class IgnisManager:
 
     def sweep(self, queue: str, older_than: float | None = None) -> int:
         """
-        Sideline a queue's stuck messages now, as `Queue.sweep`, even if another process leads.
+        Sideline a queue's stuck messages now, as `Queue.sweep`. Any process may do this.
 
         Args:
             queue: The queue's name.
@@ -303,7 +303,7 @@ class IgnisManager:
 
     def deactivate(self, queue: str) -> None:
         """
-        Close a queue for good, as `Queue.deactivate`, and stop its query.
+        Deactivate a queue for good, as `Queue.deactivate`, and stop its query.
 
         Args:
             queue: The queue's name.
@@ -325,16 +325,16 @@ class IgnisManager:
 
     def state(self) -> dict[str, QueueState]:
         """
-        Report the query of each queue that has a handler, as it is now.
+        Report the present state of the query of each queue that has a handler.
 
         Returns:
-            The state, by queue name.
+            The states, by queue name.
         """
         paused = self._paused()
         return {queue: managed.state(queue in paused) for queue, managed in self._queries.items()}
 
     def _paused(self) -> set[str]:
-        """Return the names of the queues that are paused; where the catalog is away, none."""
+        """Return the names of the paused queues; none if the catalog cannot be reached."""
         if not self._started:
             return set()
         with suppress(CatalogUnavailable):

@@ -20,7 +20,7 @@ class PeriodicThread:
         self._every = every
         self._first = every if first is None else first
         self._stopped = threading.Event()
-        # A daemon: a driver that ends does not wait for it.
+        # A daemon thread, so that an ending driver does not wait for it.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

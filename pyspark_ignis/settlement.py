@@ -1,4 +1,4 @@
-"""Apply a handler to a DataFrame of messages; the result is what a settle sink takes."""
+"""Apply a handler to a DataFrame of messages; the result is the input of a settle sink."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:
 
 
 def check_pandas() -> None:
-    """Raise `BadOption` if pandas is missing, which PySpark wants to see before `mapInArrow`."""
+    """Raise `BadOption` if pandas is missing, which PySpark's `mapInArrow` requires."""
     if importlib.util.find_spec("pandas") is None:
         raise BadOption(
             "handler: Spark needs pandas for a handler in Python, and it is not installed here: "

@@ -1,8 +1,8 @@
 """A sharded message queue on Arrow segments and a SQL catalog, without Spark.
 
 The names in `__all__` are the public surface: they stay, or the changelog says how they change.
-Every other module may move. Each name is resolved on first use, because executors read segments
-and must not wait for the import of a SQL library.
+Every other module may move. Each name is resolved on first use: executors read segments, and must
+not wait for the import of a SQL library.
 """
 
 from importlib import import_module

@@ -14,7 +14,7 @@ CATALOG_FILE = "catalog.db"
 
 #: A user, a password, and the @ after them: the last @, since a password may contain one unquoted.
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#@]*:.*@")
-#: Values of the query part whose names speak of a secret.
+#: Parameters of the query part whose names suggest a secret.
 _SECRETS = re.compile(
     r"([?&][^=&#\s]*(?:pass|pwd|secret|token|key|credential|sig)[^=&#\s]*=)[^&#\s'\"]*",
     re.IGNORECASE,

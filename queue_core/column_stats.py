@@ -1,7 +1,7 @@
 """Statistics of columns: bounds of their values, to skip data without reading it.
 
-Bounds need not be tight: the minimum can be less than every value, and the maximum more. So long
-texts can be cut and nanoseconds rounded. None means unknown. Values are the Python values of
+Bounds need not be tight: the minimum can be less than every value, and the maximum greater. So long
+texts can be cut, and nanoseconds rounded. None means unknown. Values are the Python values of
 `pyarrow`, timestamps to the microsecond.
 """
 
@@ -35,13 +35,13 @@ _Json: TypeAlias = "str | int | float | bool | None"
 class ColumnStats:
     """Bounds and counts of the values of one column in some rows."""
 
-    #: No value is less; None: unknown. NaN counts as greater than all numbers.
+    #: A lower bound of the values; None: unknown. NaN is greater than all numbers.
     min: Any
-    #: No value is greater; None: unknown.
+    #: An upper bound of the values; None: unknown.
     max: Any
     null_count: int
     row_count: int
-    #: All distinct values without null; None if they are too many or unknown.
+    #: All distinct values without null; None if there are too many, or they are unknown.
     distinct: frozenset[Any] | None = None
 
 

@@ -43,8 +43,9 @@ class IgnisError(Exception):
     error shows the first line of its class's description.
 
     Attributes:
-        outcome_unknown: Whether the change may have been made all the same, because the connection
-            broke during its commit. False: certainly nothing was changed.
+        outcome_unknown: True if the connection broke during a commit, so that the change may have
+            been made. Read the state before you repeat the call. False (the usual value): nothing
+            was changed.
     """
 
     outcome_unknown: bool = False
@@ -149,10 +150,10 @@ class StaleCheckpoint(Invalid):
     """
     The checkpoint of a streaming query went back to an earlier state.
 
-    Raised by the sink for a batch with rows whose number the queue has already recorded for other
-    rows of the same query, because parts of the checkpoint were removed or an older copy was put
-    back. Nothing was changed. Restore the newest checkpoint, or remove its whole folder, including
-    ``metadata``, so that the query starts as a new one.
+    Raised by the sink when the queue has already recorded a batch of this number, with other rows
+    of the same query: parts of the checkpoint were removed, or an older copy was put back. Nothing
+    was changed. Restore the newest checkpoint, or remove its whole folder, including ``metadata``,
+    so that the query starts as a new one.
     """
 
 
@@ -160,9 +161,9 @@ class SchemaMismatch(Invalid):
     """
     Rows or a schema do not fit the queue.
 
-    Raised for a column that the queue lacks, a required column that is missing or null, a value
-    that its type cannot hold, a type that Spark does not support, and a column that cannot be the
-    key. Change the rows, or add the column to the queue with `Queue.add_columns`.
+    Raised for a column that the queue lacks, a required column or a key that is missing or null, a
+    value that does not fit its type, a type that Spark does not support, and a column that cannot
+    be the key. Change the rows, or add the column to the queue with `Queue.add_columns`.
     """
 
 
@@ -170,7 +171,7 @@ class Conflict(IgnisError):
     """
     Another process was faster.
 
-    The operation changed nothing. Read the state again, and retry if it still applies.
+    Nothing was changed. Read the state again, and retry if the operation still makes sense.
     """
 
 
@@ -178,8 +179,8 @@ class ConsumerFenced(Conflict):
     """
     The same consumer was started again elsewhere, which ends this one.
 
-    Raised when this process fires, settles or sends a heartbeat as a consumer that was started
-    again since. Stop this process, or give each process a consumer name of its own.
+    Raised when this process fires, settles or sends a heartbeat as a consumer that another process
+    has started again. Stop this process, or give each process its own consumer name.
     """
 
 
@@ -206,7 +207,7 @@ class PublicationRefused(Conflict):
     A staged segment was removed before it was published.
 
     Raised when a load takes longer than the grace period of vacuum, which then removes its files.
-    Nothing was loaded: write the rows again, and give vacuum a grace longer than any load.
+    Nothing was loaded: write the rows again, and make the grace period longer than any load.
     """
 
 
@@ -214,8 +215,8 @@ class Unavailable(IgnisError):
     """
     A part of the store cannot be used now.
 
-    Try again later. The failed operation changed nothing, unless the connection broke during its
-    commit: then read the state first.
+    Try again later. The failed operation changed nothing, unless `outcome_unknown` is true: then
+    read the state first.
     """
 
 
@@ -259,8 +260,8 @@ class DamagedSegment(Damaged):
     """
     A segment is missing, torn or altered.
 
-    Raised when messages are read; the messages of the segment are quarantined; others can be fired.
-    Restore the file from a backup, then run ``ignis repair``.
+    Raised when messages are read. The messages of the segment are quarantined, and others can still
+    be fired. Restore the file from a backup, then run ``ignis repair``.
     """
 
 
@@ -268,9 +269,9 @@ class DamagedCatalog(Damaged):
     """
     The catalog cannot be read.
 
-    Raised when the database lacks tables, is corrupt or holds tables of another program, and when
-    it is missing although the storage holds messages. Restore it from a backup, or give ignis a
-    database of its own.
+    Raised when the database lacks tables, is corrupt, or holds tables of another program; also when
+    it is missing and the storage holds messages. Restore it from a backup, or use a separate
+    database for ignis.
     """
 
 

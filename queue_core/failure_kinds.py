@@ -29,7 +29,7 @@ REASONS = pa.schema(
     [
         pa.field("message_id", pa.int64()),
         pa.field("kind", pa.string()),
-        #: Null if the kind says it all.
+        #: Null if the kind says enough.
         pa.field("reason", pa.string()),
     ]
 )

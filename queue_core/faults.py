@@ -1,10 +1,11 @@
 """Named crash points: no-ops until a test arms one.
 
-Points lie before and after each step that a crash can cut off: a file write, a sync, a commit.
+Points are before and after each step that a crash can interrupt: a file write, a sync, a commit.
 ``IGNIS_FAULT=load.segment_written`` arms one for a process and its children; a number after a colon
-means the n-th passage (``settle.before_commit:3``), and an action after ``=`` how it dies: ``exit``
-(this process, by SIGKILL: the default), ``session`` (all processes of this session, so that a Spark
-driver dies with its workers) or ``raise`` (an `InjectedFault`, for tests in one process).
+selects the n-th passage (``settle.before_commit:3``), and an action after ``=`` selects how it
+dies: ``exit`` (this process, by SIGKILL: the default), ``session`` (all processes of this session,
+so that a Spark driver dies with its workers) or ``raise`` (an `InjectedFault`, for tests in one
+process).
 """
 
 import os

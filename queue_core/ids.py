@@ -1,7 +1,7 @@
 """Sets of message ids, kept as one roaring bitmap per segment.
 
-A message id is ``segment << ROW_BITS | row``: the segment that the message was loaded with, and its
-row there. It stays when the message moves.
+A message id is ``segment << ROW_BITS | row``: the segment with which the message was loaded, and
+its row there. The id does not change when the message moves.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class State(IntEnum):
     LOADED = 0
     #: In flight, held by a ticket.
     FIRED = 1
-    #: Set apart, because its segment cannot be read.
+    #: Quarantined, because its segment cannot be read.
     DAMAGED = 2
 
 
@@ -56,7 +56,7 @@ class QueueInfo:
     #: The column whose hash picks the shard, or None.
     key: str | None
     schema: pa.Schema
-    #: Grows by one whenever columns are added.
+    #: The number of the schema, which grows by one when columns are added.
     schema_version: int
     settings: QueueSettings
     created_at: int
@@ -68,7 +68,7 @@ class QueueInfo:
 class Chunk:
     """One record batch of a segment: the unit that is read and checked."""
 
-    #: How many row numbers it covers; in a compacted segment its rows can have gaps.
+    #: How many row numbers it covers. In a compacted segment, its rows can have gaps.
     rows: int
     #: Where its bytes begin in the file or in the inlined data.
     offset: int
@@ -79,7 +79,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A range of rows of a staged segment for one shard; *shard* None is not decided yet."""
+    """A range of rows of a staged segment for one shard; *shard* is None until it is assigned."""
 
     shard: int | None
     start: int
@@ -100,7 +100,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A segment that is durable, and that no slice refers to yet."""
+    """A durable segment that no slice names yet."""
 
     #: Where the file is in the storage, or None when *data* holds the bytes.
     location: str | None
@@ -120,11 +120,11 @@ class Staged:
     def narrowed(self, rows: Rows) -> Staged:
         """Return the segment with only *rows* to be loaded."""
         left = [run for run in (run.narrowed(rows) for run in self.runs) if len(run)]
-        # Runs of categories interleave, so another run can begin first now.
+        # Runs of categories interleave, so the first run can now be another one.
         return replace(self, runs=tuple(sorted(left, key=lambda run: run.start)))
 
     def in_shard(self, shard: int) -> Staged:
-        """Return the segment with *shard* for the runs that are not decided yet."""
+        """Return the segment with *shard* for the runs that have none yet."""
         decided = (replace(run, shard=shard) if run.shard is None else run for run in self.runs)
         return replace(self, runs=tuple(decided))
 
@@ -171,7 +171,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """Everything that a machine without the catalog needs to read a segment."""
+    """A reference by which a machine without the catalog reads a segment."""
 
     segment_id: int
     #: Message id of row 0.
@@ -221,7 +221,7 @@ class ScanTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """Everything needed to read some messages in order: picklable, without handles."""
+    """A plan to read some messages in order, without the catalog: picklable, without handles."""
 
     #: URI of the storage; hidden in `repr`, because it can have credentials.
     storage: str = field(repr=False)
@@ -237,13 +237,13 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A consumer in one of its lives: from one registration to the next of the same name."""
+    """One life of a consumer: from one registration to the next with the same name."""
 
     #: Number of the name in the catalog.
     id: int
     #: The consumer's name.
     name: str
-    #: Number of the life, 1 at first. A later life fences the earlier ones off.
+    #: Number of the life, from 1. A later life fences off the earlier ones.
     epoch: int
 
 
@@ -276,7 +276,7 @@ Holder = Consumer | str | Ticket | ThisProcess | None
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch of a streaming query, and what its sink knows about its rows."""
+    """A micro-batch of a streaming query, and the facts that its sink knows."""
 
     query_id: str
     number: int

@@ -1,4 +1,4 @@
-"""Options that are given as strings: each declared once, and parsed and documented from that."""
+"""Options that users write as strings. One declaration parses and documents each of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class Option:
 
 #: The address of the store.
 STORE: tuple[Option, ...] = (
-    Option("path", "Folder of an embedded store; may also be given to `load()` or `start()`."),
-    Option("catalog", "Database URL of the catalog, with `storage`, instead of `path`."),
+    Option(
+        "path", "Folder of an embedded store. `load()` and `start()` take it as an argument too."
+    ),
+    Option("catalog", "Database URL of the catalog. Set it with `storage`, instead of `path`."),
     Option(
         "storage",
-        "Folder or `pyarrow.fs` URI of the segments, with `catalog`. Give the credentials of a "
-        "bucket in the environment (`AWS_ACCESS_KEY_ID`, …), because Spark may show options.",
+        "Folder or `pyarrow.fs` URI of the segments. Set it with `catalog`. Put the credentials of "
+        "a bucket into the environment (`AWS_ACCESS_KEY_ID`, …), because Spark may show options.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Settlements: the outcomes of fired messages, computed vectorised and small to send."""
+"""Settlements: the outcomes of fired messages, as small sets of ids."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Settlement:
     sidelined: IdSet = field(default_factory=IdSet)
     #: Messages to put back to their old positions.
     reloaded: IdSet = field(default_factory=IdSet)
-    #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings). Those
-    #: without a row are ``rejected``, without a reason.
+    #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings).
+    #: Messages without a row are ``rejected``, without a reason.
     reasons: pa.Table = field(default_factory=REASONS.empty_table)
 
     def __len__(self) -> int:
@@ -134,13 +134,13 @@ class Settlement:
             both = one & other
             if len(both):
                 raise BadOutcome(
-                    f"{len(both)} messages are to be {names} at once, {int(both.numbers()[0])} "
-                    "among them; give each message one outcome"
+                    f"{len(both)} messages are both {names}, such as {int(both.numbers()[0])}; "
+                    "give each message one outcome"
                 )
 
 
 def _known(outcomes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The outcomes as texts, all of them known."""
+    """Return the outcomes as texts; raises `BadOutcome` for an unknown one."""
     outcomes = _texts("outcome", outcomes)
     known = pc.is_in(outcomes, value_set=pa.array(OUTCOMES))
     if not pc.all(known, min_count=0).as_py():
@@ -151,7 +151,7 @@ def _known(outcomes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """`REASONS` of the rows that are sidelined and say why."""
+    """Return the `REASONS` of the sidelined rows that have one."""
     names = [name for name in ("kind", "reason") if name in rows.schema.names]
     if not names:
         return REASONS.empty_table()

@@ -15,7 +15,7 @@ from queue_core.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
 
-#: A slice, and those of its rows that are taken.
+#: A slice, and its rows that are taken.
 Taken = tuple[Slice, Rows]
 
 
@@ -23,8 +23,8 @@ def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name
     """
     Share *limit* among the names, as evenly as the available numbers allow.
 
-    The remainder of the division goes to one after the other, beginning at *turn*, so that over
-    many turns all get the same.
+    The remainder of the division goes to one name after another, beginning at *turn*, so that all
+    get the same over many turns.
     """
     names = sorted((name for name in available if available[name] > 0), key=repr)
     names = names[turn % len(names) :] + names[: turn % len(names)] if names else []
@@ -44,8 +44,8 @@ def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:
     """
     Take the first *limit* messages of one shard, in order of their places.
 
-    *slices* come in order of their positions. Their spans may interleave where messages in between
-    were reloaded: interleaved slices are cut at one place.
+    *slices* are in order of their positions. Their spans may interleave if messages in between were
+    reloaded; interleaved slices are cut at one place.
     """
     taken: list[Taken] = []
     left = sum(len(piece.rows) for piece in slices) if limit is None else limit
@@ -74,8 +74,8 @@ def within_bytes(
     """
     Return the first messages of each shard that fit into *limit* bytes in all.
 
-    At least one message is left, so that one that is larger than the limit is not stuck. *ranked*
-    shards were already cut, by another order than that of places, and stay as they are.
+    At least one message is taken, so that a message that is larger than the limit does not get
+    stuck. *ranked* shards were already cut, by their own order, and stay as they are.
     """
     sizes = {name: _bytes(pieces) for name, pieces in taken.items()}
     whole = {name: list(pieces) for name, pieces in taken.items() if name in ranked}
@@ -163,7 +163,7 @@ def partitions(sizes: Mapping[Name, int], count: int) -> list[list[Name]]:
 
 
 def interleaved(slices: Iterable[Slice]) -> Iterator[list[Slice]]:
-    """Group neighbours whose spans of places overlap; others are groups of their own."""
+    """Group neighbours whose spans of places overlap. Each other slice is its own group."""
     group: list[Slice] = []
     end = -1
     for piece in slices:

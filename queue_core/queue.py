@@ -77,8 +77,8 @@ class Queue:
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.
 
-    Safe for threads. Messages wait in the magazine ``main``; those that failed or got stuck wait in
-    the magazine ``sideline`` (the words are those of IgnisMQ and its Magazine). Each method is one
+    Threads can share a queue. New messages wait in the magazine ``main``, and messages that failed
+    or got stuck wait in the magazine ``sideline`` (words of IgnisMQ). Each method is one
     transaction: it happens completely or not at all.
 
     Every method that reads or writes the store can raise `CatalogUnavailable`,
@@ -124,7 +124,7 @@ class Queue:
         hold: float | None = None,
     ) -> pa.Array:
         """
-        Publish messages, all or none; they are durable when this returns.
+        Publish messages, all or none. They are durable when this method returns.
 
         Args:
             rows: A pyarrow Table or RecordBatch, an iterable of dicts (one per message), or a
@@ -132,9 +132,10 @@ class Queue:
                 changes; nullable columns may be missing; metadata columns are ignored.
             timeout: Seconds to wait for room in a bounded queue with ``overflow="block"``, 0 or
                 more. By default, wait until there is room. Waiting loads are served in order.
-            policy: What the messages do to queued messages of their key, instead of the queue's
-                setting ``policy``: a text such as ``"latest"``, a policy value such as
-                `Latest`, or a function of a new and a queued message that returns a `Decision`.
+            policy: The policy for this load, in place of the queue's setting ``policy``: a text
+                such as ``"latest"``, a policy value such as `Latest`, or a function of a new and a
+                queued message that returns a `Decision`. It decides about new and queued messages
+                of the same key.
             ttl: Seconds until the messages expire, 0 or more. Applies to rows whose own expiry
                 column is null. A queue without such a column gets ``_expires_at``.
             hold: Seconds before the messages may be fired, 0 or more. Applies to rows whose own
@@ -145,12 +146,12 @@ class Queue:
             ``dedup`` leaves out is null.
 
         Raises:
-            SchemaMismatch: The rows do not fit the queue's columns.
+            SchemaMismatch: The rows do not fit the queue's columns, or a row has a null key.
             BadOption: An argument is out of range, or the buffer belongs to another queue.
-            QueueFull: The queue has no room, and did not get any within *timeout* seconds.
+            QueueFull: The queue was full, and no room became free within *timeout* seconds.
             QueueDeactivated: The queue was deactivated.
-            Conflict: The queue was dropped, or other loads kept changing the messages that a policy
-                looks at; retry.
+            Conflict: The queue was dropped, or other processes kept changing the messages that the
+                policy decides about; retry.
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
@@ -187,9 +188,9 @@ class Queue:
         widths: Mapping[str, int] | None = None,
     ) -> Buffer:
         """
-        Return a buffer whose columns are written in place and then loaded without a copy.
+        Return a buffer; write its columns in place, then load it without a copy.
 
-        The pattern is Herzner's FIFO queue with request and release.
+        Source: Herzner, FIFO queue with request and release.
 
         Args:
             rows: How many messages the buffer holds, 1 or more.
@@ -225,29 +226,29 @@ class Queue:
         even_if_paused: bool = False,
     ) -> Firing:
         """
-        Take the next messages, each shard in its order and evenly from all shards.
+        Take the next messages, evenly from all shards and in the order of each shard.
 
         The messages stay in flight until they are settled (`delete`, `sideline`, `reload`,
-        `settle`), or until a sweep sidelines them. Waiting consumers are served in the order in
-        which they came, except for those with a selector or an order.
+        `settle`), or until a sweep sidelines them. Consumers that wait are served first come, first
+        served, except for those with a selector or an order.
 
         Args:
             max_messages: At most this many messages, 1 or more. Without *max_messages* and
-                *max_bytes*, one firing takes everything that waits, up to 65,536 slices.
-            max_bytes: At most this many bytes of messages, uncompressed as Arrow, 1 or more.
-                Messages of one load count with their mean size. One message is always taken, even
+                *max_bytes*, one firing takes all waiting messages, up to 65,536 slices.
+            max_bytes: At most this many bytes of messages, as uncompressed Arrow data, 1 or more.
+                Each message counts as the mean size of its load. One message is always taken, even
                 if it is larger.
             timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
             selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
                 the seconds since a message was loaded. By default, take any message.
-            order_by: What comes first, such as ``"priority DESC, size"``; may use ``_age`` too. By
-                default, the queue's priority and then the order of loading.
-            fallback: Take the oldest message if none meets *selector*.
+            order_by: The order in which messages are chosen, such as ``"priority DESC, size"``. It
+                may use ``_age`` too. By default, the queue's priority, then the order of loading.
+            fallback: Whether to take the oldest message if none meets *selector*.
             magazine: ``main`` or ``sideline``.
             consumer: The consumer that takes the messages. By default, this process
                 (`Store.consumer`).
-            even_if_paused: Take messages although the queue is paused (its setting ``concurrency``
-                is 0). By default, a paused queue gives no messages.
+            even_if_paused: Whether to take messages even if the queue is paused (its setting
+                ``concurrency`` is 0).
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -279,12 +280,12 @@ class Queue:
         """
         Take the next messages as `fire` does, and keep them while this process lives.
 
-        Kept messages are not swept. A message is gone once it is deleted, or once a new message
-        confirms it (the policy ``confirm``); `reset` puts the others back. Source: Herzner,
+        Kept messages are not swept. To finish a message, delete it, or load a message that confirms
+        it (policy ``confirm``). `reset` puts the unfinished messages back. Source: Herzner,
         get-and-keep.
 
         Args:
-            max_messages: At most this many messages, 1 or more. By default, everything that waits,
+            max_messages: At most this many messages, 1 or more. By default, all waiting messages,
                 as in `fire`.
             timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
 
@@ -303,7 +304,7 @@ class Queue:
         """
         Put kept messages back to their old positions, so that they are fired again, oldest first.
 
-        Covers the messages that this process keeps, and those that dead processes kept.
+        This puts back the messages that this process keeps, and those of dead processes.
 
         Returns:
             How many messages were put back.
@@ -312,7 +313,9 @@ class Queue:
 
     def delete(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
         """
-        Remove fired messages for good, because they are done. Others are left alone.
+        Remove fired messages for good, because they are done.
+
+        Messages that are no longer in flight are left alone.
 
         Args:
             messages: A `Firing`, or message ids (int64) as a pyarrow or numpy array or an iterable
@@ -338,9 +341,10 @@ class Queue:
         consumer: Consumer | str | None = None,
     ) -> int:
         """
-        Move fired messages to the sideline, because they failed. Others are left alone.
+        Move fired messages to the sideline, because they failed.
 
-        Each message has failed once more: its ``_attempt`` grows by one, and `failures` lists it.
+        Messages that are no longer in flight are left alone. Each failure raises the message's
+        ``_attempt`` by one and adds a row to `failures`.
 
         Args:
             messages: A `Firing`, or message ids (int64), as in `delete`.
@@ -380,7 +384,7 @@ class Queue:
         self, settlement: Settlement, consumer: Firing | Consumer | str | None = None
     ) -> int:
         """
-        Give each of some fired messages its own outcome, all in one transaction.
+        Give fired messages their outcomes, all in one transaction.
 
         Args:
             settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
@@ -408,12 +412,12 @@ class Queue:
         magazine: str = "main",
     ) -> pa.Table:
         """
-        Return the messages that `fire` with the same arguments would take now; take none.
+        Return the messages that `fire` would take now with the same arguments, without taking them.
 
         Args:
             count: At most this many messages, 1 or more.
             selector: A SQL condition, as in `fire`.
-            order_by: What comes first, as in `fire`.
+            order_by: The order in which messages are chosen, as in `fire`.
             magazine: ``main`` or ``sideline``.
 
         Returns:
@@ -431,14 +435,14 @@ class Queue:
 
     def browse(self, *, magazine: str = "main") -> pa.Table:
         """
-        Return every message of a magazine, waiting or in flight; take none.
+        Return every message of a magazine, waiting or in flight, without taking any.
 
         Args:
             magazine: ``main`` or ``sideline``.
 
         Returns:
             The queue's columns, then the metadata columns (`METADATA`). ``_fired_at`` is null for
-            messages that wait.
+            messages that were never fired; those that wait again keep the time of their firing.
 
         Raises:
             BadOption: *magazine* is unknown.
@@ -481,16 +485,16 @@ class Queue:
         """
         Move sidelined messages back to the tail of main, so that they are tried again.
 
-        Only messages that were in the sideline at the beginning are moved, and a bounded queue
-        takes only as many as it has room for. Source: IgnisMQ.
+        Messages that enter the sideline during the call stay there. A bounded queue takes only as
+        many messages as it has room for. Source: IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
             selector: Only messages that meet this SQL condition, as in `fire`.
             rate: At most this many messages a second, more than 0. By default, the setting
                 ``shovel_rate``.
-            force: Also move messages that have failed or been fired too often (``max_attempts``,
-                ``max_deliveries``) or still rest (``shovel_backoff``).
+            force: Whether to also move messages that were fired or failed too often
+                (``max_deliveries``, ``max_attempts``) or whose ``shovel_backoff`` is not over.
 
         Returns:
             How many messages were moved.
@@ -498,7 +502,7 @@ class Queue:
         Raises:
             BadOption: An argument is out of range.
             BadSelector: *selector* cannot be understood.
-            DamagedSegment: Messages that *selector* looks at cannot be read. They are quarantined.
+            DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
         settings = self.info.settings
         shovelful = replace(
@@ -518,28 +522,27 @@ class Queue:
         consumer: str | None = None,
     ) -> int:
         """
-        Move messages that were fired too long ago, and never settled, to the sideline.
+        Sideline messages that were fired too long ago and never settled.
 
-        Messages of living consumers are left alone. So are those of a dead streaming query that
-        gets them again when it restarts with its checkpoint (option ``sweepable``): name it as
-        *consumer* if it will not restart. Waiting messages that were fired too often
-        (``max_deliveries``) are sidelined too. Source: IgnisMQ.
+        Messages of living consumers are left alone. A dead streaming query may get its messages
+        back when it restarts with its checkpoint (option ``sweepable``), so they are left alone
+        too. If it will not restart, pass its name as *consumer*. Waiting messages that were fired
+        too often (``max_deliveries``) are also sidelined. Source: IgnisMQ.
 
         Args:
             older_than: Seconds since the firing, 0 or more. By default, the setting
                 ``sweep_after``; 0 with *consumer*.
             dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
                 more.
-            consumer: The name of a dead consumer, whose messages alone are swept, also those that
-                wait for its restart. If it restarts all the same, messages that its sink has
-                already published come a second time after a shovel.
+            consumer: The name of a dead consumer. Only its messages are swept, including those that
+                wait for its restart. If it restarts after all, messages that its sink has already
+                published may be published a second time after a shovel.
 
         Returns:
             How many messages were moved.
 
         Raises:
-            BadOption: An argument is out of range; or *consumer* is not a consumer of the store, or
-                is alive.
+            BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
         """
         if older_than is not None:
             check_seconds("older_than", older_than)
@@ -553,23 +556,23 @@ class Queue:
 
     def compact(self) -> int:
         """
-        Rewrite waiting messages of small or mostly finished segments into fewer segments.
+        Rewrite the waiting messages of small or mostly finished segments into fewer segments.
 
-        Messages keep their ids and their positions; consumers and producers continue meanwhile.
+        Messages keep their ids and positions. Consumers and producers can work meanwhile.
 
         Returns:
             How many messages were rewritten.
 
         Raises:
             DamagedSegment: Messages cannot be read. They are quarantined; compact again.
-            PublicationRefused: A new segment was cleaned up before it was published; retry.
+            PublicationRefused: A new segment was removed before it was published; retry.
         """
         with self._quarantining():
             return compact(self._store.catalog, self._store.storage, self.info)
 
     def expire(self) -> int:
         """
-        Remove waiting messages that have expired: by ``message_expiry`` or their expiry column.
+        Remove waiting messages that expired by ``message_expiry`` or by their expiry column.
 
         Returns:
             How many messages were removed.
@@ -582,20 +585,20 @@ class Queue:
 
     def repair(self) -> int:
         """
-        Put quarantined messages back, once their segment files have been restored.
+        Put back quarantined messages whose segment files have been restored.
 
         Returns:
-            How many messages wait again.
+            How many messages were put back.
         """
         return repair(self._store.catalog, self.info.id)
 
     def add_columns(self, schema: pa.Schema) -> None:
         """
-        Add columns to the queue; messages that are already there have null in them.
+        Add columns to the queue. Existing messages have null in them.
 
         Args:
-            schema: The new columns, which must be nullable. Columns that the queue has already
-                must have the same type.
+            schema: The new columns, which must be nullable. It may name columns that the queue
+                already has, with the same types.
 
         Raises:
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
@@ -607,10 +610,10 @@ class Queue:
 
     def change_settings(self, **settings: Any) -> QueueSettings:
         """
-        Change some settings of the queue, also while it is in use.
+        Change some settings of the queue, which may be in use.
 
         Args:
-            **settings: Fields of `QueueSettings`; the others stay.
+            **settings: Fields of `QueueSettings`. Settings that are not named keep their values.
 
         Returns:
             All settings, as they are now.
@@ -645,10 +648,11 @@ class Queue:
 
     def deactivate(self) -> None:
         """
-        Close the queue for good: nothing is loaded into it or fired from it any more.
+        Deactivate the queue for good: it accepts and fires no more messages.
 
-        Its messages can be peeked at and browsed until they expire, and messages in flight can be
-        settled. The name stays taken until the queue is dropped. A second call changes nothing.
+        Waiting messages can be peeked at and browsed until they expire, and messages in flight can
+        be settled. No other queue can have the name until this one is dropped. A second call
+        changes nothing.
         """
         deactivate(self._store.catalog, self.info)
         self.refresh()
@@ -694,7 +698,7 @@ class Queue:
         order_by: str | None,
         fallback: bool = False,
     ) -> FireRequest:
-        # Others may have just changed what may be fired, and in which order.
+        # Another process may have changed the settings since.
         with self._store.catalog.read() as connection:
             queue = queues.as_it_is(connection, self.info)
         return FireRequest(
@@ -719,7 +723,7 @@ class Queue:
     def _read(
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
-        """Read messages; reload those of a ticket that cannot be read, as nobody has seen them."""
+        """Read messages. If that fails, reload those of the ticket, which no caller has seen."""
         try:
             with self._quarantining():
                 messages = read_table(plan)

@@ -1,4 +1,4 @@
-"""Sets of rows of one segment: a range if contiguous, else a roaring bitmap.
+"""Sets of rows of one segment: a range if they are contiguous, or a roaring bitmap.
 
 Pure values. Row numbers are ``uint32``, ranges are half-open.
 """
@@ -27,7 +27,7 @@ class Rows:
     start: int
     #: One past the highest row.
     stop: int
-    #: The rows themselves when they have gaps, else None.
+    #: The rows if they have gaps, or None.
     bitmap: BitMap | None = None
 
     @staticmethod

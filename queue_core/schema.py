@@ -20,7 +20,10 @@ _t = pa.types
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
-#: The columns that describe a message; they follow the queue's own columns when messages are read.
+#: The columns that describe a message. They follow the queue's own columns when messages are read.
+#: `_attempt` counts failures, from 0. `_fired_at` is the time at which the message was last fired
+#: or shovelled, and is null if it never was: a message that was fired and waits again, after a
+#: reload or a failure, keeps its `_fired_at`.
 METADATA = pa.schema(
     [
         #: Never changes, wherever the message is moved.
@@ -30,12 +33,12 @@ METADATA = pa.schema(
         #: How often the message has failed: 0 at first.
         pa.field("_attempt", pa.int32(), nullable=False),
         pa.field("_loaded_at", TIMESTAMP, nullable=False),
-        #: When it was fired; null while it waits.
+        #: When the message was last fired or shovelled; null if it never was.
         pa.field("_fired_at", TIMESTAMP),
     ]
 )
 
-#: Optional columns of a queue with a meaning by their names: when a message expires, and the time
+#: Optional columns that their names make special: the time at which a message expires, and the time
 #: before which it is held.
 EXPIRES_AT, HOLD_UNTIL = "_expires_at", "_hold_until"
 #: Columns that only selectors see: seconds since a message was loaded, and the current time.
@@ -198,7 +201,7 @@ def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:
 
 
 def _column(values: list[Any], field: pa.Field, queue: str) -> pa.Array:
-    # When it makes whole numbers or dates, Arrow silently cuts off fractions and hours. A cast from
+    # When Arrow makes whole numbers or dates, it silently cuts off fractions and hours. A cast from
     # the type of the values does not.
     kind = None if _is_cut_to(field.type) else field.type
     try:

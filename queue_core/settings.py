@@ -16,7 +16,7 @@ MAX_SHARDS = 512
 #: Shards of a queue by default. Source: IgnisMQ 2.0.
 DEFAULT_SHARDS = 8
 
-#: What a bounded queue can do with a load for which it has no room.
+#: The ways in which a full queue treats a load.
 OVERFLOWS = ("block", "fail", "ring")
 
 #: The most consumers of a queue. Source: IgnisMQ.
@@ -33,6 +33,8 @@ class Allowed:
     text: str
     #: Whether a value is one of them.
     check: Callable[[Any], bool]
+    #: How a text is read as a value: "seconds", "columns", "number" or "text".
+    kind: str = "number"
 
 
 def is_whole(value: object) -> bool:
@@ -56,28 +58,38 @@ def _at_least(low: int) -> Allowed:
 
 
 def _or_none(allowed: Allowed) -> Allowed:
-    return Allowed(f"{allowed.text}, or none", lambda value: value is None or allowed.check(value))
+    return Allowed(
+        f"{allowed.text}, or none",
+        lambda value: value is None or allowed.check(value),
+        allowed.kind,
+    )
 
 
-_SECONDS = Allowed("seconds, more than 0", lambda value: _is_number(value) and 0 < value < inf)
+_SECONDS = Allowed(
+    "seconds, more than 0", lambda value: _is_number(value) and 0 < value < inf, "seconds"
+)
 _SECONDS_OR_ZERO = Allowed(
-    "seconds, 0 or more", lambda value: _is_number(value) and 0 <= value < inf
+    "seconds, 0 or more", lambda value: _is_number(value) and 0 <= value < inf, "seconds"
 )
 _COUNT = _at_least(1)
 _RATE = Allowed(
     "messages a second, more than 0", lambda value: _is_number(value) and 0 < value < inf
 )
-_COLUMN = Allowed("the name of a column", lambda value: isinstance(value, str) and value != "")
+_COLUMN = Allowed(
+    "the name of a column", lambda value: isinstance(value, str) and value != "", "text"
+)
 _POLICY = Allowed(
     "the text of a policy, such as 'latest' or 'merge(sum(amount))'",
     lambda value: isinstance(value, str),
+    "text",
 )
 _COLUMNS = Allowed(
     "a list of column names",
     lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value),
+    "columns",
 )
-_COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"))
-_OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS)
+_COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"), "text")
+_OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 
 
 def _setting(default: Any, allowed: Allowed, about: str) -> Any:
@@ -92,27 +104,28 @@ class QueueSettings:
 
     `Store.create_queue` takes them as keyword arguments. Every process that has opened the store
     can change any of them while the queue is in use, with `Queue.change_settings` or ``ignis set``.
-    Running queries and pools notice a change when they refresh.
+    Running queries and pools apply a change when they next read the settings.
     """
 
     concurrency: int = _setting(
         8,
         _whole(0, MAX_CONCURRENCY),
-        "Partitions of a Spark query over the queue, and workers of a consumer pool, unless the "
-        "query or the pool sets a number itself. Those that run follow a change. 0 pauses the "
-        "queue: it gives no messages. Source: IgnisMQ.",
+        "Number of partitions of a Spark query that reads the queue, and of workers of a consumer "
+        "pool, unless the query or the pool sets its own number. Running queries and pools follow "
+        "a change. 0 pauses the queue: no messages are fired. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
         _SECONDS,
-        "Seconds that one call of a handler may take, unless the consumer sets its own limit. Half "
-        "of `sweep_after` applies instead if that is less. Source: IgnisMQ.",
+        "The longest time in seconds that one call of a handler may take, unless the consumer sets "
+        "its own limit. If half of `sweep_after` is less, that is the limit. Source: IgnisMQ.",
     )
     sweep_after: float = _setting(
         20 * 60.0,
         _SECONDS,
-        "Seconds after firing at which an unfinished message counts as stuck; a sweep moves it to "
-        "the sideline, unless its consumer is alive. Source: IgnisMQ, 20 minutes.",
+        "Age in seconds, counted from its firing, at which an unfinished message is stuck. A sweep "
+        "moves stuck messages to the sideline if their consumer is dead. Source: IgnisMQ, 20 "
+        "minutes.",
     )
     shovel_interval: float | None = _setting(
         600.0,
@@ -123,77 +136,81 @@ class QueueSettings:
     shovel_concurrency: int = _setting(
         4,
         _whole(1, 50),
-        "Transactions of one shovel that run at the same time, each on shards of its own. Source: "
-        "IgnisMQ.",
+        "The most transactions of one shovel that run at the same time. Each works on other "
+        "shards. Source: IgnisMQ.",
     )
     shovel_limit: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Messages that one shovel moves at most. none: no limit.",
+        "The most messages that one shovel moves. none: no limit.",
     )
     shovel_rate: float | None = _setting(
         None,
         _or_none(_RATE),
-        "Messages that a shovel moves in one second at most. none: no limit.",
+        "The most messages that a shovel moves per second. none: no limit.",
     )
     shovel_backoff: float = _setting(
         0.0,
         _SECONDS_OR_ZERO,
-        "Seconds that a message stays in the sideline after its first failure before a shovel "
-        "may take it. The time doubles with each further failure, up to 65,536 times the first.",
+        "Seconds for which a message stays in the sideline after its first failure, before a "
+        "shovel may move it. Each further failure doubles the time, up to 65,536 times the first.",
     )
     max_attempts: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Failures after which a message stays in the sideline for good. none: no limit.",
+        "Number of failures after which a message stays in the sideline for good. none: no limit.",
     )
     max_deliveries: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Firings after which an unfinished message goes to the sideline for good. none: no limit.",
+        "Number of firings after which an unfinished message moves to the sideline for good. none: "
+        "no limit.",
     )
     message_expiry: float | None = _setting(
         2 * _DAY,
         _or_none(_SECONDS),
-        "Seconds after loading at which an unfinished message expires. It is no longer fired, and "
-        "the expiry task removes it. none: messages do not expire. Source: IgnisMQ, 2 days.",
+        "Age in seconds, counted from its loading, at which an unfinished message expires. An "
+        "expired message is not fired, and the expiry task removes it. none: messages do not "
+        "expire. Source: IgnisMQ, 2 days.",
     )
     queue_expiry: float | None = _setting(
         None,
         _or_none(_SECONDS),
-        "Seconds after its creation at which the queue is deactivated; at least `message_expiry`. "
-        "none: the queue stays. A deactivated queue is dropped after twice this time, or twice "
-        "`message_expiry` if this is none. Source: IgnisMQ.",
+        "Age of the queue in seconds at which it is deactivated. It cannot be less than "
+        "`message_expiry`. none: the queue has no such age. The expiry task drops a deactivated "
+        "queue later: twice `queue_expiry` after the deactivation, or twice `message_expiry` if "
+        "`queue_expiry` is none. If both are none, it stays. Source: IgnisMQ.",
     )
     compression: str | None = _setting(
         None,
         _COMPRESSION,
-        "Compression of new segment files.",
+        "Compression of new segment files. none: files are not compressed.",
     )
     attributes: tuple[str, ...] = _setting(
         (),
         _COLUMNS,
-        "Columns for which each new slice keeps statistics, so that selectors can skip slices.",
+        "Columns for which each new slice keeps statistics. With them, a selector skips slices "
+        "that cannot match. none: no statistics.",
     )
     categories: tuple[str, ...] = _setting(
         (),
         _COLUMNS,
-        "Columns with few distinct values. Rows that are loaded together become one slice for "
-        "each combination of the values, so that a selector finds one kind without reading any "
-        "segment. With more than 64 combinations the rows stay together. Source: Herzner, "
-        "categorisable attributes.",
+        "Columns with few distinct values. Each load makes one slice per combination of their "
+        "values, so that a selector on them finds its messages without reading segments. A load "
+        "with more than 64 combinations is not divided. none: loads are not divided. Source: "
+        "Herzner, categorisable attributes.",
     )
     max_size: int | None = _setting(
         None,
         _or_none(_at_least(0)),
-        "Messages that main holds at most, waiting or in flight. 0: a load waits until its "
+        "The most messages in main, waiting and in flight together. 0: each load waits until its "
         "messages are fired. none: no limit. Source: Herzner, FIFO queue.",
     )
     max_bytes: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "Bytes of messages, uncompressed, that main holds at most, waiting or in flight. none: no "
-        "limit.",
+        "The most bytes of messages in main, uncompressed, waiting and in flight together. none: "
+        "no limit.",
     )
     overflow: str = _setting(
         "block",
@@ -204,52 +221,54 @@ class QueueSettings:
     expires_at: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "A timestamp column: the time at which each message expires; null: never by this column. "
-        "none: the column `_expires_at`, if the queue has it.",
+        "Name of a timestamp column that holds the time at which each message expires. A message "
+        "with a null there does not expire by this column. none: if the queue has a column named "
+        "`_expires_at`, that column is used.",
     )
     hold_until: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "A timestamp column: the time until which each message is held; null: not held. none: the "
-        "column `_hold_until`, if the queue has it.",
+        "Name of a timestamp column that holds the time before which each message is not fired. A "
+        "message with a null there is not held. none: if the queue has a column named "
+        "`_hold_until`, that column is used.",
     )
     priority: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "A column of numbers: the greatest is fired first, null last. none: the oldest message is "
-        "fired first.",
+        "Name of a numeric column. The message with the greatest value is fired first, and nulls "
+        "come last. none: the oldest message is fired first.",
     )
     priority_aging: float | None = _setting(
         None,
         _or_none(_SECONDS),
-        "Seconds of waiting that raise the priority of a message by 1; a null priority then "
-        "counts as 0. none: waiting does not raise it. Source: Herzner, forgotten messages.",
+        "Seconds of waiting that raise a message's priority by 1. A null priority then counts as "
+        "0. none: waiting does not raise priorities. Source: Herzner, forgotten messages.",
     )
     group: str | None = _setting(
         None,
         _or_none(_COLUMN),
-        "The key column of the queue: of the messages with the same value, at most one is in "
-        "flight, in the order of loading. none: no groups.",
+        "Name of the queue's key column, which makes each key a group. At most one message of a "
+        "group is in flight, and the messages of a group are fired in the order of loading. none: "
+        "no groups.",
     )
     policy: str | None = _setting(
         None,
         _or_none(_POLICY),
-        "How a new message affects waiting messages with the same key, and how they affect it, "
-        "such as `latest` (policies.md has them all); needs a key. A policy value or a function "
-        "cannot be stored; `Queue.load` takes one for a single load. none: not at all. Source: "
-        "Herzner, smart-message queue.",
+        "Text of the policy that decides about a new message and the queued messages with the "
+        "same key, such as `latest`; policies.md describes all of them. The queue needs a key. "
+        "Policy objects and functions cannot be stored: pass them to `Queue.load`. none: new "
+        "messages do not affect queued ones. Source: Herzner, smart-message queue.",
     )
     dedup: tuple[str, ...] = _setting(
         (),
         _COLUMNS,
-        "Columns that identify a message. A load leaves out messages that were loaded within "
-        "`dedup_window`.",
+        "Columns that identify a message. A load leaves out each message whose values in these "
+        "columns were already loaded within `dedup_window`. none: no message is left out.",
     )
     dedup_window: float = _setting(
         300.0,
         _SECONDS,
-        "Seconds after loading for which a message is recognised by `dedup`. Source: SQS, 5 "
-        "minutes.",
+        "Seconds for which `dedup` remembers a loaded message. Source: SQS, 5 minutes.",
     )
 
     def __post_init__(self) -> None:
@@ -278,12 +297,12 @@ class QueueSettings:
 
     @property
     def longest_handling(self) -> float:
-        """Seconds that a call of a handler may take, so that it ends well before a sweep."""
+        """The most seconds that a call of a handler may take, which ends well before a sweep."""
         return min(self.handler_timeout, self.sweep_after / 2)
 
     @property
     def sideline_sweep_after(self) -> float:
-        """Seconds after which messages fired from the sideline are stuck: not between retries."""
+        """Age in seconds at which messages fired from the sideline are stuck."""
         return max(self.sweep_after, 2 * (self.shovel_interval or 0))
 
     @classmethod
@@ -355,6 +374,8 @@ class Description:
     allowed: str
     #: Its meaning, its unit, and its effect when it is none.
     about: str
+    #: How a text is read as its value: "seconds", "columns", "number" or "text".
+    kind: str
 
 
 def descriptions() -> tuple[Description, ...]:
@@ -365,6 +386,7 @@ def descriptions() -> tuple[Description, ...]:
             setting.default,
             setting.metadata["allowed"].text,
             setting.metadata["about"],
+            setting.metadata["allowed"].kind,
         )
         for setting in fields(QueueSettings)
     )

@@ -51,8 +51,8 @@ class Store(AbstractContextManager["Store"]):
     """
     Many queues in one place: ``Store.open("some/folder")``.
 
-    Safe for many threads, and many processes can open the same store at once. Close it after use,
-    or use it in a ``with`` statement.
+    Threads can share a store, and several processes can open the same store. Close it after use, or
+    use it in a ``with`` statement.
 
     Every method that reads or writes the store can raise `CatalogUnavailable`,
     `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
@@ -60,8 +60,9 @@ class Store(AbstractContextManager["Store"]):
     Args:
         address: Where the catalog and the storage are; `Store.open` makes it.
         create: Whether to create a store that does not exist yet.
-        adopt: Whether the catalog takes the storage over, as in `Store.open`.
-        leftovers: Whether a new store may be created beside segments that no store has marked.
+        adopt: Whether the catalog becomes the owner of the storage, as in `Store.open`.
+        leftovers: Whether a new store may be created in a storage with segments that no store
+            owns.
     """
 
     def __init__(
@@ -108,10 +109,10 @@ class Store(AbstractContextManager["Store"]):
                 ``sqlite:///file``.
             storage: Folder or URI of the segment files, such as ``s3://bucket/prefix``.
             create: Whether to create a store that does not exist yet.
-            adopt: Whether the catalog takes the storage over, whichever store or copy of the
-                catalog owned it. For a catalog that was restored, moved, or lost for good. Stop
-                every process that uses another copy first, and back the storage up if it has
-                messages that this catalog does not know: vacuum removes them.
+            adopt: Whether the catalog becomes the owner of the storage, even if another store or
+                another copy of the catalog owns it now. Use it after the catalog was restored,
+                moved or lost. First stop every process that uses another copy, and back up the
+                storage if it has messages that this catalog does not know: vacuum removes them.
 
         Returns:
             The open store.
@@ -146,10 +147,11 @@ class Store(AbstractContextManager["Store"]):
                 of the metadata columns (`METADATA`). Types are those that Spark can hold.
             shards: How many shards, 1 to 512. Order is kept within a shard.
             key: The column whose hash picks the shard, so that messages with the same key stay in
-                order; an integer, boolean, date, timestamp, decimal, string or binary column. By
-                default, the setting ``group``; without both, shards are filled in turn.
-            exist_ok: Accept an existing queue with the same columns, shards and key, and leave its
-                settings as they are.
+                order: an integer, boolean, date, timestamp, decimal, string or binary column. Loads
+                refuse rows with a null key. By default, the setting ``group``. Without key and
+                group, loads go to the shards in turn.
+            exist_ok: Whether to accept an existing queue with the same columns, shards and key. Its
+                settings stay as they are.
             **settings: Fields of `QueueSettings`.
 
         Returns:
@@ -159,8 +161,8 @@ class Store(AbstractContextManager["Store"]):
             BadName: The name of the queue or of a column is not allowed.
             BadOption: *shards* or a setting is unknown or out of range.
             SchemaMismatch: A type is not supported, or *key* is not a suitable column.
-            QueueExists: The store has a queue of that name, and *exist_ok* is false or the queue
-                differs.
+            QueueExists: The store has a queue of that name, and *exist_ok* is false or its columns,
+                shards or key are different.
             QueueDeactivated: A deactivated queue still has that name.
         """
         check_queue(name)
@@ -214,7 +216,7 @@ class Store(AbstractContextManager["Store"]):
 
     def deactivate(self, name: str) -> None:
         """
-        Close a queue for good, as `Queue.deactivate`.
+        Deactivate a queue for good, as `Queue.deactivate`.
 
         Args:
             name: The queue's name.
@@ -237,7 +239,7 @@ class Store(AbstractContextManager["Store"]):
 
     def view(self, name: str, queue: str | None = None) -> pa.Table:
         """
-        Read one of the metadata views, which show the state of the store as tables.
+        Read a metadata view: a table that shows the state of the store.
 
         Args:
             name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``, ``failures``
@@ -249,7 +251,7 @@ class Store(AbstractContextManager["Store"]):
             The rows, with the columns of ``VIEWS[name]``.
 
         Raises:
-            BadOption: There is no such view.
+            BadOption: *name* is not the name of a view.
             NoSuchQueue: The store has no queue of that name.
         """
         if name not in VIEWS:
@@ -258,11 +260,11 @@ class Store(AbstractContextManager["Store"]):
 
     def consumer(self, name: str | None = None, *, beats: bool = False) -> Consumer:
         """
-        Register a consumer. A consumer of the same name elsewhere is fenced off.
+        Register a consumer, and fence off any earlier consumer of the same name.
 
         Args:
             name: A letter or digit, then letters, digits or any of ``_.:@-``; up to 200 characters.
-                By default, a name for this process, whose consumer is registered only once.
+                By default, a name of this process; repeated calls return the same consumer.
             beats: Whether the consumer sends heartbeats, so that sweeps leave its messages alone
                 while it lives. The caller must send them.
 
@@ -286,9 +288,9 @@ class Store(AbstractContextManager["Store"]):
         Remove segment files that no message needs.
 
         Args:
-            grace: Leave files alone that are younger than this many seconds, 0 or more. A writer
-                must publish its files within this time.
-            dry_run: Only find the files; remove none.
+            grace: Age in seconds, 0 or more. Younger files are kept, so a writer must publish its
+                files within this time.
+            dry_run: Whether to return the files without removing them.
 
         Returns:
             The locations of the files that were (or would be) removed.
@@ -309,16 +311,16 @@ class Store(AbstractContextManager["Store"]):
         """
         Write a backup of the store, which may be in use.
 
-        The catalog is that of one moment. No load or firing waits, and meanwhile vacuum removes no
-        segments. A backup in a folder with an earlier one of the same store copies only new
-        segments, and replaces the earlier backup when it is complete.
+        The backup shows the catalog at one moment. Loads and firings continue, and vacuum removes
+        no segments meanwhile. If the folder holds an earlier backup of the store, only new segments
+        are copied, and the complete new backup replaces the earlier one.
 
         Args:
             folder: A local folder: empty, or with an earlier backup of this store.
             segments: Whether to copy the segment files too. Without them, the backup can only be
                 restored over the same storage.
-            progress: Called now and then with the kind of files that are written (``tables`` or
-                ``segments``), the number of finished ones, and the number of all.
+            progress: A function that is called repeatedly with ``tables`` or ``segments``, the
+                number of them that are done, and the number of all.
 
         Returns:
             The numbers of rows and segments in the backup.
@@ -350,26 +352,26 @@ class Store(AbstractContextManager["Store"]):
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Restored:
         """
-        Restore a backup, on SQLite or PostgreSQL, whichever it was taken from.
+        Restore a backup. It may come from SQLite or PostgreSQL, and go to either.
 
-        Consumers begin new lives, so a process from before the restore is fenced off. The restored
-        catalog owns the storage; other copies of the catalog are refused.
+        Processes that used the store before the restore are fenced off. The restored catalog owns
+        the storage, and other copies of the catalog can no longer use it.
 
         Args:
             folder: The folder of the backup.
             path: Folder of the restored store, if it is embedded.
             catalog: Database URL of the catalog, with *storage*, as in `Store.open`.
             storage: Folder or URI of the segment files.
-            over: Whether to replace a catalog, or to use a storage, of the same store. Segments
-                that the backup does not know stay. Stop all processes of the store first.
+            over: Whether to replace the catalog of the same store, or to use its storage. Segments
+                that the backup does not know stay. First stop all processes of the store.
             progress: As in `Store.backup`.
 
         Returns:
-            The numbers of restored messages and files, and what is known to be lost.
+            The numbers of restored messages and files, and the known losses.
 
         Raises:
-            BadOption: There is no backup, the place is not empty and *over* is false, or the place
-                has another store.
+            BadOption: The folder has no backup, the place is not empty and *over* is false, or the
+                place holds another store.
             DamagedBackup: A file of the backup is missing or altered.
             FormatTooNew: A newer version of ignis wrote the backup.
         """
@@ -382,14 +384,14 @@ class Store(AbstractContextManager["Store"]):
 
     def leftovers(self, *, give_up: bool = False) -> list[str]:
         """
-        List the segment files that a restored catalog does not know.
+        List the segment files that are newer than the restored catalog.
 
-        They are ordinary Arrow files, in the folders of their queues, with messages that were
-        loaded or rewritten after the backup. Some of these messages were settled since. To keep
-        one, read its file with ``pyarrow.ipc.open_file`` and load it again.
+        They are ordinary Arrow files in the folders of their queues. Their messages were loaded or
+        rewritten after the backup, and some of them were already settled. To keep a message, read
+        its file with ``pyarrow.ipc.open_file`` and load the message again.
 
         Args:
-            give_up: Whether vacuum may remove the files, after its grace period.
+            give_up: Whether vacuum may remove the files after its grace period.
 
         Returns:
             Their locations in the storage.
@@ -400,7 +402,7 @@ class Store(AbstractContextManager["Store"]):
 
     def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         """
-        Put messages back that dead consumers had fired but never read, as if never fired.
+        Put back messages that dead consumers fired and never read; this is not a delivery.
 
         Args:
             dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
@@ -417,10 +419,11 @@ class Store(AbstractContextManager["Store"]):
 
     def accept_clock(self) -> None:
         """
-        Believe the catalog's clock as it is.
+        Accept the present time of the catalog's clock.
 
-        While the clock has advanced further than the time that passed, nothing is expired, swept or
-        vacuumed. Call this once the clock is right; after it, what is old by this clock goes.
+        When the clock jumps ahead, ignis stops expiring, sweeping and vacuuming, so that no message
+        is removed too early. If the present time is right, call this method to resume these tasks.
+        They then remove everything that is old by this time.
         """
         self.catalog.write(clock.accept)
 
@@ -434,9 +437,9 @@ class Store(AbstractContextManager["Store"]):
         """
         Check every invariant of the store, as docs/protocol.md lists them.
 
-        Each part of the check reads one state of the catalog, so others can go on working. A repair
-        counts messages again, removes rows that stand for nothing, and sets messages apart that may
-        not be what was loaded: they become damaged, and `Queue.repair` loads them again.
+        The store may be in use, because each part of the check reads one state of the catalog. A
+        repair corrects counters, removes rows without a meaning, and quarantines messages that may
+        differ from the loaded ones. `Queue.repair` puts quarantined messages back.
 
         Args:
             deep: Whether to read all segments and verify the checksum of each chunk.
@@ -445,16 +448,16 @@ class Store(AbstractContextManager["Store"]):
                 are done, and the number of all parts.
 
         Returns:
-            One row for each broken invariant at one place; none if the store is in order. Columns:
-            ``invariant`` (its number, such as ``I4``), ``queue`` (null: of the store), ``table``
-            and ``row`` (the primary key; of a file, its location), ``problem``, ``since`` (when the
-            row was last written, so the damage is younger; null: unknown), ``remedy`` (what a
-            repair does: ``set apart``, ``recount``, ``restate``, ``remove`` or ``none``) and
-            ``repaired`` (whether this call has done it).
+            One row for each finding; none if the store is in order. Columns: ``invariant`` (the
+            number of the broken invariant, such as ``I4``), ``queue`` (null if it concerns the
+            whole store), ``table``, ``row`` (the primary key, or the location of a file),
+            ``problem``, ``since`` (when the row was last written, so that the damage is younger;
+            null if unknown), ``remedy`` (the repair: ``set apart``, ``recount``, ``restate``,
+            ``remove`` or ``none``) and ``repaired`` (whether this call has repaired it).
 
         Raises:
             CatalogUnavailable: The catalog cannot be reached, or a repair cannot write it.
-            StorageUnavailable: The storage cannot be read; a storage of another store is a finding.
+            StorageUnavailable: The storage cannot be read.
         """
         # Not at the top: few processes check their store.
         from queue_core.fsck.run import fsck

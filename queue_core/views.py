@@ -1,6 +1,6 @@
 """The columns of a store's metadata views, with their descriptions. Needs no catalog.
 
-Source: the counters and pointers per shard are Magazine's, the others IgnisMQ's queue statistics.
+Source: Magazine has the counters and pointers per shard, and IgnisMQ the other statistics.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ _REPORTS = (
 COLUMNS = {
     #: One row for each queue.
     "queues": _QUEUES,
-    #: One row for each queue, magazine and shard. Counts are of messages, since the creation.
+    #: One row for each queue, magazine and shard. It counts messages since the queue's creation.
     "shards": _SHARDS,
     #: One row for each slice: where its messages are, and which consumer holds them.
     "slices": _SLICES,
@@ -157,7 +157,7 @@ COLUMNS = {
     "consumers": _CONSUMERS,
     #: One row for each failure; a message can have several.
     "failures": _FAILURES,
-    #: One row for each shard in which a transaction of a side task moved something.
+    #: One row for each shard in which a transaction of a side task moved messages.
     "reports": _REPORTS,
 }
 

@@ -151,7 +151,12 @@ def _value(value: Any, comment: str) -> list[str]:
 
 
 def _errors(module: Any) -> list[str]:
-    return ["### Errors\n", f"{markdown(inspect.getdoc(module) or '')}\n"]
+    base = read(module.IgnisError)
+    return [
+        "### Errors\n",
+        f"{markdown(inspect.getdoc(module) or '')}\n",
+        f"`IgnisError` is the base of all of them:\n\n{_sections(base)}",
+    ]
 
 
 if __name__ == "__main__":

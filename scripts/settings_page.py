@@ -12,9 +12,19 @@ PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 
 _HEAD = """# Settings of a queue
 
-Generated from `QueueSettings` by `make docs`. Give settings to `Store.create_queue` or
-`Queue.change_settings`, or on the command line as `NAME=VALUE`. All of them can be changed while
-the queue is in use. An unknown setting, or a value out of range, raises `BadOption`.
+Generated from `QueueSettings` by `make docs`. Pass settings as keyword arguments to
+`Store.create_queue` or `Queue.change_settings`, for example `sweep_after=900`, with `None` for
+none. Every setting can be changed while the queue is in use. An unknown setting, or a value that is
+not allowed, raises `BadOption`.
+
+On the command line, `ignis set` and `ignis create --set` take `NAME=VALUE`:
+
+| value | write |
+|---|---|
+| seconds | `sweep_after=900`, or a duration with a unit: `90s`, `15m`, `2h`, `2d` |
+| a list of columns | `attributes=amount,customer` |
+| none | `message_expiry=none`; for a list, an empty list |
+| everything else | as it is: `max_size=1000`, `policy=latest` |
 
 | setting | default | allowed | meaning |
 |---|---|---|---|

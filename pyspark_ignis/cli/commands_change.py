@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import typer
@@ -15,6 +15,7 @@ from pyspark_ignis.cli.app import Format, Name, app
 from pyspark_ignis.cli.ddl import columns as parse_columns
 from pyspark_ignis.cli.display import complain, console
 from pyspark_ignis.cli.invocation import Invocation
+from pyspark_ignis.cli.setting_values import parse_settings
 from queue_core import IgnisError
 from queue_core.errors import BadOption
 from queue_core.settings import DEFAULT_SHARDS
@@ -34,23 +35,30 @@ def create(
         str | None, typer.Option(metavar="FILE", help="Take the columns from this file instead.")
     ] = None,
     format: Format = None,
-    shards: Annotated[int, typer.Option(help="How many shards, 1 to 512.")] = DEFAULT_SHARDS,
+    shards: Annotated[int, typer.Option(help="Number of shards, 1 to 512.")] = DEFAULT_SHARDS,
     key: Annotated[
         str | None,
-        typer.Option(help="Column whose hash picks the shard, which keeps order per key."),
+        typer.Option(
+            help="Column whose hash picks the shard, so that messages of a key stay in order."
+        ),
     ] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A setting, such as sweep_after=60. Repeatable."),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A setting, such as sweep_after=15m or attributes=amount,customer. Repeatable.",
+        ),
     ] = None,
 ) -> None:
     """Create a queue, and the store if it does not exist."""
     if (columns is None) == (like is None):
-        raise BadOption("which columns? give either COLUMNS or --like FILE")
+        raise BadOption("give the columns, either as COLUMNS or as --like FILE")
     schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
     call = Invocation.current(ctx)
     with call.store(create=True) as store:
-        made = store.create_queue(queue, schema, shards=shards, key=key, **_settings(set or []))
+        made = store.create_queue(
+            queue, schema, shards=shards, key=key, **parse_settings(set or [])
+        )
     call.answer(
         f"queue {made.name} has been created with {made.info.shards} shards", queue=made.name
     )
@@ -67,7 +75,8 @@ def load(
     part: Annotated[
         int,
         typer.Option(
-            min=1, help="Messages per transaction, 1 or more; each loads all of them or none."
+            min=1,
+            help="Messages per transaction, 1 or more. Each part is loaded whole or not at all.",
         ),
     ] = 1_000_000,
 ) -> None:
@@ -104,12 +113,16 @@ def change(
     ctx: typer.Context,
     queue: Name,
     settings: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings, such as sweep_after=60.")
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="Settings, such as sweep_after=15m, attributes=amount,customer or policy=none.",
+        ),
     ],
 ) -> None:
     """Change settings of a queue, even while it is in use."""
     call = Invocation.current(ctx)
-    values = _settings(settings)
+    values = parse_settings(settings)
     with call.queue(queue) as found:
         found.change_settings(**values)
     text = ", ".join(f"{name} is {json.dumps(value)}" for name, value in values.items())
@@ -118,25 +131,11 @@ def change(
 
 @app.command(rich_help_panel=_CHANGE)
 def deactivate(ctx: typer.Context, queue: Name) -> None:
-    """Close a queue for good: nothing is loaded into it or fired from it any more."""
+    """Deactivate a queue for good: it accepts and fires no more messages."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
         found.deactivate()
     call.answer(f"queue {queue} is deactivated", deactivated=queue)
-
-
-def _settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """Parse settings: numbers, lists and booleans as in JSON, everything else as text."""
-    settings = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise BadOption(f"setting {pair!r}: write NAME=VALUE")
-        try:
-            settings[name] = json.loads(text)
-        except ValueError:
-            settings[name] = text
-    return settings
 
 
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -61,10 +61,11 @@ def peek(
     magazine: Annotated[str, typer.Option(help="The magazine: main or sideline.")] = "main",
     selector: Annotated[
         str | None,
-        typer.Option(help="SQL condition that the messages meet, such as 'amount > 10'."),
+        typer.Option(help="SQL condition on the messages, such as 'amount > 10'."),
     ] = None,
     order_by: Annotated[
-        str | None, typer.Option(help="What comes first, such as 'priority DESC'.")
+        str | None,
+        typer.Option(help="Order in which messages are chosen, such as 'priority DESC'."),
     ] = None,
 ) -> None:
     """Show the messages that would be fired next, without taking them."""
@@ -78,7 +79,7 @@ def peek(
 
 @app.command(rich_help_panel=_INSPECT)
 def slices(ctx: typer.Context, queue: AnyName = None, last: Last = 1000) -> None:
-    """Show where messages are stored and which consumer holds them."""
+    """Show the slices: where messages are stored, and which consumer holds them."""
     Invocation.current(ctx).show_view("slices", queue, last=last)
 
 
@@ -102,7 +103,7 @@ def failures(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> Non
 
 @app.command(rich_help_panel=_INSPECT)
 def reports(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
-    """Show how many messages the side tasks have moved."""
+    """Show how many messages each run of a side task moved."""
     Invocation.current(ctx).show_view("reports", queue, last=last)
 
 

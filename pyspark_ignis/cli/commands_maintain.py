@@ -23,7 +23,8 @@ def shovel(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Move at most this many messages. By default, the queue's setting."
+            min=1,
+            help="Move at most this many messages. By default, the queue's setting shovel_limit.",
         ),
     ] = None,
 ) -> None:
@@ -41,14 +42,15 @@ def sweep(
     older_than: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Time since the firing, such as 20m. By default, the setting."
+            metavar="TIME",
+            help="Time since the firing, such as 20m. By default, the queue's setting sweep_after.",
         ),
     ] = None,
     consumer: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Sweep the messages of this dead consumer alone, also those that wait for the "
+            help="Sweep only messages of this dead consumer, including those that wait for the "
             "restart of its query. Use it for a query that will not restart.",
         ),
     ] = None,
@@ -64,7 +66,7 @@ def sweep(
     lines = [f"{moved:,} stuck messages of {queue} were sidelined"]
     lines += [
         f"{count:,} messages wait for the restart of query {name}; if it will not restart, "
-        f"say: ignis sweep {queue} --consumer {name}"
+        f"run: ignis sweep {queue} --consumer {name}"
         for name, count in waiting.items()
     ]
     more = {"for_restart": waiting} if waiting else {}
@@ -73,7 +75,7 @@ def sweep(
 
 @app.command(rich_help_panel=_MAINTAIN)
 def recover(ctx: typer.Context) -> None:
-    """Put back messages that dead consumers had fired but never read."""
+    """Put back messages that dead consumers fired and never read."""
     call = Invocation.current(ctx)
     with call.store() as store, working("recovering"):
         recovered = store.recover()
@@ -101,7 +103,7 @@ def vacuum(
 
 @app.command(rich_help_panel=_MAINTAIN)
 def repair(ctx: typer.Context, queue: Name) -> None:
-    """Put quarantined messages back, once their segment files are restored."""
+    """Put quarantined messages back whose segment files are restored."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found, working("repairing"):
         repaired = found.repair()
@@ -110,7 +112,7 @@ def repair(ctx: typer.Context, queue: Name) -> None:
 
 @app.command(rich_help_panel=_MAINTAIN)
 def compact(ctx: typer.Context, queue: Name) -> None:
-    """Rewrite waiting messages of small or mostly finished segments into fewer segments."""
+    """Rewrite the waiting messages of small or mostly finished segments into fewer segments."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found, working("compacting"):
         rewritten = found.compact()
@@ -129,10 +131,11 @@ def expire(ctx: typer.Context, queue: Name) -> None:
 @app.command(rich_help_panel=_MAINTAIN)
 def adopt(ctx: typer.Context) -> None:
     """
-    Make this catalog the owner of the storage, after a restore, a move or a loss of the catalog.
+    Make this catalog the owner of the storage.
 
-    First stop every process that uses another copy of the catalog. An hour later vacuum removes the
-    segments that this catalog does not know: back them up before if you may need them.
+    Use it after a restore, a move or a loss of the catalog. First stop every process that uses
+    another copy of the catalog. If you may need segments that this catalog does not know, copy them
+    to another place: vacuum removes them an hour later.
     """
     call = Invocation.current(ctx)
     with call.store(create=True, adopt=True) as store:
@@ -143,16 +146,16 @@ def adopt(ctx: typer.Context) -> None:
 def clock(
     ctx: typer.Context,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Believe the clock as it is, even after a jump.")
+        bool, typer.Option("--accept", help="Accept the present time, even after a jump.")
     ] = False,
 ) -> None:
-    """Check that the catalog's clock has not jumped ahead; if it has, nothing expires."""
+    """Check whether the catalog's clock has jumped ahead; after a jump, no message expires."""
     call = Invocation.current(ctx)
     with call.store() as store:
         if accept:
             store.accept_clock()
         doubt = store.catalog.write(look)
-    call.answer(doubt or "the clock is believed", doubt=doubt)
+    call.answer(doubt or "the clock is plausible", doubt=doubt)
 
 
 @app.command(rich_help_panel=_MAINTAIN)
@@ -164,14 +167,15 @@ def fsck(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Repair what can be repaired, and set damaged messages apart."
+            "--repair",
+            help="Repair broken records where possible, and quarantine damaged messages.",
         ),
     ] = False,
 ) -> None:
     """
-    Check every invariant of the store, while others go on working.
+    Check every invariant of the store, which may be in use.
 
-    The exit code is 0 if the store is in order, and 1 if something is wrong that is not repaired.
+    The exit code is 0 if the store is in order or everything was repaired, and 1 otherwise.
     docs/protocol.md lists the invariants by number.
     """
     call = Invocation.current(ctx)

@@ -23,14 +23,14 @@ def backup(
     folder: Folder,
     catalog_only: Annotated[
         bool,
-        typer.Option("--catalog-only", help="Leave the segment files out."),
+        typer.Option("--catalog-only", help="Write the catalog without the segment files."),
     ] = False,
 ) -> None:
     """
     Write a backup of the store, which may be in use.
 
-    A folder with an earlier backup of the store gets only new segments. A backup of the catalog
-    alone can only be restored over the same storage.
+    If the folder holds an earlier backup of the store, only new segments are copied. A backup
+    without segments can only be restored over the same storage.
     """
     call = Invocation.current(ctx)
     with call.store() as store, working("backing up") as status:
@@ -52,7 +52,7 @@ def restore(
         bool,
         typer.Option(
             "--over",
-            help="Replace the catalog, or use the storage, of the same store. Segments that the "
+            help="Replace the catalog of the same store, or use its storage. Segments that the "
             "backup does not know stay.",
         ),
     ] = False,
@@ -60,17 +60,18 @@ def restore(
     """
     Restore a backup: into an empty place, or over the same store.
 
-    Stop every process that uses the store first. The backup may be of either database.
+    First stop every process that uses the store. A backup from SQLite can be restored into
+    PostgreSQL, and the other way round.
     """
     call = Invocation.current(ctx)
     with working("restoring") as status:
         done = Store.restore(folder, **call.address, over=over, progress=_shown(status))
     lines = [
-        f"{done.messages:,} messages are back, as they were {done.age / 60:,.0f} minutes ago; "
+        f"{done.messages:,} messages are restored, as they were {done.age / 60:,.0f} minutes ago; "
         f"{done.copied:,} segments were copied"
     ]
     if done.damaged:
-        lines.append(f"{done.damaged:,} messages are damaged: their segments are nowhere")
+        lines.append(f"{done.damaged:,} messages are damaged, because their segments are missing")
     if done.found:
         lines.append(
             f"{len(done.found):,} segments are newer than the backup: `ignis leftovers` lists them"
@@ -92,7 +93,7 @@ def leftovers(
         bool, typer.Option("--give-up", help="Let vacuum remove the files after its grace period.")
     ] = False,
 ) -> None:
-    """List the segment files that a restored catalog does not know."""
+    """List the segment files that are newer than the restored catalog."""
     call = Invocation.current(ctx)
     with call.store() as store:
         found = store.leftovers(give_up=give_up)
@@ -102,15 +103,18 @@ def leftovers(
 
 @app.command(rich_help_panel=_OPERATE)
 def grants(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The role of the database.")],
-    role: Annotated[str, typer.Option(metavar="KIND", help=f"What it does: {', '.join(ROLES)}.")],
-    schema: Annotated[str, typer.Option(help="The schema of the tables.")] = "public",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the database role.")],
+    role: Annotated[
+        str, typer.Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")
+    ],
+    schema: Annotated[str, typer.Option(help="Schema of the tables.")] = "public",
 ) -> None:
     """
     Print the SQL statements that give a role of PostgreSQL its rights on the catalog.
 
-    Run them as the owner of the tables, with psql. A producer loads into queues without a policy, a
-    consumer fires, settles and runs side tasks but vacuum and compact, an operator does everything.
+    Run them with psql, as the owner of the tables. A producer may load into queues without a
+    policy. A consumer may fire, settle, and run every side task except vacuum and compact. An
+    operator may do everything.
     """
     typer.echo("\n".join(statements(role, name, schema)))
 

@@ -1,4 +1,4 @@
-"""The command that tries a store out under faults."""
+"""The command that tests a store under faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_ignis.cli.display import console, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.address import Address
 
-#: The exit code where a promise was broken.
+#: The exit code after a broken promise.
 _BROKEN = 1
 
 
@@ -34,10 +34,10 @@ def soak(
     ] = None,
 ) -> None:
     """
-    Load and fire with processes that are killed and stopped, and check what became of each message.
+    Load and fire with processes that are killed and stopped, and check the fate of each message.
 
-    Uses queues of its own in the store, and deactivates them at the end. Meanwhile, restart the
-    database, cut the network or fill the disk: no message may be lost or doubled by that.
+    It creates its own queues in the store, and deactivates them at the end. While it runs, you can
+    restart the database, cut the network or fill the disk: no message may be lost or doubled.
     """
     # It starts processes and needs more of the core than other commands.
     from pyspark_ignis.soak import report as reports

@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Wide enough for any table: a pipe has no width that output must fit.
+# Wide enough for any table, because a pipe has no width.
 _PIPE_WIDTH = 10_000
 
-# Characters by which a text could steer a terminal: controls, and changes of direction.
+# Characters that could control a terminal: controls, and changes of direction.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are shown as escapes, and steer no terminal."""
+    """Return a text with escapes for characters that could control a terminal."""
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 

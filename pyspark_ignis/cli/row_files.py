@@ -13,6 +13,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from queue_core.errors import BadOption
+from queue_core.names import nearest
 
 #: The usual name of standard input.
 STDIN = "-"
@@ -40,7 +41,7 @@ def batches(
     *schema* says how to read JSON, which has fewer types than a queue. Raises `BadOption`, which
     names the file.
     """
-    read = _READERS[format or _format_of(file)]
+    read = _READERS[_checked(format) or _format_of(file)]
     with _translated(file), _opened(file) as source:
         yield from read(source, schema)
 
@@ -50,6 +51,12 @@ def schema_of(file: str, format: str | None = None) -> pa.Schema:
     for batch in batches(file, format):
         return batch.schema
     raise BadOption(f"{file} has no rows")
+
+
+def _checked(format: str | None) -> str | None:
+    if format is not None and format not in _READERS:
+        raise BadOption(f"--format {format}{nearest(format, FORMATS)}; use {', '.join(FORMATS)}")
+    return format
 
 
 def _format_of(file: str) -> str:

@@ -1,6 +1,6 @@
-"""A soak: processes load and fire under faults, and a checker says what became of each message.
+"""A soak: processes load and fire under faults, and a checker decides the fate of each message.
 
-`soak.py` runs it on a store, as the command ``ignis soak`` does; `nemesis.py` makes the faults;
-`workload.py` is what the processes do; `history.py` is what they write down; `checker.py` judges
-that alone, without the store.
+`soak.py` runs it on a store, for the command ``ignis soak``. `nemesis.py` makes the faults,
+`workload.py` is the work of the processes, and `history.py` their journal. `checker.py` judges only
+the journals, without the store.
 """

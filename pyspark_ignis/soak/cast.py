@@ -41,7 +41,7 @@ class Cast:
         self._chance = chance
         self._lives = 0
         self.parts = [Part(role) for role, count in ROLES.items() for _ in range(count)]
-        #: What the processes said that ended by an error which is none of ignis.
+        #: The last words of processes that ended by an error that is not one of ignis.
         self.broken: list[str] = []
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Cast:
                 self._begin(part)
 
     def check(self) -> None:
-        """Replace processes that ended by themselves, which none should."""
+        """Replace processes that ended by themselves, which is a failure."""
         for part in self.parts:
             if part.process is not None and part.process.exitcode is not None:
                 self._ended(part)
@@ -59,19 +59,19 @@ class Cast:
                     self._begin(part)
 
     def kill(self, part: Part) -> None:
-        """Kill a process, wherever it is."""
+        """Kill a process at any point."""
         self._history.write("died", name=part.life)
         part.process.kill()
         part.process.join()
         part.process, part.stopped = None, False
 
     def stop(self, part: Part) -> None:
-        """Stop a process, as a machine that hangs does."""
+        """Stop a process, as a hanging machine would."""
         os.kill(part.process.pid, signal.SIGSTOP)
         part.stopped = True
 
     def go_on(self, part: Part) -> None:
-        """Let a process go on after `stop`."""
+        """Let a process continue after `stop`."""
         if part.stopped:
             part.stopped = False
             os.kill(part.process.pid, signal.SIGCONT)

@@ -1,9 +1,9 @@
-"""The checker: what became of each message, from the history alone.
+"""The checker: decide the fate of each message, from the history alone.
 
-It knows nothing of ignis but its promises. A message whose load returned must come out. A message
-whose deletion returned must not come out again. A message comes out twice only for a reason that
-the history shows: its consumer gave it back, died, or was kept from settling it by a fault until it
-was swept. A restore of the catalog excuses what it undid, and nothing else: transactions that ended
+It knows only the promises of ignis. A message whose load returned must be delivered. A message
+whose deletion returned must not be delivered again. A message is delivered twice only for a reason
+that the history shows: its consumer reloaded it, died, or could not settle it because of a fault
+until it was swept. A restore of the catalog excuses only what it undid: transactions that ended
 after the copy was taken and began before the copy was put back.
 """
 
@@ -22,7 +22,7 @@ _NAMED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the queues of a soak promise."""
+    """The promises of the queues of a soak."""
 
     #: Seconds after its firing at which a message may be swept.
     sweep_after: float
@@ -38,7 +38,7 @@ class Rules:
 
 @dataclass(kw_only=True)
 class Counts:
-    """How many messages of a queue have which fate."""
+    """The numbers of messages of a queue by their fate."""
 
     #: A load was begun.
     attempted: int = 0

@@ -1,4 +1,4 @@
-"""What happened during a soak: a journal per process, durable before the process goes on.
+"""The history of a soak: a journal per process, durable before the process continues.
 
 An action is written down twice: before it, as an intent, and after it, with its outcome. So a
 process that is killed in between leaves an intent whose outcome is unknown. All entries have the
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: Bytes after which a journal goes on in another file: small files can be written where there is
-#: hardly any room.
+#: Bytes after which a journal continues in another file: small files fit even on an almost full
+#: disk.
 _PART_BYTES = 24_000
 
 

@@ -1,6 +1,6 @@
 """The entries of a history as tables, for the checker.
 
-An outcome is joined to its intent here: a load without one was cut off by a kill, and may have
+It joins each outcome to its intent. A load without an outcome was cut off by a kill, and may have
 happened.
 """
 
@@ -31,7 +31,7 @@ CREATE INDEX s ON settles (queue, number);
 CREATE INDEX l ON lives (life);
 CREATE INDEX f ON faults (begun);
 """
-#: Time of the end of what never ended.
+#: The time of the end of an action that never ended.
 NEVER = 1e18
 
 #: Numbers of one producer: its life is in the bits above.

@@ -1,4 +1,4 @@
-"""The nemesis: begins one fault after the other, and heals each after a while."""
+"""The nemesis: begins one fault after another, and heals each after a while."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Fault:
 
     #: Its name in the report.
     name: str
-    #: How often it is chosen, beside the others.
+    #: Its weight among the faults.
     weight: float = 1.0
-    #: Seconds until it is healed, from and to; 0 for a fault that is over at once.
+    #: The range of seconds until it is healed; 0 for a fault that is over at once.
     seconds: tuple[float, float] = (0.0, 0.0)
-    #: Whether all others are healed before it begins, and none begins before it is healed.
+    #: Whether it excludes all other faults while it lasts.
     alone: bool = False
 
     def possible(self) -> bool:

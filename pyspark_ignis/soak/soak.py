@@ -28,7 +28,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class Result:
-    """What a soak came to."""
+    """The result of a soak."""
 
     seed: int
     seconds: float
@@ -39,7 +39,7 @@ class Result:
     faults: dict[str, int]
     #: How often each error was raised to a caller.
     errors: dict[str, int]
-    #: What ended otherwise than it should, each with its last words.
+    #: Processes that ended unexpectedly, each with its last words.
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -70,7 +70,7 @@ class Soak:
         self.history = History(scene.folder, "nemesis")
         self.cast = Cast(scene, self.history, self.chance)
         self._watching = threading.Event()
-        #: Called again and again while faults are made, and while the queues are emptied.
+        #: Called repeatedly during the faults, and while the queues are emptied.
         self.meanwhile: list[Callable[[], None]] = [self.cast.check]
 
     def faults(self) -> list[Fault]:
@@ -78,12 +78,12 @@ class Soak:
         return [Kill(self.cast), Stop(self.cast)]
 
     def run(self, seconds: float, faults: Sequence[Fault], pause: float = PAUSE_SECONDS) -> Result:
-        """Run it; return what came of it, after everything has ended."""
+        """Run the soak; return its result after everything has ended."""
         began = time.monotonic()
         with Store(self.scene.address) as store:
             make_queues(store, self.scene)
         nemesis = Nemesis(faults, self.history, self.chance)
-        # A thread, since a look may hang for as long as a fault lasts, which it must not prolong.
+        # A thread, because a look may hang during a fault and must not prolong it.
         watcher = threading.Thread(target=self._watch, daemon=True)
         watcher.start()
         try:
@@ -133,7 +133,7 @@ class Soak:
             time.sleep(0.5)
 
     def _watch(self) -> None:
-        """Write down how full the bounded queue is, again and again."""
+        """Repeatedly write down how full the bounded queue is."""
         name = self.scene.prefix + "bounded"
         while not self._watching.wait(_LOOK_SECONDS):
             with suppress(IgnisError), Store(self.scene.address, create=False) as store:

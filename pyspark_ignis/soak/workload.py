@@ -1,8 +1,7 @@
-"""What the processes of a soak do: load, fire and settle, handle, keep house.
+"""The work of the processes of a soak: load, fire and settle, handle, run side tasks.
 
-Each writes into its history what it is about to do, and what came of it. An error of ignis is
-written down and followed by another attempt; any other error ends the process, which the soak
-reports.
+Each process writes every intent and its outcome into its history. An error of ignis is written down
+and followed by another attempt. Any other error ends the process, and the soak reports it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ QUEUES: dict[str, dict[str, Any]] = {
 FIRED = ("plain", "bounded", "unique", "latest", "grouped")
 #: Seconds after which a firing is swept.
 SWEEP_AFTER = 8.0
-#: Bytes of a load from which on it becomes a file.
+#: The size in bytes from which a load becomes a file.
 _INLINE_BYTES = 4096
 
 
@@ -103,13 +102,13 @@ def make_queues(store: Store, scene: Scene) -> None:
 
 
 def messages(first: int, count: int) -> pa.Table:
-    """Return the messages of these numbers, each of which says all that is in it."""
+    """Return the messages of these numbers, whose content follows from their number."""
     numbers = pa.array(range(first, first + count), pa.int64())
     return pa.table([numbers, *_contents(numbers)], schema=SCHEMA)
 
 
 def altered(rows: pa.Table) -> list[int]:
-    """Return the numbers of the messages that carry something else than they were loaded with."""
+    """Return the numbers of messages whose content differs from the loaded one."""
     numbers = rows.column("number").combine_chunks()
     customers, payloads = _contents(numbers)
     same = pc.and_(
@@ -326,12 +325,12 @@ def _noting(player: Player, verb: str) -> Iterator[None]:
 
 
 def shovel(queue: Queue) -> None:
-    """Put failed messages back."""
+    """Move failed messages back."""
     queue.shovel()
 
 
 def sweep(queue: Queue) -> None:
-    """Sideline what is in flight for long."""
+    """Sideline messages that are in flight for too long."""
     queue.sweep(SWEEP_AFTER)
 
 
@@ -341,7 +340,7 @@ def compact(queue: Queue) -> None:
 
 
 def repair(queue: Queue) -> None:
-    """Load what was set apart while the storage said that files were gone."""
+    """Put back messages that were quarantined while files seemed to be missing."""
     queue.repair()
 
 
@@ -357,9 +356,9 @@ ROLES: dict[str, Callable[[Player], Any]] = {
 
 def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
     """
-    Take whatever is left after all processes have ended, as one more consumer.
+    Take all remaining messages after all processes have ended, as one more consumer.
 
-    Returns how many messages are still in a queue, which should be none.
+    Returns how many messages are still in a queue; it should be none.
     """
     left = {}
     for name in scene.queues:
@@ -381,7 +380,7 @@ def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
 
 
 def _give_back(queue: Queue, magazine: str) -> None:
-    """Reload what dead processes hold: a person may, who knows that they are dead."""
+    """Reload messages of dead processes: an operator who knows that they are dead may do so."""
     rows = queue.browse(magazine=magazine)
     held = rows.filter(pc.is_valid(rows.column("_fired_at")))
     if held.num_rows:

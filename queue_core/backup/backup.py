@@ -1,9 +1,9 @@
 """Write a backup of a store that is in use.
 
-The tables are those of one moment, read in one transaction that keeps nobody waiting. The segments
-that they name are copied after it, under a `Hold`, which keeps vacuum from removing them. In a
-folder with an earlier backup, segments that are there are not copied again, and the earlier backup
-stays whole until the new one is.
+One transaction reads all tables as they are at one moment, and blocks no other. Then the segments
+that they name are copied, under a `Hold`, which keeps vacuum from removing them. In a folder with
+an earlier backup, only new segments are copied, and the earlier backup stays complete until the new
+one is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from queue_core.segments.storage import Storage
 #: Files that are copied at once.
 AT_ONCE = 8
 
-#: Called now and then with what is being done, how many are done, and of how many.
+#: Called repeatedly with the kind of work, the number of parts that are done, and of all parts.
 Progress = Callable[[str, int, int], None]
 
 
@@ -41,9 +41,10 @@ class Backup:
     A backup that was written.
 
     Attributes:
-        rows: How many rows of the catalog it has.
-        segments: How many segment files the catalog names; 0 if only the catalog was backed up.
-        copied: How many of them were copied now; the others were in the folder already.
+        rows: Number of rows of the catalog.
+        segments: Number of segment files that the catalog names; 0 if only the catalog was backed
+            up.
+        copied: Number of segment files that were copied now. The others were already in the folder.
         missing: Locations of segment files that the storage does not have.
     """
 
@@ -66,8 +67,7 @@ def backup(
         store = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
     if store is None:
         raise StorageUnavailable(
-            f"{catalog!r} has no storage yet, so that its backup would belong to no store; open it "
-            "once with its storage"
+            f"{catalog!r} has no storage yet; open the store once with its storage, then back it up"
         )
     earlier = folder.of_store(store)
     there: Mapping[str, tuple[int, str]] = {} if earlier is None else folder.segments(earlier)
@@ -121,7 +121,7 @@ def _write_tables(
 
 
 def _last_ids(connection: Connection) -> dict[str, int]:
-    """Return the highest id of each table whose ids the database gives out."""
+    """Return the highest id of each table whose ids the database assigns."""
     found = {}
     for table in rows.NUMBERED:
         highest = connection.scalar(select(func.max(table.c.id))) or 0

@@ -33,7 +33,7 @@ SEGMENTS = pa.schema([("location", pa.string()), ("bytes", pa.int64()), ("sha256
 
 
 class BackupFolder:
-    """A local folder with a backup, or for one."""
+    """A local folder that has a backup, or is to get one."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
@@ -51,7 +51,7 @@ class BackupFolder:
             raise _unreadable(file, error) from error
 
     def of_store(self, store: str) -> Manifest | None:
-        """Return the manifest of an earlier backup of a store; raises if the folder has others."""
+        """Return the manifest of the store's earlier backup; raises if other files are there."""
         if (self.path / _MANIFEST).exists():
             earlier = self.manifest()
             if earlier.store != store:
@@ -135,7 +135,7 @@ class BackupFolder:
             raise DamagedBackup(f"{file} is missing; restore from another backup") from None
 
     def finish(self, manifest: Manifest, segments: Iterable[str]) -> None:
-        """Write the manifest, and then remove what an earlier backup has left."""
+        """Write the manifest, and then remove the tables of an earlier backup."""
         unfinished = self.path / f"{manifest.folder}.json"
         with self._durable(unfinished) as sink:
             sink.write(manifest.to_json().encode())
@@ -154,9 +154,9 @@ class BackupFolder:
 
     @contextmanager
     def _durable(self, file: Path) -> Iterator[BinaryIO]:
-        """Open a file to write; it is on the disk when the block ends, and else not there."""
+        """Open a file to write: on the disk when the block ends, or absent after an error."""
         with self._written():
-            # Messages are not for everybody on the machine.
+            # Only the owner may read messages.
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             file.parent.mkdir(parents=True, exist_ok=True)
             try:

@@ -58,7 +58,7 @@ class Hold(AbstractContextManager["Hold"]):
 
     def _renew(self) -> None:
         def renew(connection: Connection) -> None:
-            # One that has ended stays so, and `check` finds it out.
+            # A hold that has ended stays ended, and `check` reports it.
             if self._is_held(connection):
                 self._take(connection)
 

@@ -1,4 +1,4 @@
-"""The manifest of a backup: its files with their checksums, and the store that it is of."""
+"""The manifest of a backup: its files with their checksums, and its store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup consists of; it is written last, so a folder with one is complete."""
+    """The contents of a backup. It is written last, so a folder with a manifest is complete."""
 
     #: The id of the store.
     store: str
@@ -35,9 +35,9 @@ class Manifest:
     folder: str
     #: The file of each table.
     tables: Mapping[str, File]
-    #: The highest id that each table has ever given out.
+    #: The highest id that each table has ever assigned.
     last_ids: Mapping[str, int]
-    #: The list of the segment files in the backup; None if it has the catalog alone.
+    #: The list of the segment files in the backup; None if it has only the catalog.
     segments: File | None
     version: int = VERSION
 

@@ -1,4 +1,4 @@
-"""The place of a restore: what is there, and whether the store of a backup may be put there."""
+"""The place of a restore: its present contents, and whether a backup may be restored into it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue_core.catalog.tables import consumers, facts, queues
 from queue_core.errors import BadOption
 from queue_core.segments.storage import Storage
 
-#: In the facts of a restored catalog: the store whose backup it was.
+#: The fact of a restored catalog that names the store of its backup.
 ORIGIN = "origin"
 
 
@@ -22,7 +22,7 @@ ORIGIN = "origin"
 class Place:
     """The catalog and the storage before the restore."""
 
-    #: The id of the store in the catalog, and of the store whose backup it came from.
+    #: The id of the store in the catalog, and of the store that its backup was made of.
     store: str | None
     origin: str | None
     #: Whether the catalog has queues or consumers.
@@ -50,7 +50,7 @@ def is_used(connection: Connection) -> bool:
 
 
 def store_id(manifest: Manifest, place: Place, address: Address, *, over: bool) -> str:
-    """Return the id of the restored store; raises `BadOption` if it must not be there."""
+    """Return the id for the restored store; raises `BadOption` if the place is not allowed."""
     same = {manifest.store}
     if place.store is not None and place.origin == manifest.store:
         same.add(place.store)

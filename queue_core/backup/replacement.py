@@ -1,11 +1,10 @@
 """Replace the rows of a catalog by those of a backup.
 
 Changes: all tables, in one transaction. Segments that the storage has and the backup does not know
-are recorded as found, so that vacuum leaves them to a person; messages whose segments are nowhere
-are set apart as damaged. Ids and epochs jump ahead, so that nothing that a process still has in
-hand from the lost time is taken for something new. Guard: the backup was checked, and the place is
-empty or a person has said otherwise. Crash before the commit: the old catalog is as it was. Crash
-after it: the next opening takes the storage.
+are recorded as found, and vacuum keeps them until an operator gives them up. Messages without a
+segment become damaged. Ids and epochs jump ahead, so that no id from the lost time is assigned
+again. Guard: the backup was checked, and the place is empty or the caller allows it. Crash before
+the commit: the old catalog is as it was. Crash after it: the next opening takes the storage.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ from queue_core.catalog.task_log import Moves
 from queue_core.errors import BadOption
 from queue_core.verbs.quarantine import set_apart
 
-#: How far ids and epochs jump: a million, and ten for each millisecond since the backup.
+#: Ids and epochs jump by a million, and by ten for each millisecond since the backup.
 JUMP = 1_000_000
 JUMP_PER_SECOND = 10_000
 
-#: Facts that a restored catalog gets anew.
+#: Facts that are not restored, because each catalog has its own.
 _IDENTITY = ("store", "tokens", "place", "storage", ORIGIN, RESTORED_AT)
 
 
@@ -52,14 +51,14 @@ class Restored:
 
     Attributes:
         age: Seconds since the backup was taken, by the catalog's clock. Messages that were settled
-            since are there again, and messages that were loaded since are lost, unless their
+            since then are back. Messages that were loaded since then are lost, unless their
             segments are in `found`.
-        messages: How many messages the catalog has.
-        copied: How many segment files were copied into the storage.
-        found: Locations of segment files that the storage has and the backup does not know. Vacuum
-            leaves them alone.
-        damaged: How many messages were set apart, because their segments are neither in the storage
-            nor in the backup.
+        messages: Number of messages in the catalog.
+        copied: Number of segment files that were copied into the storage.
+        found: Locations of segment files in the storage that the backup does not know. Vacuum keeps
+            them.
+        damaged: Number of messages that are damaged, because neither the storage nor the backup has
+            their segments.
     """
 
     age: float
@@ -84,7 +83,7 @@ class Replacement:
     progress: Progress
 
     def work(self, connection: Connection) -> Restored:
-        """Replace all rows; raises `BadOption` if the catalog is in use against expectation."""
+        """Replace all rows; raises `BadOption` if the catalog must be empty and is not."""
         dialect.of(connection).lock_tables(connection, metadata.sorted_tables)
         if not self.over and is_used(connection):
             raise BadOption(
@@ -111,7 +110,7 @@ class Replacement:
         )
 
     def _jump(self, connection: Connection, jump: int) -> None:
-        """Leave out the ids and epochs that were given out since the backup."""
+        """Skip the ids and epochs that may have been assigned since the backup."""
         for table in rows.NUMBERED:
             last = self.manifest.last_ids[table.name] + jump
             dialect.of(connection).raise_ids(connection, table, last)
@@ -119,7 +118,7 @@ class Replacement:
         connection.execute(update(consumers).values(epoch=consumers.c.epoch + jump, seal=seal))
 
     def _forget_processes(self, connection: Connection) -> None:
-        """Remove the marks of processes of that time; no machine has watched the clock since."""
+        """Remove the marks of processes at the time of the backup, and the looks at the clock."""
         for table in (leases, waiters, clocks):
             connection.execute(delete(table))
         seen = {"host": RESTORE, "catalog_at": self.manifest.taken_at}
@@ -134,7 +133,7 @@ class Replacement:
         )
 
     def _compare(self, connection: Connection) -> tuple[list[str], int]:
-        """Record the files that the backup does not know, and set messages without files apart."""
+        """Record files that the backup does not know; mark messages without files as damaged."""
         known = {row.location: row.state for row in connection.execute(select(files))}
         found = sorted(self.present - known.keys())
         if found:

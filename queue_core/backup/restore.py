@@ -1,7 +1,7 @@
-"""Restore a backup: into a new place, or over the storage of the store that it is of.
+"""Restore a backup: into a new place, or over the storage of the same store.
 
-The backup is checked first, then segments that the storage lacks are copied into it, and last the
-catalog is replaced, in one transaction: `queue_core.backup.replacement`.
+First, the backup is checked. Then missing segments are copied into the storage. At last, one
+transaction replaces the catalog: `queue_core.backup.replacement`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def restore(
 
 
 def _checked(folder: BackupFolder) -> Manifest:
-    """Return the manifest once every table is known to be whole."""
+    """Check every table, and return the manifest."""
     manifest = folder.manifest()
     if manifest.format > format.FORMAT:
         raise FormatTooNew(

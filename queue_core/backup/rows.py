@@ -10,9 +10,9 @@ from sqlalchemy import Boolean, Connection, Integer, LargeBinary, String, Table,
 
 from queue_core.catalog.tables import metadata
 
-#: Tables whose ids the database gives out.
+#: Tables whose ids the database assigns.
 NUMBERED = [table for table in metadata.sorted_tables if table.autoincrement_column is not None]
-#: Rows that are in memory at a time.
+#: The most rows in memory at a time.
 BATCH_ROWS = 1000
 
 

@@ -1,8 +1,9 @@
 """Admission: attempt a load at once, and again from the waiting line while the queue is full.
 
 Changes: only the line. Each attempt is a transaction of the caller, which checks the capacity.
-Meanwhile the staged segments are in the storage, and nobody sees them. Crash while a load waits:
-files that no slice names, left to vacuum; a streaming query stages its batch again and waits again.
+Until one succeeds, the staged segments are in the storage, and no consumer sees them. Crash while a
+load waits: vacuum removes its files, which no slice names; a streaming query stages its batch again
+and waits again.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from queue_core.integrity import clock
 from queue_core.model import QueueInfo, Staged
 from queue_core.verbs.expire import expire
 
-#: Seconds after which the first in line expires messages again, since they take capacity.
+#: Seconds between two attempts of the first in line to expire messages, which frees capacity.
 EXPIRE_SECONDS = 5.0
 
 
 class Attempt(AbstractContextManager["Attempt"]):
-    """One attempt to load; its block absorbs `CapacityExceeded`, and the next attempt follows."""
+    """One attempt to load. Its block absorbs `CapacityExceeded`; the next attempt follows."""
 
     def __init__(self, admission: Admission, waiter: int | None = None) -> None:
         self._admission = admission
-        #: The number in the waiting line, which a successful load leaves; None outside of the line.
+        #: The load's number in the waiting line; None outside of the line.
         self.waiter = waiter
-        #: Why the load did not fit, if it did not.
+        #: Why the load did not fit; None if it did.
         self.refused: CapacityExceeded | None = None
         self.succeeded = False
 
@@ -119,12 +120,12 @@ class Admission:
 
     def _expire(self) -> int:
         if self._catalog.write(clock.look) is not None:
-            # What seems to be old may be young.
+            # The clock may have jumped, so that young messages seem old.
             return False
         try:
             expired = expire(self._catalog, self._storage_uri, self._queue)
         except CatalogForbidden:
-            # The role of a producer may only load.
+            # The database role of a producer may not expire messages.
             expired = 0
         self._expired_at = time.monotonic()
         return expired

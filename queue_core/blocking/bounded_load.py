@@ -37,7 +37,7 @@ def load_bounded(
     first_ids = load(connection, storage, queue, staged)
     if overrun is not None:
         evict_oldest(connection, queue, overrun)
-    # A rendezvous stays the first in line until its messages are fired.
+    # The load of a rendezvous stays first in line until its messages are fired.
     if waiter is not None and not queue.settings.is_rendezvous:
         waiters.leave(connection, waiter)
     return first_ids

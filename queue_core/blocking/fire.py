@@ -1,9 +1,9 @@
-"""Fire or wait: a firing that finds nothing waits for messages, after those that wait already.
+"""Fire or wait: a firing that finds no message joins the line of waiting firings.
 
-Changes: the line, and what a firing changes. A firing with a selector, or from the sideline, joins
-no line: if the first in line wanted none of the messages, the others would wait in vain. Nor does a
-firing that is held back by a consumer with a priority or a claim, or by a pause. These wait beside
-the line.
+Changes: the line, and the changes of a firing. Some firings wait beside the line. A firing with a
+selector, or from the sideline, does: if it were first in line and wanted none of the messages, the
+others would wait in vain. So does a firing that a consumer with a priority or a claim, or a pause,
+holds back.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def fire_or_wait(
 
 
 class _HeldBack(Exception):
-    """Other consumers go first, or the queue is paused, whatever the order in the line."""
+    """Other consumers go first, or the queue is paused; the place in the line does not matter."""
 
 
 def _in_line(
@@ -67,8 +67,8 @@ def _in_line(
 def _beside(
     catalog: Catalog, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
-    # As in the line; but messages that were held become due without a change, so look twice a
-    # second in any case.
+    # As in the line. But held messages become due without a change, so look twice a second in any
+    # case.
     with Poller(Watch(catalog), first=0.005, last=0.3, blind=0.5) as poller:
         while True:
             due = poller.wait(end)
@@ -76,5 +76,5 @@ def _beside(
             ticket = fire(catalog, consumer, request)
             if ticket is not None or time.monotonic() >= end:
                 return ticket
-            # After a quiet time the next change is news.
+            # After a quiet time, look again at the next change.
             poller.looked(new=due is not Due.CHANGE)

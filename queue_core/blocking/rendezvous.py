@@ -1,9 +1,9 @@
-"""Rendezvous: a load into a queue that keeps no message waits until its messages are fired.
+"""Rendezvous: a load into a queue that keeps no messages waits until its messages are fired.
 
-Changes: the first in line offers its messages, one load at a time; when its time is up, it
-withdraws those that nobody has fired, in one transaction. Guard: the line, and for the withdrawal
-the turns of the shards. Crash while the offer waits: its messages are loaded, as after any load
-whose caller does not learn of the commit; the next in line does not wait for them.
+Changes: the first load in line offers its messages. When its time is up, one transaction withdraws
+the messages that no consumer has fired. Guard: the line; for the withdrawal, the turns of the
+shards. Crash while the offer waits: its messages stay loaded, and the next load in line does not
+wait for them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:
 def _waiting(
     connection: Connection, queue: QueueInfo, offered: IdSet, lock: str | None
 ) -> list[Taken]:
-    """Return the offered messages that nobody has fired, wherever compaction has moved them."""
+    """Return the offered messages that no consumer has fired, even if compaction moved them."""
     located = id_map.located(connection, [queue.id], offered)
     found = fetch(
         connection,

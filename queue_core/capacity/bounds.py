@@ -1,9 +1,9 @@
 """Check the capacity of a bounded queue, within the transaction that brings messages into it.
 
 Main holds at most `max_size` messages and `max_bytes` bytes, waiting or in flight. A message counts
-until it is deleted, expires or goes to the sideline. Guard: a transaction that brings messages into
-a bounded queue first takes a lock of this queue, before all other locks, and counts then. Messages
-that other transactions remove meanwhile only add capacity. Queues without bounds pay nothing.
+until it is deleted, expires or goes to the sideline. Guard: a transaction that adds messages to a
+bounded queue first takes a lock of this queue, before all other locks, and then counts.
+Transactions that remove messages meanwhile only add capacity. Unbounded queues take no such lock.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class OnFull:
 
     #: ``block``, ``fail`` or ``ring``; None: as the queue's settings say.
     overflow: str | None = None
-    #: Seconds to wait at most; None: until the load fits.
+    #: The most seconds to wait; None: no limit.
     timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun:
-    """How much must be evicted once a load is in a ring."""
+    """The amount that must be evicted after a load into a ring."""
 
     messages: int
     bytes: int
@@ -55,7 +55,7 @@ def check_capacity(
     overflow: str | None = None,
 ) -> Overrun | None:
     """
-    Check that a load fits, and keep others from taking its capacity until the transaction ends.
+    Check that a load fits, and reserve its capacity until the transaction ends.
 
     *waiter* is the number of the load in the waiting line, or None outside of it. *overflow* is as
     in `OnFull`. Returns how much of a ring has to be evicted for the load, if any. Raises
@@ -79,7 +79,7 @@ def check_capacity(
 
 
 def amount_of(staged: Sequence[Staged]) -> Amount:
-    """Return how many messages staged segments have, and their bytes."""
+    """Return the messages and bytes of staged segments."""
     return Amount(
         sum(segment.messages for segment in staged),
         sum(segment.bytes * segment.messages // max(segment.rows, 1) for segment in staged),
@@ -104,7 +104,7 @@ def can_ever_fit(usage: Usage, load: Amount) -> bool:
 def limit_to_capacity(
     connection: Connection, queue: QueueInfo, request: FireRequest
 ) -> FireRequest | None:
-    """Limit a request for sidelined messages to what fits into main; None: nothing fits."""
+    """Limit a request for sidelined messages to main's free capacity; None if there is none."""
     if not queue.settings.is_bounded:
         return request
     named_locks.lock_room(connection, queue.id)
@@ -135,14 +135,14 @@ def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -
     """Return the error message for a load that does not fit now."""
     if usage.settings.is_rendezvous:
         return (
-            f"queue {queue.name!r} keeps no message (max_size=0), and no consumer fires now; fire "
-            "from it elsewhere, or wait longer with timeout"
+            f"queue {queue.name!r} keeps no messages (max_size=0), and no consumer fires now; fire "
+            "from another thread or process, or wait longer with timeout"
         )
     order = f", after {_counted(ahead, 'other load')} in line" if ahead else ""
     return (
-        f"queue {queue.name!r} is full: of {_bounds(usage)} it holds {_shown(usage, usage.held)}, "
+        f"queue {queue.name!r} is full ({_bounds(usage)}): it holds {_shown(usage, usage.held)}, "
         f"waiting or in flight, and a load of {_shown(usage, load)} does not fit{order}; fire and "
-        "delete some, wait longer with timeout, or raise the bound"
+        "delete messages, wait longer with timeout, or raise the bound"
     )
 
 
@@ -160,9 +160,9 @@ def _check_ring(
     )
     if not fits(replace(usage, held=staying), least):
         raise CapacityExceeded(
-            f"queue {queue.name!r} is full: of {_bounds(usage)} it holds {_shown(usage, staying)} "
-            f"in flight or damaged, which cannot be dropped for a load of {_shown(usage, load)}; "
-            "delete or reload messages in flight, or raise the bound",
+            f"queue {queue.name!r} is full ({_bounds(usage)}): {_shown(usage, staying)} in flight "
+            f"or damaged cannot be dropped for a load of {_shown(usage, load)}; delete or reload "
+            "messages in flight, or raise the bound",
             can_wait=False,
         )
     return Overrun(

@@ -1,8 +1,8 @@
 """Evict the oldest waiting messages of a full ring, to make room for newer ones.
 
-Changes: removes waiting slices of main, the last of them in part, within the transaction of the
+Changes: removes waiting slices of main, the last one only in part, within the transaction of the
 load. The load's own messages are the newest. Messages in flight stay. Guard: the turns of the
-shards, as for firings; slices that other transactions have locked are passed over. Crash before the
+shards, as for firings. Slices that other transactions have locked are skipped. Crash before the
 commit: nothing was loaded, and nothing is lost.
 """
 
@@ -23,7 +23,7 @@ from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken, interleaved, share, take
 
-#: How many slices of a shard are read together, at most.
+#: The most slices of a shard that are read at once.
 _BATCH = 256
 
 
@@ -49,7 +49,7 @@ def evict_oldest(connection: Connection, queue: QueueInfo, overrun: Overrun) -> 
 def _oldest_first(connection: Connection, queue: QueueInfo, batch: int) -> Iterator[list[Slice]]:
     """Yield waiting slices in order of loading, grouped by load."""
     shards = sorted(turns.lock(connection, [queue.id]))
-    # Rewritten messages are in another segment than the messages between which they stand.
+    # A rewritten message is in another segment than its neighbours.
     blocks = (interleaved(_waiting_slices(connection, shard, batch)) for shard in shards)
     for _, together in groupby(heapq.merge(*blocks, key=_age), key=_age):
         yield [piece for block in together for piece in block]
@@ -73,12 +73,12 @@ def _waiting_slices(connection: Connection, shard: ShardKey, batch: int) -> Iter
 
 
 def _age(block: Sequence[Slice]) -> tuple[int, int]:
-    # A clock may give the same time twice; segments are numbered in the order of loads.
+    # Two loads may have the same time; segments are numbered in the order of loads.
     return min((piece.loaded_at, piece.segment_id) for piece in block)
 
 
 def _enough(group: Sequence[Slice], messages: int, size: int) -> list[Taken]:
-    """Take the first messages of a load, evenly from its shards: *messages* and *size* bytes."""
+    """Take the first messages of a load, evenly from its shards: *messages*, and *size* bytes."""
     available = sum(len(piece.rows) for piece in group)
     weight = sum(piece.bytes for piece in group)
     count = min(max(messages, -(-size * available // max(weight, 1))), available)
@@ -100,6 +100,6 @@ def _first(group: Sequence[Slice], count: int) -> list[Taken]:
 
 
 def _freed(piece: Slice, count: int) -> int:
-    """Return by how many bytes a slice shrinks when it loses *count* rows."""
+    """Return the bytes that a slice loses with *count* rows."""
     left = len(piece.rows) - count
     return piece.bytes - piece.bytes * left // max(len(piece.rows), 1)

@@ -1,4 +1,4 @@
-"""The usage of a bounded queue: how much main holds, counted exactly within a transaction.
+"""The usage of a bounded queue: the messages and bytes in main, counted in a transaction.
 
 The counters of the shards give the number of messages; there are few of them. The bytes are the sum
 over the slices. There may be many slices, so an index covers them.
@@ -50,7 +50,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The current settings of a queue, which have its bounds, and how much main holds."""
+    """The current settings of a queue, with its bounds, and the messages and bytes in main."""
 
     settings: QueueSettings
     held: Amount
@@ -71,6 +71,6 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
 
 
 def unevictable(connection: Connection, queue_id: int) -> Amount:
-    """Messages and bytes in main that cannot be evicted: those in flight or damaged."""
+    """Return the messages and bytes in main that cannot be evicted: in flight or damaged."""
     messages, size = connection.execute(_UNEVICTABLE, {"queue": queue_id}).one()
     return Amount(int(messages or 0), int(size or 0))

@@ -1,9 +1,9 @@
 """Wait for a turn at a queue, first come first served, across processes.
 
-Changes: the waiter's own row, and nothing else; no transaction is open while it waits. It looks
-when the catalog has changed, but less and less often while the changes do not concern it, so that a
-waiter in a busy store costs the catalog at most five small transactions a second. Crash: the
-waiter's row stays, and is passed over when it has not been renewed for a while.
+Changes: only the waiter's own row; no transaction is open while it waits. It looks when the catalog
+has changed, but less and less often while the changes do not concern it. A waiter in a busy store
+thus costs the catalog at most five small transactions a second. Crash: the waiter's row stays, and
+the others skip it once it has not been renewed for a while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
-#: Looks at the queue. Returns a summary, to be compared with the last one, and whether to try now.
+#: Looks at the queue. Returns a summary, which is compared with the last one, and whether to try.
 Probe = Callable[[Connection], tuple[Hashable, bool]]
 
 
@@ -36,8 +36,8 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._queue = queue
         self._side = side
         self._end = inf if timeout is None else time.monotonic() + timeout
-        # When the line moves, the next turn comes within milliseconds; when it stands, three looks
-        # a second are cheap. A dead waiter at its head goes unnoticed for a second.
+        # When the line moves, the next turn comes within milliseconds. When it stands, three looks
+        # a second are cheap, and a dead waiter at its head is noticed within a second.
         self._poller = Poller(Watch(catalog), first=0.005, last=0.3, blind=1.0)
         self._seen: Hashable = None
         self._renewed = 0.0
@@ -62,9 +62,9 @@ class WaitLine(AbstractContextManager["WaitLine"]):
 
     def wait(self, look: Probe, *, first: bool = True) -> bool:
         """
-        Wait until *look* finds it ready, and by default until this waiter is the first in line.
+        Wait until *look* says to try; by default, until this waiter is first in line.
 
-        False when time is up. A second call means that the caller has tried in vain.
+        Return False when the time is up. A second call means that the attempt failed.
         """
         if self._tried and not self._rest("tried"):
             return False
@@ -103,5 +103,5 @@ class WaitLine(AbstractContextManager["WaitLine"]):
     def _renew(self) -> None:
         self._renewed = time.monotonic()
         if not self._catalog.write(lambda connection: waiters.renew(connection, self.waiter)):
-            # This process stood still for so long that it counted as dead.
+            # This process paused for so long that it counted as dead.
             self._join()

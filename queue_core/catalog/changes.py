@@ -43,7 +43,7 @@ class Changes:
     """
 
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
-        """*queues*: those of the slices, by default any. If none is bounded, no load waits."""
+        """*queues*: the slices' queues; by default, any. If none is bounded, no load waits."""
         self._may_be_bounded = queues is None or any(q.settings.is_bounded for q in queues)
         self._wakes = False
         #: Slices that lose rows, by id, and the rows that they keep.
@@ -81,7 +81,7 @@ class Changes:
             self._wakes = True
 
     def put(self, piece: Slice, rows: Rows, **values: Any) -> None:
-        """Add a slice with these rows at their places: a copy of *piece* but for *values*."""
+        """Add a slice with these rows at their places: a copy of *piece* with other *values*."""
         if rows:
             position = piece.place_of(rows.start)
             self._new.append(_columns(piece, rows) | {"position": position} | values)
@@ -123,7 +123,7 @@ class Changes:
         self.cut(piece, rows)
         self.count(piece, **{counter: len(rows)})
         if piece.ticket is None:
-            # By the counters, messages that have left a shard were fired from it.
+            # In the counters, a message that has left a shard was fired from it.
             self.fire(piece, rows)
         if piece.magazine is Magazine.MAIN and self._may_be_bounded:
             self._wakes = True
@@ -234,7 +234,7 @@ def _count(names: tuple[str, ...]) -> Update:
 
 
 def _remainder(piece: Slice, rows: Rows) -> dict[str, Any]:
-    """Return what changes in a slice that keeps only some rows."""
+    """Return the new values of a slice that keeps only some rows."""
     state = State.LOADED if piece.ticket is None else State.FIRED
     row = _columns(piece, rows) | {"position": piece.place_of(rows.start), "state": int(state)}
     changed = {name: row[name] for name in _REMAINDER}
@@ -249,7 +249,7 @@ def _side_by_side(moves: Sequence[tuple[Slice, Rows]]) -> tuple[list[int], int]:
     """
     Return the offsets of slices from the tail of their new shard, and how many places they span.
 
-    *moves* come in order of their places. Slices whose rows interleave still do so afterwards.
+    *moves* are in order of their places. Slices whose rows interleave keep doing so.
     """
     offsets, span = [], 0
     shift, end, magazine = 0, 0, None

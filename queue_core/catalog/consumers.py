@@ -1,7 +1,7 @@
 """Consumers and their tickets in the catalog: enlisted, alive, fenced off.
 
-A consumer that starts again gets a higher epoch, and every call with an older one is refused, so
-that two lives of one consumer never fire side by side.
+A consumer that starts again gets a higher epoch, and calls with an older epoch are refused. So two
+processes never fire as the same consumer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEEPER = "keeper:"
 
 
 class Unacknowledged(Exception):
-    """A catalog that was restored does not know that Spark has committed the tickets before."""
+    """Spark has committed tickets, and the restored catalog does not know it."""
 
 
 _log = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ def enlist(
     """
     Start a life of the consumer *name*, which ends any earlier one.
 
-    With *beats* the consumer sends heartbeats, and its messages are not swept while it lives. For
-    others only the time since the firing counts. *ack* is the option of a query. If it is not
-    *sweepable*, its messages are not swept when it is dead either. *anew* means that this life
-    knows nothing of the tickets of earlier ones, whose messages can be swept.
+    With *beats*, the consumer sends heartbeats, and its messages are not swept while it lives.
+    Without, only the time since the firing counts. *ack* is the option of a query. Without
+    *sweepable*, its messages are not swept after its death either. *anew* means that this life does
+    not know the tickets of earlier lives, so that their messages can be swept.
     """
     now = dialect.read_clock(connection)
     life = {
@@ -123,9 +123,8 @@ def check(
     """
     Lock the consumer until the transaction ends; raises `ConsumerFenced`.
 
-    *logged* is the newest ticket that Spark has logged. If this catalog has not fired it, the
-    catalog is older than Spark's checkpoint: the tickets up to it are skipped, and reported for the
-    queues.
+    *logged* is the newest ticket in Spark's log. If this catalog has not fired it, the catalog is
+    older than the checkpoint: all tickets up to it are skipped, and reported for the queues.
     """
     here = select(consumers.c.last_ticket).where(_is_current(consumer))
     last = connection.scalar(dialect.of(connection).locked(here))
@@ -139,8 +138,8 @@ def check_committed(connection: Connection, consumer_id: int, committed: int) ->
     """
     Raise `Unacknowledged` if tickets that Spark has committed are not acknowledged.
 
-    They were, before anything was fired or planned after them. What they hold has to be settled
-    first, by the publications that the catalog has now.
+    They were acknowledged before anything was fired or planned after them. Their messages must
+    first be settled, by the publications that the catalog has now.
     """
     here = select(consumers.c.acknowledged).where(consumers.c.id == consumer_id)
     if (connection.scalar(here) or 0) < committed:
@@ -158,8 +157,8 @@ def new_ticket(
     """
     Return the number of the consumer's next ticket, and the time; raises `ConsumerFenced`.
 
-    With *seen* its messages are handed out at once, without being planned first. Such a ticket is
-    never requested again, and needs no row.
+    With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
+    requested again, and needs no row.
     """
     number, fired_at = _guarded(
         connection,
@@ -179,14 +178,14 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
     """
     Return the ticket that follows *after*; None if it has not been fired yet.
 
-    An acknowledged ticket follows as well, and is empty: a checkpoint that has lost its newest
-    batches repeats their numbers, under which a sink accepts nothing new.
+    An acknowledged ticket also counts, and is empty: a checkpoint that has lost its newest batches
+    repeats their numbers, and the sink accepts no new rows under these numbers.
     """
     acknowledged = connection.scalar(
         select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
     )
     if acknowledged is not None and after < acknowledged:
-        # One for each batch; but a new checkpoint skips all earlier tickets at once.
+        # One ticket for each batch, but a new checkpoint skips all earlier tickets at once.
         return after + 1 if after else int(acknowledged)
     return connection.scalar(
         select(tickets.c.number)
@@ -219,13 +218,13 @@ def is_alive(dead_after: float) -> ColumnElement[bool]:
 
 
 def check_dead(connection: Connection, name: str, dead_after: float) -> None:
-    """Raise `BadOption` unless *name* is that of a dead consumer."""
+    """Raise `BadOption` unless *name* is the name of a dead consumer."""
     alive = connection.scalar(select(is_alive(dead_after)).where(consumers.c.name == name))
     if alive is None:
         names = connection.scalars(select(consumers.c.name)).all()
         raise BadOption(
             f"consumer={name!r}{nearest(name, names)}: no consumer of this store has that name; "
-            "the view consumers names them"
+            "the view consumers lists the names"
         )
     if alive:
         raise BadOption(
@@ -236,7 +235,7 @@ def check_dead(connection: Connection, name: str, dead_after: float) -> None:
 def reserving(
     connection: Connection, queue_id: int, dead_after: float = DEAD_AFTER_SECONDS
 ) -> dict[str, int]:
-    """Return the dead consumers whose messages wait for their restart, and how many each has."""
+    """Return how many messages wait for the restart of their dead consumer, by its name."""
     found = connection.execute(
         select(consumers.c.name, func.sum(slices.c.count))
         .join(consumers, consumers.c.id == slices.c.consumer_id)
@@ -256,7 +255,7 @@ def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int
     """
     Record that the messages of tickets *after* (exclusive) to *upto* (inclusive) are handed out.
 
-    Return the tickets that an earlier life of the consumer has had.
+    Return the tickets that an earlier life of the consumer had.
     """
     epoch = select(consumers.c.epoch).where(consumers.c.id == consumer_id).scalar_subquery()
     shown = connection.execute(
@@ -295,7 +294,7 @@ def close_tickets(
     last, _ = _guarded(connection, consumer, acknowledged=furthest, seal=consumers.c.seal + gain)
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
-    # A browser's newest ticket says where it goes on, even if it is older than a checkpoint.
+    # A browser's newest ticket says where it continues, even if it is older than a checkpoint.
     newest = select(func.max(tickets.c.number)).where(tickets.c.consumer_id == consumer.id)
     connection.execute(
         delete(tickets).where(
@@ -310,10 +309,10 @@ def _skip_forgotten(
     connection: Connection, consumer: Consumer, first: int, last: int, queue_ids: Sequence[int]
 ) -> None:
     """
-    Give the tickets from *first* to *last* to nobody, and report them.
+    Skip the tickets from *first* to *last*, and report them.
 
-    Spark has committed them, or plans a batch with them. A firing under such a number would be
-    acknowledged unseen.
+    Spark has committed them, or plans a batch with them. A firing with such a number would be
+    acknowledged before any consumer has seen it.
     """
     gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
     values = {"last_ticket": last, "seal": consumers.c.seal + gain}
@@ -350,11 +349,11 @@ def _guarded(connection: Connection, consumer: Consumer, **values: object) -> tu
 
 
 def _is_current(consumer: Consumer) -> ColumnElement[bool]:
-    """Whether a row is that of the consumer, in its present life."""
+    """Return the condition that a row belongs to the consumer in its present life."""
     return and_(
         consumers.c.id == consumer.id,
         consumers.c.epoch == consumer.epoch,
-        # A catalog that was restored can have given the number to another consumer.
+        # A restored catalog can have assigned the number to another consumer.
         consumers.c.name == consumer.name,
     )
 

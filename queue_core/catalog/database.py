@@ -30,12 +30,12 @@ Result = TypeVar("Result")
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
-#: How often a transaction that finds no room gives the reserve up: others may take it meanwhile.
+#: How often a transaction without room gives up the reserve: others may take it meanwhile.
 RELIEFS = 3
 
 
 class Catalog:
-    """The catalog at a database URL; safe for many threads, and for many processes at once."""
+    """The catalog at a database URL. Threads and processes can share it."""
 
     def __init__(
         self, url: str, *, create: bool = True, new: format.NewStore | None = None
@@ -66,8 +66,8 @@ class Catalog:
 
         *work* may therefore run more than once and must have no other effects. If it *grows* the
         store, as a load does, it leaves the reserve of a full disk alone. Raises what *work*
-        raises, `CatalogUnavailable` or `DamagedCatalog`; then nothing was changed, unless the
-        connection was lost during the commit, which the error then says.
+        raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed, unless the
+        error's `outcome_unknown` is true.
         """
         end = time.monotonic() + self._dialect.busy_seconds
         errors = self._dialect.errors
@@ -101,7 +101,7 @@ class Catalog:
         """
         Open a transaction that sees one state of the catalog and changes nothing.
 
-        With *locking* it may take locks, and then each statement may see a newer state.
+        With *locking*, it may take locks, and each statement may see a newer state.
         """
         locks = locking and self._dialect.writes_in_parallel
         try:
@@ -154,8 +154,8 @@ class Catalog:
     def _check_reserve(self) -> None:
         if not self._reserve.is_there():
             raise CatalogUnavailable(
-                f"catalog {self._shown()} is on a full disk, whose last room is kept for deleting; "
-                "free some room, or delete messages and vacuum; nothing was changed"
+                f"catalog {self._shown()} is on a full disk, and its reserve is for deletions; "
+                "nothing was changed: free some room, or delete messages and vacuum"
             )
 
     def _regain(self) -> None:
@@ -209,11 +209,11 @@ class Catalog:
                     "check the path"
                 )
             try:
-                # Before anything is made.
+                # Before any file is created.
                 if self._new is not None:
                     self._new.check()
             except DamagedCatalog:
-                # Unless another process has made it meanwhile.
+                # Another process may have made it meanwhile.
                 if not self.file.exists():
                     raise
             try:

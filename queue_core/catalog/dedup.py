@@ -1,7 +1,7 @@
 """Keys of recently loaded messages, by which duplicates are recognised.
 
-One row for each load, an Arrow table of its keys in it; when there are many small ones, they become
-one. A load that adds keys holds the queue's row, so that no other adds keys at the same time.
+Each load adds one row with an Arrow table of its keys. Many small rows are merged into one. A load
+that adds keys locks the queue's row, so that only one load adds keys at a time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import dedup
 from queue_core.segments.ipc import pack, unpack
 
-#: Rows of fewer keys are put together when there are so many of them.
+#: Rows with fewer keys than the first number are merged when there are as many as the second.
 _SMALL_KEYS = 1 << 14
 _SMALL_ROWS = 32
 
-#: When a key was loaded; after the columns of the key.
+#: When a key was loaded: the column after those of the key.
 _AT = pa.field("_loaded_at", pa.int64(), nullable=False)
 
 
@@ -47,7 +47,7 @@ def known(connection: Connection, queue_id: int, keys: pa.Schema, window: float)
         .order_by(dedup.c.id)
     ).all()
     stored = pa.schema([*keys, _AT])
-    # Rows from before a change of the queue's key columns do not count.
+    # Rows from before a change of the setting `dedup` do not count.
     tables = [_keys(row.id, row.arrow) for row in rows]
     alike = [table for table in tables if table.schema == stored]
     there = pa.concat_tables([stored.empty_table(), *alike])

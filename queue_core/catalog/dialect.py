@@ -1,4 +1,4 @@
-"""Find the class for the catalog's database, which answers what databases do differently.
+"""Find the class for the catalog's database, which hides the differences between databases.
 
 No other module asks which database it is. A database without a class raises
 `NotImplementedError`. Only the class of the database in use is imported.
@@ -51,7 +51,7 @@ def connect(url: str) -> Engine:
         # The path of a file is not parsed: a folder may have any name.
         family = "sqlite" if url.startswith(_SQLITE) else make_url(url).get_backend_name()
     except (ArgumentError, ValueError):
-        # A port that is not a number is a ValueError, which quotes the whole of it.
+        # A port that is not a number is a ValueError, whose text quotes the whole URL.
         raise BadOption(f"catalog={hidden(url)!r} is not a database URL") from None
     dialect = _named(family)
     if dialect is None:
@@ -69,7 +69,7 @@ def listen(engine: Engine, channel: str) -> Listener:
     try:
         return of(engine).listener(driver, channel)
     except BaseException:
-        # The pool does not know the connection any more, so nobody else would close it.
+        # The pool no longer knows the connection, so this must close it.
         driver.close()
         raise
 

@@ -23,8 +23,8 @@ from queue_core.segments.ipc import pack, unpack
 #: Rows of slices that were sidelined, as the slices were before.
 Moved: TypeAlias = Sequence[tuple[Slice, Rows]]
 
-#: How `FAILURES` are kept: ids as what each is more than the one before, which are small numbers
-#: and mostly the same one; texts once each.
+#: How `FAILURES` are stored. Ids are stored as differences, which are small and mostly equal; each
+#: text is stored once.
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 _KEPT = pa.schema(
     [
@@ -65,7 +65,7 @@ def record(
     ids = id_map.logical(connection, failed.column("message_id").to_numpy())
     failed = failed.set_column(0, "message_id", pa.array(ids))
     ids = failed.column("message_id").to_numpy()
-    # As one chunk: each chunk would bring the texts along again.
+    # As one chunk: each chunk would store the texts again.
     words = [
         failed.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")
     ]
@@ -115,7 +115,8 @@ def forget(connection: Connection, before: int) -> None:
     """
     Remove failures older than a time, in microseconds, of messages that are gone.
 
-    Those of a queue in which something was loaded before the failure stay: it may have been that.
+    If a queue still has messages that were loaded before a failure, the failure stays, because it
+    may belong to one of them.
     """
     there = exists().where(
         slices.c.queue_id == failures.c.queue_id, slices.c.loaded_at <= failures.c.failed_at

@@ -13,7 +13,7 @@ from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 #: The format that this version of ignis writes.
 FORMAT = 2
 
-#: The first format there was.
+#: The first format.
 OLDEST = 1
 
 
@@ -51,18 +51,18 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN sweepable BOOLEAN")
 
 
-#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step is never changed, and
-#: so uses no `Table`: those are of the newest format. It renames or removes whatever changes its
-#: meaning, so that a process of an older ignis which still has the catalog open gets an error, and
-#: never misreads a row.
+#: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses
+#: no `Table`, because those have the newest format. It renames or removes all that changes its
+#: meaning, so that an older ignis that still has the catalog open gets an error and never misreads
+#: a row.
 STEPS: dict[int, Callable[[Connection], None]] = {1: _rename_tables}
 
 
 class NewStore(Protocol):
-    """A store that may have to be made."""
+    """A store that may have to be created."""
 
     def check(self) -> None:
-        """Raise `DamagedCatalog` if it must not be made."""
+        """Raise `DamagedCatalog` if it must not be created."""
 
     def write(self, connection: Connection) -> None:
         """Check again, and write into the new catalog; raises `DamagedCatalog`."""
@@ -113,7 +113,7 @@ def prepare(
                 new.write(connection)
             faults.point("open.before_commit")
             return "open"
-    # Others that migrate wait for this row.
+    # Other processes that migrate wait for this row.
     connection.execute(dialect.of(connection).locked(select(facts))).all()
     found = read(connection, catalog)
     if found == FORMAT:
@@ -134,7 +134,7 @@ def read(connection: Connection, catalog: str) -> int:
         raise DamagedCatalog(f"catalog {catalog} has no format version; restore it from a backup")
     if int(value) > FORMAT:
         raise FormatTooNew(
-            f"catalog {catalog} has format {value}, and this ignis reads up to {FORMAT}; "
+            f"catalog {catalog} has format {value}, and this ignis reads formats up to {FORMAT}; "
             "upgrade ignis"
         )
     return int(value)

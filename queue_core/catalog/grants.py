@@ -1,9 +1,9 @@
-"""The rights that a database role needs on the tables of a catalog, by what it does.
+"""The rights that a database role needs on the tables of a catalog, by its kind.
 
-A producer loads, and reads neither messages nor the state of queues beyond their counters. A
+A producer loads. It cannot read messages, and of the state of queues it reads only the counters. A
 consumer fires and settles, and runs the side tasks of its queues. An operator does everything that
-needs no other owner of the tables. Locking a row needs the right to update a column of it: such a
-right is granted on a column that changes nothing else.
+does not need to own the tables. To lock a row, a role needs the right to update one of its columns;
+it gets this right on a column that changes nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ALL = (_READ, _ADD, _CHANGE, _REMOVE)
 #: A right on all columns of a table, or on some: ``UPDATE (load_pointer, loaded)``.
 Rights = tuple[str, ...]
 
-#: To lock the row of a queue, so that nobody deactivates it meanwhile.
+#: To lock the row of a queue, so that no process deactivates it meanwhile.
 _LOCK_QUEUE = "UPDATE (created_at)"
 
 _PRODUCER: dict[Table, Rights] = {
@@ -66,7 +66,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.dedup: (_READ,),
 }
 
-#: The right on the numbers of a table that goes with one on the table.
+#: For each right on a table, the right on the sequence of its ids.
 _NUMBERS = {_READ: _READ, _ADD: "USAGE", _CHANGE: _CHANGE}
 
 _OPERATOR: dict[Table, Rights] = dict.fromkeys(t.metadata.sorted_tables, _ALL)
@@ -76,7 +76,7 @@ ROLES = {"producer": _PRODUCER, "consumer": _CONSUMER, "operator": _OPERATOR}
 
 def statements(role: str, name: str, schema: str = "public") -> list[str]:
     """
-    Return the statements that give the database role *name* the rights of a producer and so on.
+    Return the statements that give the database role *name* the rights of a kind of role.
 
     Raises `BadOption`.
     """

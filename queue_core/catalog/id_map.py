@@ -1,7 +1,8 @@
 """Map message ids to the rows that hold the messages after a compaction.
 
-Users hold message ids; slices name rows of segments. The two are the same until compaction moves a
-message to another segment. That segment then has a row here, with the ids of its rows.
+Users hold message ids, and slices name rows of segments. An id names the row of its message until
+compaction moves the message to another segment. The new segment then has a row here, with the ids
+of its rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Interests of consumers in queues, shared by all processes: which goes first, and which alone.
 
-A consumer without a row goes before all, and holds no other back. A consumer with a priority gets
-nothing from a queue while one of a higher priority lives and is interested in it. Where one is
-exclusive, the others get nothing. Of single active consumers the first of the highest priority is
-active, and the others stand by. A consumer lives while its heart beats every `BEAT_SECONDS`.
+A consumer without a row precedes all others and holds none back. A consumer with a priority gets no
+messages from a queue while a living consumer with a higher priority is interested in it. If a
+consumer is exclusive, the others get no messages. Of all single active consumers, the first one
+with the highest priority is active, and the others stand by. A living consumer sends a heartbeat
+every `BEAT_SECONDS`.
 
-Interests decide which consumer may fire. They do not guard messages: two that fire at the same
-time by mistake, because a heartbeat was late, still never get the same message.
+Interests decide which consumer may fire. They do not guard messages: if a heartbeat is late and two
+consumers fire at the same time, they still never get the same message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 
 #: Seconds between two heartbeats of a consumer with an interest.
 BEAT_SECONDS = 0.65
-#: Seconds without a heartbeat after which a consumer holds no other back.
+#: Seconds without a heartbeat after which a consumer holds no others back.
 GONE_SECONDS = 1.5
 #: Seconds without a heartbeat after which its interests are removed.
 _FORGOTTEN_SECONDS = 60.0
@@ -66,11 +67,11 @@ def register(
     """
     Register the interest of a consumer in some queues.
 
-    Raises `QueueTaken` if another consumer is exclusive, or if this one would be and another one is
-    active.
+    Raises `QueueTaken` if another consumer is exclusive, or if this one asks to be exclusive and
+    another one is active.
     """
     here = dialect.of(connection).one_of(queues.c.id, queue_ids)
-    # One transaction after the other, or two could become exclusive on the same queue.
+    # One transaction after the other, so that only one consumer becomes exclusive on a queue.
     connection.execute(
         dialect.of(connection).locked(select(queues.c.id).where(here).order_by(queues.c.id))
     )
@@ -160,9 +161,9 @@ def open_to(
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
     """
-    Return for how many seconds other consumers hold this one back; None if none does.
+    Return for how many seconds other consumers hold this one back; None if they do not.
 
-    That is until they count as gone, unless their hearts beat again.
+    After that time they count as gone, unless they send another heartbeat.
     """
     row = connection.execute(_blocked(connection, consumer, [queue_id])).first()
     return None if row is None else max(row.until - row.now, 0) / 1e6
@@ -181,7 +182,7 @@ def _blocked(
             other.c.registered_at == mine.c.registered_at, other.c.consumer_id < mine.c.consumer_id
         ),
     )
-    # Of two exclusive ones, the earlier had counted as gone when the later one registered.
+    # Of two exclusive consumers, the earlier one counted as gone when the later one registered.
     alone = (other.c.claim == EXCLUSIVE) & ~_both(mine, EXCLUSIVE, earlier)
     active = (other.c.claim == SINGLE) & ~_both(mine, SINGLE, ~(higher | (equal & earlier)))
     return (

@@ -1,6 +1,6 @@
-"""Locks with a name, for rules that no row of the catalog stands for.
+"""Locks with a name, for rules that belong to no row of the catalog.
 
-They last until the transaction ends. Where only one transaction writes at a time, it needs none.
+They last until the transaction ends. A database with one writer at a time needs none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def try_alone(connection: Connection, lock: str) -> bool:
     On a database that writes in parallel it needs a transaction that may write.
     """
     if not dialect.of(connection).writes_in_parallel:
-        # A reader sees nothing of the one transaction that writes.
+        # A reader does not see the one transaction that writes.
         return True
     query = select(locks.c.name).where(_is_lock(lock, STORE))
     return connection.scalar(query.with_for_update(skip_locked=True)) is not None
@@ -40,8 +40,8 @@ def try_alone(connection: Connection, lock: str) -> bool:
 def lock_room(connection: Connection, queue_id: int) -> None:
     """Wait for other transactions that load into a bounded queue, and keep new ones waiting."""
     if dialect.of(connection).writes_in_parallel:
-        # The count before the commit must still be true at the commit. Rows of the queue would
-        # not do: its firings lock them too, and need not wait.
+        # The count before the commit must still be true at the commit. Locks of the queue's rows
+        # would be wrong: firings take them too, and need not wait.
         _lock_row(connection, ROOM, queue_id, shared=False)
 
 

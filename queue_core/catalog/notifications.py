@@ -1,8 +1,8 @@
 """Wake the threads that wait for a change of the catalog.
 
-PostgreSQL notifies its listeners. SQLite cannot, but it numbers its commits, and reading that
-number is a glance at shared memory: a waiting thread costs the store nothing. The times of its
-files would not do: they change when a commit is written, which is before it can be seen.
+PostgreSQL notifies its listeners. SQLite cannot, but it numbers its commits, and a waiting thread
+reads this number from shared memory at no cost to the store. The times of its files would be wrong:
+they change before a commit is visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTIFIED = "ignis_notified"
 
 
 def notify(connection: Connection) -> None:
-    """Wake all that wait for this catalog, once the transaction commits."""
+    """Wake all threads that wait for this catalog when the transaction commits."""
     transaction = connection.get_transaction()
     # Several parts of a transaction may have a reason, and one notification serves them all.
     if connection.info.get(_NOTIFIED) is not transaction:
@@ -42,7 +42,7 @@ class Watch(AbstractContextManager["Watch"]):
         """
         Wait until the catalog may have changed; False when *seconds* passed without a change.
 
-        The first call returns at once: anything may have changed before. Raises
+        The first call returns at once, because the catalog may have changed before. Raises
         `CatalogUnavailable`.
         """
         try:

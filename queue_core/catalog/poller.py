@@ -1,9 +1,9 @@
 """Decide when a waiting thread looks at the catalog again.
 
-It looks when the catalog has changed, but less and less often while its looks find nothing new: a
-waiter in a busy store then costs the catalog a few small transactions a second. It also looks when
-nothing has changed for a while, because time alone can make work: a message that was held becomes
-due, or a process dies and reports nothing.
+It looks when the catalog has changed, but less and less often while its looks find nothing new. A
+waiter in a busy store thus costs the catalog a few small transactions a second. It also looks when
+nothing has changed for a while, because there can be work without a change: a held message becomes
+due, or a process dies without a report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLIND_SECONDS = 1.0
 
 
 class Due(Enum):
-    """Why it is time to look."""
+    """The reason to look."""
 
     CHANGE = "the catalog may have changed"
     TIME = "the last look was long ago"
@@ -29,11 +29,11 @@ class Due(Enum):
 
 class Poller(AbstractContextManager["Poller"]):
     """
-    One waiting thread's timetable. A new one is due at once.
+    The timetable of one waiting thread. A new poller is due at once.
 
-    *first* and *last*: seconds between two looks, after one that found something new, and at most.
-    The pause doubles with each look that finds nothing new. *blind*: seconds after which to look
-    although nothing has changed. Without a *listener* only time counts.
+    *first*: seconds to the next look after a look that found something new. The pause doubles with
+    each look that finds nothing new, up to *last* seconds. *blind*: seconds after which to look
+    although nothing has changed. Without a *listener*, only time counts.
     """
 
     def __init__(
@@ -58,7 +58,8 @@ class Poller(AbstractContextManager["Poller"]):
         """Wait for a reason to look; None when there is none before *until*."""
         latest = min(self._latest, self._appointment)
         left = max(min(until, latest) - self._clock(), 0.0)
-        # Asked even when it is time: a change that this look will see is no reason for another.
+        # Ask the listener even when it is time, so that a change that this look sees causes no
+        # second look.
         if self._changed(left):
             return Due.CHANGE
         if latest > until:
@@ -74,14 +75,14 @@ class Poller(AbstractContextManager["Poller"]):
             self._sleep(left)
 
     def looked(self, *, new: bool = False, blind: float | None = None) -> None:
-        """Note a look: whether it found anything *new*, and a *blind* time for this once."""
+        """Note a look: whether it found anything *new*, and another *blind* time for this once."""
         self._pause = self._first if new else min(2 * self._pause, self._last)
         now = self._clock()
         self._earliest = now + self._pause
         self._latest = now + (self._blind if blind is None else blind)
 
     def look_at_once(self) -> None:
-        """Make the next look due now: the last one may have left something."""
+        """Make the next look due now, because the last one may have left messages."""
         self._earliest = self._latest = -inf
 
     def look_in(self, seconds: float) -> None:

@@ -1,9 +1,9 @@
 """
 Publications: the last batch of each streaming query, and the claim on the files of a load.
 
-The record of a batch names the tickets whose messages it has, where the sink can read Spark's log.
-If they are tickets of this catalog, it is source and target of the query: then the record and the
-tickets of a restored catalog are compared (`newest_ticket`, `is_new_batch`).
+If the sink can read Spark's log, the record of a batch names the tickets whose messages the batch
+has. If the tickets are of this catalog, the store is both source and target of the query. After a
+restore, the record and the tickets are then compared (`newest_ticket`, `is_new_batch`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     """
     Record the batch of a query; return False if it needs no work.
 
-    That is a batch without rows, or the last one again: Spark repeats only that one. Raises
-    `StaleCheckpoint` for any other batch whose number was recorded, and `Conflict` for one that was
-    read from this catalog before it was restored.
+    A batch needs no work if it has no rows, or if it is the last batch again: Spark repeats only
+    the last one. Raises `StaleCheckpoint` for another batch whose number was recorded, and
+    `Conflict` for a batch that was read from this catalog before a restore.
     """
     restored.report_batches(connection, queue, batch)
     content = {"rows": batch.rows, "digest": _text(batch.digest)}
@@ -72,10 +72,10 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
     """
     Return the newest ticket of a consumer that a recorded batch names.
 
-    None if there is none: its query writes to another store, or nobody could read its log.
+    None if no batch names one, because the query writes to another store or its log cannot be read.
     """
     if not is_of_query(consumer.name):
-        # A consumer of the same name may be at work in the store that a batch comes from.
+        # The store that a batch comes from may have a consumer of the same name.
         return None
     named = select(publications.c.content).where(
         publications.c.content.contains(consumer.name, autoescape=True)
@@ -85,7 +85,7 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
 
 
 def forget_tickets(connection: Connection, consumer: Consumer) -> None:
-    """Let no recorded batch name the tickets of a consumer, until the next one does."""
+    """Remove the tickets of a consumer from all recorded batches."""
     named = publications.c.content.contains(consumer.name, autoescape=True)
     rows = connection.execute(
         select(publications.c.queue_id, publications.c.query_id, publications.c.content)
@@ -104,7 +104,7 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
 
 
 def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
-    """Raise `Conflict` if this catalog has forgotten tickets whose messages the batch has."""
+    """Raise `Conflict` if the batch has messages of tickets that this catalog has forgotten."""
     for name, ticket in _tickets(batch.tickets).items():
         last = None
         if is_of_query(name):
@@ -114,9 +114,9 @@ def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) ->
         if last is not None and last < ticket:
             raise Conflict(
                 f"queue {queue.name!r}: batch {batch.number} was read from ticket {ticket} of "
-                f"consumer {name!r}, which the catalog does not know, so it was restored while the "
-                "batch ran; nothing was changed: start the query again. The messages that the "
-                "catalog knows come in a later batch"
+                f"consumer {name!r}, and the catalog, restored while the batch ran, does not know "
+                "this ticket; nothing was changed: start the query again. It reads the messages "
+                "that the catalog knows in a later batch"
             )
 
 
@@ -144,13 +144,13 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
     raise StaleCheckpoint(
         f"queue {queue.name!r}: batch {batch.number} of query {batch.query_id} has {batch.rows} "
         f"rows, and {found}, so the query's checkpoint went back to an earlier state; nothing was "
-        "changed. Restore the newest copy of the checkpoint, or remove its whole folder, metadata "
-        "included: the query then starts as a new one, and its last batch may come twice"
+        "changed. Restore the newest copy of the checkpoint, or remove its whole folder, including "
+        "metadata: the query then starts as a new one, and may load its last batch twice"
     )
 
 
 def _is_same(recorded: str | None, batch: Batch) -> bool:
-    """Whether a batch is the recorded one, whose number it has."""
+    """Return whether a batch is the recorded batch of the same number."""
     if recorded is None:
         # An older ignis did not record its content.
         return True
@@ -161,7 +161,7 @@ def _is_same(recorded: str | None, batch: Batch) -> bool:
             return True
         if batch.tickets is None or content["tickets"] != batch.tickets:
             return False
-        # It was planned again, from the tickets that it had before.
+        # The batch was planned again from the same tickets.
     if content["digest"] is not None and batch.digest is not None:
         return (content["rows"], content["digest"]) == (batch.rows, _text(batch.digest))
     return bool(content["rows"] == batch.rows)

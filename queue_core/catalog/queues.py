@@ -65,10 +65,10 @@ def create(
     exist_ok: bool,
 ) -> QueueInfo:
     """
-    The queue of that name, created if it is new.
+    Return the queue of that name; create it if it is new.
 
-    Raises `QueueExists` when there is one, unless that is fine and it has the same columns, shards
-    and key; and `QueueDeactivated`, since the name of a queue that was given up stays taken.
+    Raises `QueueExists` if the name is taken, unless *exist_ok* is true and the columns, shards and
+    key are the same. Raises `QueueDeactivated` if a deactivated queue has the name.
     """
     row = {
         "name": name,
@@ -120,13 +120,13 @@ def change_settings(
     column_roles.check(settings, info.schema, info.key)
     binding.check(settings, info.schema, info.key)
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
-    # A queue that is no longer paused has messages for those that wait.
+    # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection)
     return replace(info, settings=settings)
 
 
 def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
-    """The queue with so much more concurrency, or less; as far as is allowed."""
+    """Change the concurrency of a queue by a number, within its bounds; return the queue."""
     wanted = _held(connection, queue).settings.concurrency + by
     return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
 
@@ -137,7 +137,7 @@ def is_paused(settings: str) -> bool:
 
 
 def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
-    """Return the setting ``concurrency`` of some queues, in no order; dropped ones have none."""
+    """Return the setting ``concurrency`` of some queues, in no order, without dropped queues."""
     query = select(queues.c.settings).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
     return [_concurrency(settings) for settings in connection.scalars(query)]
 
@@ -161,7 +161,7 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
 
 def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> None:
     """
-    Keep the queue from being given up until the transaction ends; raises `QueueDeactivated`.
+    Keep the queue from being deactivated until the transaction ends; raises `QueueDeactivated`.
 
     With *alone*, no other transaction holds it at the same time.
     """

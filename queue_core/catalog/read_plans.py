@@ -1,4 +1,4 @@
-"""Build read plans from slices: all that another machine needs to read their messages."""
+"""Build read plans from slices. A machine without the catalog can read messages by a plan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The reserve: a file beside an embedded catalog, whose room is given up on a full disk.
 
-On a full disk SQLite cannot even delete, since each transaction is first written to its log. So the
-catalog keeps a file of its own, gives it up when a transaction that brings no messages finds no
-room, and makes it again afterwards. Loads are refused while the reserve is not there.
+On a full disk, SQLite cannot even delete, because it first writes each transaction to its log. So
+the catalog keeps a file as a reserve. When a transaction other than a load finds no room, the
+catalog gives up the reserve, and makes it again afterwards. Loads are refused while the reserve is
+missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 LEAST_BYTES = 512 * 1024
 MOST_BYTES = 8 * 1024 * 1024
 
-#: Less than this is not worth a try, so a reserve may be smaller by as much.
+#: The reserve may be smaller by this much: making less room is not worth a try.
 _STEP_BYTES = 64 * 1024
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
@@ -36,7 +37,7 @@ class Reserve:
             size = self._catalog.stat().st_size
             return _extend(self._path, min(max(size, LEAST_BYTES), MOST_BYTES))
         except OSError as error:
-            # Whoever may only read needs none.
+            # A process that may only read needs none.
             return error.errno not in _NO_ROOM
 
     def give_up(self) -> None:
@@ -51,7 +52,7 @@ class Reserve:
 
 
 def _extend(path: Path, wanted: int) -> bool:
-    """Make a file at least so large, or as large as there is room for; return whether it is."""
+    """Make a file of *wanted* bytes, or as large as possible; return whether it has them all."""
     there = _size(path)
     if there >= wanted:
         return True

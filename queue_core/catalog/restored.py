@@ -1,4 +1,4 @@
-"""What a restored catalog can say of the time that it does not know."""
+"""Report what a restored catalog has lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queue_core.catalog.tables import facts, publications
 from queue_core.catalog.task_log import Moves
 from queue_core.model import Batch, QueueInfo
 
-#: The name in the view of reports under which everything is listed that a restore has undone.
+#: The task name in the view of reports for all that a restore has undone.
 RESTORE = "restore"
 #: The fact that says when the catalog was restored.
 RESTORED_AT = "restored_at"
@@ -24,8 +24,8 @@ def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> No
     """
     Report the batches of a query that were published after the backup, and are lost with it.
 
-    They are those between the last one that the catalog has recorded and the first one after the
-    restore.
+    They are the batches between the last one that the catalog has recorded and the first one after
+    the restore.
     """
     restored_at = connection.scalar(_RESTORED_AT)
     if restored_at is None:

@@ -1,6 +1,7 @@
-"""When side tasks are due: one of many processes claims a due task.
+"""The schedule of side tasks: many processes ask, and one of them claims a due task.
 
-The time is the catalog's. If that process dies, the task waits until it is due again.
+The time is the catalog's. If the process that claimed a task dies, the task waits until it is due
+again.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def claim(
     """
     Claim a task of a queue; return whether it is due, and no other process has claimed it.
 
-    *interval* is in seconds, from beginning to beginning, and *first* from the first claim. A
-    shorter interval than before counts at once.
+    *interval* has the seconds between the beginnings of two runs, and *first* those from the first
+    claim to the first run. A shorter interval applies at once.
     """
     now = dialect.now()
     step, delay = int(interval * 1e6), int((interval if first is None else first) * 1e6)

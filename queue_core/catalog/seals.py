@@ -1,9 +1,10 @@
 """Seals: a checksum in each row that matters, by which a damaged value is found.
 
-A seal is a sum: each number of the row, or its remainder, times the weight of its column, and a
-hash of the texts. So a statement can add what it adds to a value, and the seal of a row with a
-damaged value stays wrong, whatever is changed later. Null is a row of an older ignis without a
-seal. Numbers that the database assigns while it inserts the row are not in its seal.
+A seal is a sum. It adds up each number of the row, or its remainder, times the weight of its
+column, and a hash of the texts. So a statement that adds to a value can add to the seal as well,
+and the seal of a row with a damaged value stays wrong, even if other values change later. A row of
+an older ignis has a null seal. Numbers that the database assigns during the insert are not in the
+seal.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from sqlalchemy import (
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
 
-#: Remainders are of the division by this prime: no single bit of a number can vanish in them.
+#: Remainders of the division by this prime: each single bit of a number changes them.
 _PRIME = 2**31 - 1
 _HASH_BITS = 40
 
-#: Tables of small numbers that grow: their seals have the numbers themselves, so that a statement
-#: which adds to one need not know it.
+#: Tables of small numbers that grow. Their seals have the numbers themselves, so that a statement
+#: can add to a number without knowing it.
 _GROWING = (shards, turns, counters, consumers)
 
-#: Columns that no seal covers, by table: times that the database assigns, and what changes with
-#: each heartbeat or life. Other checks of `queue_core.fsck` look at them.
+#: Columns that no seal covers, by table: times that the database assigns, and values that change
+#: with each heartbeat or life. Other checks of `queue_core.fsck` cover them.
 _UNSEALED = {
     "segments": {"loaded_at", "data"},
     "consumers": {"heartbeat_at", "ack"},
@@ -152,7 +153,7 @@ def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
         if table.c[name].nullable:
             term = f"coalesce({term}, -1)"
         terms.append(f"({term}) * {weights[name]}")
-    # As one text: a statement with an element for each column takes much longer to compile.
+    # As one text, because a statement with an element for each column takes longer to compile.
     return literal_column(f"({' + '.join(terms)})", BigInteger)
 
 
@@ -172,7 +173,7 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
         if isinstance(column.type, String | LargeBinary):
             texts.append(column.name)
         else:
-            # Different weights: two values that change places change the seal.
+            # The weights differ, so that two swapped values change the seal.
             numbers.append((column.name, 101 + 2 * len(numbers)))
     return tuple(numbers), tuple(texts), table in _GROWING
 

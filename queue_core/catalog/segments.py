@@ -16,7 +16,7 @@ from queue_core.ids import first_id
 from queue_core.model import SegmentRef, Staged
 from queue_core.segments.format import pack_chunks, unpack_chunks
 
-#: The state of a file that a restored catalog does not know; only a person has it removed.
+#: The state of a file that a restored catalog does not know; only an operator gives it up.
 FOUND = "found"
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
@@ -63,7 +63,7 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
 
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
-    """Return what is needed to read segments, with all of their chunks."""
+    """Return the references by which segments are read, with all of their chunks."""
     rows = connection.execute(
         select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
         .outerjoin(id_map, id_map.c.segment_id == segments.c.id)

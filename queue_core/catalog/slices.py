@@ -40,7 +40,7 @@ _ALLOCATE = (
     )
     .returning(shards.c.load_pointer)
 )
-# Locks the queue's row for reading, so that nobody deactivates the queue before the commit.
+# Locks the queue's row for reading, so that no process deactivates the queue before the commit.
 _ALLOCATE_IN_USE = _ALLOCATE.where(
     select(queues.c.id)
     .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
@@ -59,8 +59,7 @@ def fetch(
     Return slices in order of queue, magazine, shard and position.
 
     *lock* ``"skip"`` passes over slices that other transactions have locked, ``"wait"`` waits for
-    them. The result shows each slice as it is once it is locked, which may differ from what matched
-    *where*.
+    them. The result shows each slice as it is after it was locked; it may no longer match *where*.
     """
     query = select(slices).where(*where).limit(limit)
     if lock == "wait":
@@ -88,7 +87,7 @@ def allocate(
     """
     Reserve *span* places at the tail of a shard for *count* messages; return the first place.
 
-    Raises `Conflict` where the queue has no such shard any more, since it was dropped and created
+    Raises `Conflict` if the queue no longer has the shard, because it was dropped and created
     again; and, for *new* messages, `QueueDeactivated`.
     """
     values = {"queue": key[0], "in": key[1], "at": key[2], "span": span, "count": count}

@@ -66,8 +66,8 @@ schemas = Table(
     _seal(),
 )
 
-#: Load pointers, which loads advance. Apart from `turns` and `counters`, so that loading and firing
-#: do not wait for each other.
+#: Load pointers, which loads advance. A table of its own, so that loading and firing do not wait
+#: for each other.
 shards = Table(
     "shards",
     metadata,
@@ -81,8 +81,8 @@ shards = Table(
     _seal(),
 )
 
-#: Fire pointers, which firings advance. A row is its shard's turn as well: a firing locks it, or a
-#: later message could be fired before an earlier one that another firing reads and leaves.
+#: Fire pointers, which firings advance. The row is also the turn of its shard. A firing locks it;
+#: otherwise, a later message could be fired before an earlier one that another firing has locked.
 turns = Table(
     "turns",
     metadata,
@@ -146,7 +146,7 @@ segments = Table(
     Column("location", String(400)),
     Column("data", LargeBinary),
     Column("rows", Integer, nullable=False),
-    #: The memory that a reader of all rows needs; in rows of format 1 the stored size.
+    #: The memory that a reader of all rows needs; the stored size in rows of format 1.
     Column("bytes", BigInteger, nullable=False),
     #: The offset and the checksum of each record batch.
     Column("chunks", LargeBinary, nullable=False),
@@ -179,8 +179,8 @@ id_map = Table(
     Index("id_map_by_ids", "queue_id", "last_id"),
 )
 
-#: Every file that is published or being removed. Publishing inserts its location and so does
-#: condemning, so that one of the two is refused.
+#: Every file that is published or being removed. Publishing and condemning both insert its
+#: location, so that one of the two is refused.
 files = Table(
     "files",
     metadata,
@@ -222,7 +222,7 @@ slices = Table(
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
     _seal(),
-    # With the bytes, so that those of a bounded queue are counted in the index alone.
+    # With the bytes, so that the index alone is enough to add up those of a bounded queue.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
     Index(
@@ -242,7 +242,7 @@ consumers = Table(
     Column("epoch", BigInteger, nullable=False),
     #: The number of the last ticket.
     Column("last_ticket", BigInteger, nullable=False),
-    #: The last ticket that is finished. Messages that it still holds are swept.
+    #: The last ticket that is finished. A sweep takes messages that it still holds.
     Column("acknowledged", BigInteger, nullable=False),
     #: Its last heartbeat; null for a consumer without one.
     Column("heartbeat_at", BigInteger),
@@ -250,8 +250,8 @@ consumers = Table(
     _seal(),
     #: How a query finishes its messages: its option ``ack``; null for a consumer without a query.
     Column("ack", String(16)),
-    #: False for a query whose checkpoint asks for its messages again: when it is dead, they wait
-    #: for its restart, and no sweep takes them. Null is true.
+    #: False for a query whose checkpoint requests its messages again. After its death, they wait
+    #: for its restart, and no sweep takes them. Null means true.
     Column("sweepable", Boolean),
     sqlite_autoincrement=True,
 )
@@ -262,7 +262,7 @@ interests = Table(
     metadata,
     Column("queue_id", BigInteger, primary_key=True),
     Column("consumer_id", BigInteger, primary_key=True),
-    #: The higher goes first; null goes before all.
+    #: The higher one goes first; null precedes all.
     Column("priority", Integer),
     #: ``shared``, ``exclusive`` or ``single``.
     Column("claim", String(16), nullable=False),
@@ -279,9 +279,9 @@ tickets = Table(
     Column("consumer_id", BigInteger, primary_key=True),
     Column("number", BigInteger, primary_key=True),
     Column("fired_at", BigInteger, nullable=False),
-    #: When its messages were first handed out; null if they never were.
+    #: When its messages were first handed out; null if they were not.
     Column("planned_at", BigInteger),
-    #: How many epochs of the consumer got them, and which was the last.
+    #: How many epochs of the consumer got them, and the last of these epochs.
     Column("lives", Integer, nullable=False, server_default="0"),
     Column("planned_epoch", BigInteger),
     #: A browser's ticket has ranges of places instead of slices: JSON.
@@ -297,7 +297,7 @@ publications = Table(
     Column("query_id", String(200), primary_key=True),
     Column("batch_id", BigInteger, nullable=False),
     Column("published_at", BigInteger, nullable=False),
-    #: By what the batch is known again: JSON.
+    #: The facts by which the batch is recognised, as JSON.
     Column("content", Text),
     _seal(),
 )
@@ -352,7 +352,7 @@ waiters = Table(
     #: Until when it counts as alive, unless it is renewed.
     Column("alive_until", BigInteger, nullable=False),
     Index("waiters_in_order", "queue_id", "verb", "id"),
-    # Otherwise a new waiter could get the number of one that left, and come before others.
+    # Otherwise, a new waiter could get the number of a former one, and overtake others.
     sqlite_autoincrement=True,
 )
 
@@ -385,8 +385,8 @@ leases = Table(
     Column("ends_at", BigInteger, nullable=False),
 )
 
-#: Rows that transactions lock for as long as they last; nothing else is in them. Advisory locks
-#: would not do: every role of the database can take those.
+#: Rows that transactions lock until they end. They hold no other data. Advisory locks would be
+#: wrong: every role of the database can take them.
 locks = Table(
     "locks",
     metadata,
@@ -395,7 +395,7 @@ locks = Table(
     Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
 )
 
-#: By machine: when it last looked at the catalog's clock, and at its own stopwatch.
+#: For each machine: the catalog's time and its own stopwatch at its last look.
 clocks = Table(
     "clocks",
     metadata,
@@ -403,7 +403,7 @@ clocks = Table(
     Column("host", String(64), primary_key=True),
     Column("catalog_at", BigInteger, nullable=False),
     Column("host_at", BigInteger, nullable=False),
-    #: Until when, by its stopwatch, it waits after a gap that nobody watched.
+    #: Until when it waits, by its stopwatch, after a time in which no machine watched the clock.
     Column("steady_at", BigInteger, nullable=False),
     #: The catalog's time when this machine saw it jump; null if it did not.
     Column("jumped_at", BigInteger),

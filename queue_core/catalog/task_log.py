@@ -1,8 +1,8 @@
 """The log of side tasks, written in their transactions.
 
 A reader of the log up to a number from `last` always reads the same rows, so the log can be
-streamed. The database assigns numbers before their commit; `last` returns only a number below which
-none is still uncommitted.
+streamed. The database assigns numbers before the commit. `last` returns only a number below which
+all others are committed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from queue_core.views import MOVED, REPORTS
 
 
 class Moves:
-    """Counts, shard by shard, what a transaction of a task moves."""
+    """Counts the messages that a transaction of a task moves, shard by shard."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[int | None, str, str | None], int] = defaultdict(int)
@@ -61,8 +61,8 @@ def last(
     """
     Return the number of the newest report of some queues (None: the store) and tasks, or 0.
 
-    Return None while a report is being written, whose number may be lower: call again. Needs a
-    transaction that may take locks.
+    Return None while another transaction writes a report, whose number may be lower: call again.
+    Needs a transaction that may take locks.
     """
     if not named_locks.try_alone(connection, named_locks.REPORTING):
         return None

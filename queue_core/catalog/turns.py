@@ -22,7 +22,7 @@ _WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.da
 class Backlog(NamedTuple):
     """The backlog of a shard, by its counters."""
 
-    #: How many messages wait. A hint while other transactions are at work.
+    #: How many messages wait; a hint while other transactions write.
     waiting: int
     #: How many messages were ever fired from the shard.
     fired: int
@@ -76,7 +76,7 @@ def lock_load_pointers(
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
-    """Keep others from loading into some shards, by default into all; return the load pointers."""
+    """Block loads into some shards, by default into all; return the load pointers."""
     query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
     return _pointers(connection, dialect.of(connection).locked(query))
 

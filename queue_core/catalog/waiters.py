@@ -1,8 +1,8 @@
 """The waiting lines of a queue: callers that wait to load, or to fire.
 
-Only the first waiter in a line tries. So nobody overtakes an earlier waiter, in whichever process
-it is. A waiter renews its row regularly. A row that was not renewed is passed over, and the next
-waiter that joins removes it.
+Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. A
+waiter renews its row regularly. Others skip a row that was not renewed, and the next waiter that
+joins removes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ahead(connection: Connection, queue_id: int, verb: str, waiter: int = LAST) 
 
 
 def renew(connection: Connection, waiter: int) -> bool:
-    """Keep a waiter alive; return False if it was taken for dead and removed."""
+    """Keep a waiter alive; return False if it counted as dead and was removed."""
     renewed = connection.execute(
         update(waiters).where(waiters.c.id == waiter).values(alive_until=_soon())
     )

@@ -23,7 +23,7 @@ class SuspendReason(Enum):
     FLOW_CONTROL = "flow control"
     #: It has as many messages in flight as it may have.
     CREDIT = "credit"
-    #: Its process cannot take more.
+    #: Its process is overloaded.
     BACK_PRESSURE = "back-pressure"
 
 
@@ -35,10 +35,10 @@ class QueueConsumer(Generic[Work]):
 
     Args:
         name: Its name, in traces and in its repr.
-        take: Takes up to that many messages from the queue; returns None when there are none.
-        notify: Called, in any thread, when there may be work; it must not wait.
-        priority: Of two consumers with different priorities the higher goes first; one without a
-            priority precedes all.
+        take: Takes up to a number of messages from the queue; returns None if there are none.
+        notify: Called in any thread when there may be work. It must not wait.
+        priority: The consumer with the higher priority goes first; a consumer without one precedes
+            all.
         acquires: Whether it takes messages; False for a browser.
         selective: Whether it leaves messages to others that it does not select.
     """
@@ -107,7 +107,7 @@ class QueueConsumer(Generic[Work]):
         """
         Pull up to *limit* messages from the queue; None when there are none for this consumer.
 
-        Another consumer is notified of the rest when all *limit* were there.
+        If there were *limit* messages, another consumer is notified of the rest.
         """
         work = self._pull(limit)
         if work is not None and len(work) >= limit and self.acquires:

@@ -1,8 +1,8 @@
 """The list under all lists of consumers: append and delete in O(1), thread-safe.
 
-The list is singly linked. To unlink an entry one would need the entry before it, so a deleted entry
-is only marked, and the next pass over the list unlinks it. The list knows its last entry, for
-appending. The last entry stays linked even when it is deleted, since the next one is appended to
+The list is singly linked. To unlink an entry, one needs the entry before it. So a deletion only
+marks the entry, and the next pass over the list unlinks it. The list knows its last entry, for
+appending. The last entry stays linked even when it is deleted, because the next one is appended to
 it.
 
 A pass sees each item that was in the list when the pass began and is still there when the pass
@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-#: A list over which nobody passes keeps at most this many more deleted entries than live ones.
+#: A list without passes keeps at most this many more deleted entries than live ones.
 _SLACK = 32
 
 
@@ -78,7 +78,7 @@ class EntryList(Generic[Item]):
             while following is not None and following.deleted:
                 if following is self._tail:
                     return None
-                # If *entry* itself is unlinked, nobody else sees this change: it still leads to
+                # If *entry* itself is unlinked, no other pass sees this change. It still leads to
                 # the tail, and so do the entries that it now skips.
                 if not entry.deleted:
                     self._deleted -= 1

@@ -9,8 +9,8 @@
 | notified | the end of interested | it found no work |
 | any | removed | it is closed |
 
-There are no other moves: a request for one is refused. The moves of one consumer are made one after
-another, and nothing is called while one is made.
+Other moves are refused. The moves of one consumer happen one after another, and no callback runs
+during a move.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WANTING = frozenset({ConsumerState.INTERESTED, ConsumerState.NOTIFIED})
 
 
 class ListedConsumer(Protocol):
-    """A consumer as its queue's lists and manager see it; `QueueConsumer` is the one there is."""
+    """A consumer as its queue's lists and manager see it; `QueueConsumer` implements it."""
 
     #: Its node in the lists, while it is registered.
     node: Node | None
@@ -58,7 +58,7 @@ class ListedConsumer(Protocol):
         """Whether it wants work now."""
 
     def notify_work(self) -> None:
-        """Take note that there may be work; must not wait."""
+        """Note that there may be work; must not wait."""
 
 
 class Node:
@@ -105,7 +105,7 @@ class ConsumerLists:
         return left or ConsumerState.REMOVED
 
     def set_interest(self, consumer: ListedConsumer, desired: bool) -> ConsumerState | None:
-        """Move a consumer that wants work, or wants none; return the state it left, if it moved."""
+        """Move a consumer whose wish for work changed; return the state it left, if it moved."""
         if desired:
             origins = {ConsumerState.NOT_INTERESTED}
         else:
@@ -113,7 +113,7 @@ class ConsumerLists:
         return self._change(consumer, origins, self._state_for(consumer, desired))
 
     def set_notified(self, consumer: ListedConsumer, notified: bool) -> bool:
-        """Move a consumer to the notified, or to the end of the interested; whether it moved."""
+        """Move a consumer to the notified or the end of the interested; return whether it moved."""
         origin, target = ConsumerState.INTERESTED, ConsumerState.NOTIFIED
         if not notified:
             origin, target = target, origin

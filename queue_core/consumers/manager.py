@@ -1,10 +1,10 @@
 """`QueueConsumerManager`: notifies the consumers of one queue, and says which of them may pull.
 
-There is one per process and queue. It notifies one interested consumer of each piece of work. A
-notified consumer pulls until there is no work left or it wants no more, and then moves to the end
-of the interested. So a steady stream wakes few consumers, and hardly any of them in vain. A lower
-priority is notified, and may pull, only while no consumer of a higher one wants work. Browsers,
-which acquire nothing, are always notified.
+There is one manager per process and queue. It notifies one interested consumer of each piece of
+work. A notified consumer pulls until there is no work left or it wants no more, and then moves to
+the end of the interested list. So a steady stream wakes few consumers, and hardly any in vain.
+Consumers of a lower priority are notified, and may pull, only while no consumer of a higher
+priority wants work. Browsers, which acquire no messages, are always notified.
 
 Source: Qpid's AbstractQueue and QueueConsumerManager. Their description exists in three versions:
 two say that a consumer must pull until it is given nothing, and one that it must pull; two say that
@@ -44,7 +44,7 @@ class SinglePull(Protocol[Work_co]):
 
 
 class QueueConsumerManager:
-    """The consumers of one queue in this process. Thread-safe; holds no lock while it calls one."""
+    """The consumers of one queue in this process. Thread-safe; calls consumers without a lock."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
@@ -53,7 +53,7 @@ class QueueConsumerManager:
         self.wakeups = 0
         #: How often a consumer was looked for, by reason.
         self.reasons: dict[NotifyReason, int] = dict.fromkeys(NotifyReason, 0)
-        # Everything that may mean work is numbered. At first there may be some.
+        # Each event that may mean work has a number. At first, there may be some work.
         self._numbers = itertools.count(1)
         self._arrival = 0
         #: The arrival after which a consumer that takes everything found nothing.
@@ -70,10 +70,10 @@ class QueueConsumerManager:
         self._pass_on(self.lists.remove(consumer))
 
     def set_notify_work_desired(self, consumer: ListedConsumer, desired: bool) -> None:
-        """Move a consumer that wants work now, or wants none any more."""
+        """Move a consumer that now wants work, or no longer wants any."""
         left = self.lists.set_interest(consumer, desired)
         if desired != consumer.desires_work:
-            # Another thread has changed it since, and may have come here first.
+            # Another thread has changed it since, and may have been here first.
             desired = consumer.desires_work
             left = self.lists.set_interest(consumer, desired) or left
         if left is None:
@@ -103,7 +103,7 @@ class QueueConsumerManager:
         """Return the number of the last arrival if the consumer may pull now, or None."""
         if not consumer.acquires:
             return self._arrival if consumer.desires_work else None
-        # It may come without having been notified, and then is at work as well.
+        # It may come without a notification; then it is at work as well.
         self.lists.set_notified(consumer, True)
         node = consumer.node
         if node is None or node.state is not ConsumerState.NOTIFIED:
@@ -117,9 +117,9 @@ class QueueConsumerManager:
 
     def found_nothing(self, consumer: ListedConsumer, arrival: int, *, for_all: bool) -> None:
         """
-        Notify a consumer no more until something else arrives.
+        Do not notify a consumer again before the next arrival.
 
-        With *for_all*, there is nothing for any other consumer either. *arrival* is the number that
+        With *for_all*, there is no work for any other consumer either. *arrival* is the number that
         `begin_pull` returned.
         """
         consumer.exhausted_at = arrival
@@ -128,11 +128,11 @@ class QueueConsumerManager:
         if for_all:
             self._exhausted = arrival
         self.lists.set_notified(consumer, False)
-        # An arrival during the pull may have met it still notified, and so have notified nobody.
+        # If a message arrived during the pull, this consumer was still notified, so no other was.
         self._notify_one(NotifyReason.NOT_DONE)
 
     def found_more(self) -> None:
-        """Notify another consumer, since one was given all that it could take."""
+        """Notify another consumer, because one got as much as it could take."""
         self._arrival = next(self._numbers)
         self._notify_one(NotifyReason.MORE)
 
@@ -142,7 +142,7 @@ class QueueConsumerManager:
         return self._exhausted != self._arrival
 
     def has_nothing_for(self, consumer: ListedConsumer) -> bool:
-        """Whether, as far as is known, there is no work for this consumer."""
+        """Whether this consumer has no work, as far as the manager knows."""
         exhausted = consumer.exhausted_at == self._arrival
         return exhausted or (consumer.acquires and not self.has_work)
 
@@ -157,7 +157,7 @@ class QueueConsumerManager:
             self._notify_one(NotifyReason.INTERESTED)
 
     def _pass_on(self, left: ConsumerState) -> None:
-        """Notify another consumer where one that left this state makes that necessary."""
+        """Notify another consumer if one that left this state makes that necessary."""
         if left is ConsumerState.NOTIFIED:
             self._notify_one(NotifyReason.NOT_DONE)
         elif left is ConsumerState.INTERESTED:

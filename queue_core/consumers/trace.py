@@ -1,7 +1,7 @@
 """The twelve steps from a message's arrival to its delivery, recorded as they happen.
 
-Each step is recorded where it is taken; while nobody traces, that costs one comparison. Source: the
-twelve steps of Qpid's simple example; `docs/consumers.md` says which part of ignis takes each.
+Each step is recorded where it happens; without an open trace, that costs one comparison. Source:
+the twelve steps of Qpid's simple example; `docs/consumers.md` says which part of ignis takes each.
 """
 
 from __future__ import annotations

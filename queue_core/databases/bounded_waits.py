@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL that never wait for ever.
+"""Connections to PostgreSQL whose waits are bounded.
 
-The server limits a statement, and within it the wait for locks. A server that is frozen, or a
-network that drops packets, enforces nothing: the client therefore stops waiting for an answer a
-little later, and closes the connection. Limits that the role, the database or the URL already set
-stay, and the client's limit follows the server's.
+The server limits the time of a statement and of its waits for locks. A frozen server, or a network
+that drops packets, enforces no limit. So the client stops waiting a little later, and closes the
+connection. Limits that the role, the database or the URL already set stay in force, and the
+client's limit follows the server's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STATEMENT_SECONDS = 60.0
 #: How much longer than the server the client waits.
 MARGIN_SECONDS = 10.0
 
-# A peer that is gone is noticed within 30 seconds. Platforms ignore the ones that they lack.
+# A lost peer is noticed within 30 seconds. Platforms ignore the options that they lack.
 _TCP = {
     "keepalives": 1,
     "keepalives_idle": 15,
@@ -97,7 +97,7 @@ def _connection_class() -> Any:
             try:
                 state = next(gen)
                 while True:
-                    # The driver sends what is ready, ten times a second nothing.
+                    # The driver calls this when data is ready, and ten times a second without any.
                     ready = yield state
                     if not ready and time.monotonic() > end:
                         self.pgconn.finish()

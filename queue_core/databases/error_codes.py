@@ -1,4 +1,4 @@
-"""What an error of a database means, by its code and never by its text."""
+"""The meaning of a database's errors, by their codes and never by their texts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class ErrorCodes:
     no_name: Collection[Code]
     #: The role lacks a right.
     forbidden: Collection[Code] = ()
-    #: What is wrong with the catalog, and what to do.
+    #: The problem of the catalog and its remedy, by code.
     reasons: Mapping[Code, str] = field(default_factory=dict)
-    #: Returns whether a commit with this error may have succeeded all the same.
+    #: Returns whether a commit with this error may have succeeded.
     is_unsure: Callable[[DBAPIError], bool] = lambda error: False
-    #: Returns whether a transaction certainly failed for want of room on a disk of this machine.
+    #: Returns whether a transaction certainly failed because a disk of this machine is full.
     has_no_room: Callable[[DBAPIError], bool] = lambda error: False
 
     def can_retry(self, error: DBAPIError) -> bool:
@@ -51,7 +51,7 @@ class ErrorCodes:
         Return our error for an error of the database.
 
         *shown*: the catalog's URL without secrets. *committing*: the error came from a commit,
-        which may have succeeded all the same.
+        which may have succeeded.
         """
         code = self.code_of(error)
         message = " ".join(str(error.orig).split())

@@ -65,14 +65,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def place(self, connection: Connection, table: Table) -> str:
-        """Return a name for where the catalog with *table* is, which a copy does not have."""
+        """Return a name for the place of the catalog with *table*; a copy has another one."""
 
     @abstractmethod
     def begin(self, connection: Connection, *, write: bool) -> None:
         """Open a transaction that reads one state of the catalog, or that may write."""
 
     def shrink_log(self, connection: Connection) -> None:  # noqa: B027 - a server does so itself
-        """Give back the room of the log of committed transactions."""
+        """Free the room of the log of committed transactions."""
 
     @abstractmethod
     def notify(self, connection: Connection, channel: str) -> None:
@@ -106,15 +106,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def last_id(self, connection: Connection, table: Table) -> int:
-        """Return the highest id that the table has ever given out."""
+        """Return the highest id that the table has ever assigned."""
 
     @abstractmethod
     def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
-        """Let the ids that a table gives out begin after *last*; they never go back."""
+        """Let the next ids of a table begin after *last*; they never go back."""
 
     @abstractmethod
     def lock_tables(self, connection: Connection, tables: Sequence[Table]) -> None:
-        """Wait for all transactions that write, and keep new ones waiting; readers go on."""
+        """Wait for all writing transactions, and keep new ones waiting; readers continue."""
 
     @abstractmethod
     def create_alone(self, connection: Connection, table: Table) -> bool:
@@ -130,11 +130,11 @@ class Dialect(ABC):
         metadata.create_all(connection)
 
     def rename_table(self, connection: Connection, old: str, new: str) -> None:
-        """Rename a table, and all that the database has named after it except its indexes."""
+        """Rename a table, and everything that the database named after it, except its indexes."""
         connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
 
     def rename_column(self, connection: Connection, table: str, old: str, new: str) -> None:
-        """Rename a column, and all that the database has named after it."""
+        """Rename a column, and everything that the database named after it."""
         connection.exec_driver_sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
 
     @abstractmethod

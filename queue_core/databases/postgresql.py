@@ -191,14 +191,14 @@ class PostgresListener:
         self._driver = driver
         driver.autocommit = True
         driver.execute(f"LISTEN {channel}")
-        # A notification may take as long as it likes.
+        # A notification may take any time.
         driver.answer_seconds = math.inf
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""
         heard = any(True for _ in self._driver.notifies(timeout=seconds, stop_after=1))
         if heard:
-            # Those that came meanwhile add nothing.
+            # Further notifications add nothing.
             for _ in self._driver.notifies(timeout=0):
                 pass
         return heard

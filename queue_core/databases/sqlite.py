@@ -37,8 +37,8 @@ from queue_core.errors import BadOption
 _PREFIX = "sqlite:///"
 #: The pause between two attempts of a writer to take the database: seconds, from and to.
 _PAUSE_SECONDS = (0.001, 0.005)
-#: Seconds between two readings of the number of the last commit: far cheaper than a transaction,
-#: and too short to be noticed in a hand-over.
+#: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
+#: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
 
 # Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
@@ -46,7 +46,7 @@ _PRIMARY = 0xFF
 _IO_ERROR = 10
 # The commit is not complete in its log, as after one on a full disk.
 _WRITE_ERROR = 10 | 3 << 8
-# A full disk; a quota; and the files of a first connection, where there is no room for them.
+# A full disk, a quota, and no room for the files of a first connection.
 _NO_ROOM = {13, _WRITE_ERROR, 10 | 18 << 8, 10 | 19 << 8, 14}
 
 
@@ -139,8 +139,8 @@ class Sqlite(Dialect):
         """
         Take the database as soon as it is free, or fail after `busy_seconds`.
 
-        SQLite itself would try less and less often, down to ten times a second: a writer that has
-        waited for long would lose to newer ones, and starve among many processes.
+        SQLite itself would try less and less often, down to ten times a second. A writer that has
+        waited for long would then lose to newer ones, and starve among many processes.
         """
         connection.begin()
         driver: Any = connection.connection.driver_connection
@@ -161,7 +161,7 @@ class Sqlite(Dialect):
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
 
     def shrink_log(self, connection: Connection) -> None:
-        """Write the log back into the database, and cut it off, unless others read it for long."""
+        """Write the log back into the database and truncate it, unless others keep reading it."""
         connection.exec_driver_sql("PRAGMA busy_timeout = 1000")
         try:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,6 +1,6 @@
-"""Run every check in a reading transaction, so that work that goes on raises no false alarm.
+"""Run every check in a reading transaction, so that running processes cause no false alarm.
 
-No check needs what another one has read, so some run at the same time.
+The checks are independent, so some run at the same time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from queue_core.fsck.finding import Finding
 from queue_core.fsck.scope import Check, Scope
 from queue_core.segments.storage import Storage
 
-#: Called before each check with its name, how many are done, and how many there are.
+#: Called before each check with its name, the number of finished checks, and the number of all.
 Progress = Callable[[str, int, int], None]
 
 #: Checks that run at the same time. A database spends the time, so threads do.
 THREADS = 2
 
-#: The checks of the catalog, each with the name that is shown; those that take long come first.
+#: The checks of the catalog with their shown names; long ones come first.
 _CATALOG: dict[str, Check] = {
     "places": slices.check_places_once,
     "slices": slices.check_each,
@@ -53,7 +53,7 @@ _STORAGE: dict[str, Check] = {"files": segment_checks.check_bytes}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was found, and the names of the queues at that moment."""
+    """The findings, and the names of the queues at that moment."""
 
     findings: list[Finding]
     names: dict[int, str]
@@ -96,7 +96,7 @@ def check(
 
 
 def _run(name: str, run: Check, scope: Scope) -> list[Finding]:
-    """Return what a check finds; a value of another kind ends it, and is a finding too."""
+    """Return the findings of a check. A value of a wrong type ends it, and is a finding too."""
     findings = []
     try:
         for found in run(scope):

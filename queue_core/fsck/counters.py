@@ -1,4 +1,4 @@
-"""Counters and pointers: they add up to the messages that are there (I16 to I20).
+"""Counters and pointers agree with the messages (I16 to I20).
 
 The slices are counted by the database; the shards, of which there are few, one by one.
 """

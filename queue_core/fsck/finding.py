@@ -1,4 +1,4 @@
-"""What a check finds: which invariant is broken, where, since when, and what can be done."""
+"""A finding of a check: the broken invariant, its place, its time, and its remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queue_core.schema import TIMESTAMP
 
 
 class Remedy(StrEnum):
-    """What a repair does about a finding."""
+    """The repair of a finding."""
 
     #: The messages become damaged: they are never fired, and never forgotten.
     SET_APART = "set apart"
@@ -20,7 +20,7 @@ class Remedy(StrEnum):
     RECOUNT = "recount"
     #: The state of a file becomes what its segment says.
     RESTATE = "restate"
-    #: The row is removed; it stands for no message.
+    #: The row is removed, because it belongs to no message.
     REMOVE = "remove"
     #: Nothing: a person must restore a backup.
     NONE = "none"
@@ -34,7 +34,7 @@ class Finding:
     table: str
     #: The primary key of the row, or the location of a file.
     key: tuple[int | str, ...]
-    #: The id of its queue; None: of the store, or of no queue that there is.
+    #: The id of its queue; None if it concerns the store, or a queue that does not exist.
     queue_id: int | None
     problem: str
     remedy: Remedy = Remedy.NONE
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def place(self) -> tuple[str, str, tuple[int | str, ...]]:
-        """What tells it from other findings."""
+        """The values that identify a finding."""
         return self.invariant, self.table, self.key
 
 
@@ -65,7 +65,7 @@ FINDINGS = pa.schema(
 def report(
     findings: Iterable[Finding], names: dict[int, str], repaired: Iterable[Finding] = ()
 ) -> pa.Table:
-    """Return findings as rows of `FINDINGS`; *repaired* are those that a repair has mended."""
+    """Return findings as rows of `FINDINGS`; *repaired* are those that were repaired."""
     rows = [
         {
             "invariant": found.invariant,

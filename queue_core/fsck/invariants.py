@@ -1,6 +1,6 @@
 """The invariants of a store, by number, as docs/protocol.md lists them."""
 
-#: What must hold in every state of the catalog that a transaction can see.
+#: The conditions that hold in every state of the catalog that a transaction can see.
 INVARIANTS = {
     "I1": "the values of a row give its seal",
     "I2": "a slice is in a shard of a magazine of a queue",

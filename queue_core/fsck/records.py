@@ -1,4 +1,4 @@
-"""Queues, and what is recorded about them: publications, failures, reports, keys (I26, I27)."""
+"""Queues and their records: publications, failures, reports, keys (I26, I27)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
 
 
 def check_records(scope: Scope) -> Iterator[Finding]:
-    """Check what is recorded about queues."""
+    """Check the records of queues."""
     known = set(scope.connection.scalars(select(queues.c.id)))
     readers: dict[Table, Callable[[Any], object]] = {
         publications: _read_content,

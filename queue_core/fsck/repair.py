@@ -1,4 +1,4 @@
-"""Repair what a check has found: set messages apart, count again, remove what stands for nothing.
+"""Repair findings: quarantine messages, count again, and remove rows without a meaning.
 
 Changes: the slices that a finding concerns become damaged, and the counters of their shards are
 computed from the slices. Guard: the rows are locked in the order of all verbs. Crash before the
@@ -31,7 +31,7 @@ from queue_core.model import Magazine, State
 
 _Place = tuple[int, int, int]
 _TABLES: tuple[Table, ...] = (turns, shards, counters)
-#: A pointer further beyond the messages is not believed.
+#: A pointer further beyond the messages is damaged.
 _LEAP = 1 << 40
 #: Rows that one transaction seals.
 _BATCH = 10_000
@@ -39,7 +39,7 @@ _DAMAGED = int(State.DAMAGED)
 
 
 def repair(catalog: Catalog, findings: Iterable[Finding]) -> None:
-    """Repair what can be repaired, and seal the rows of an older ignis."""
+    """Repair findings where possible, and seal the rows of an older ignis."""
     found = list(findings)
 
     def work(connection: Connection) -> None:
@@ -81,7 +81,7 @@ def _known_places(connection: Connection) -> set[_Place]:
 
 
 def _restate(connection: Connection, location: str) -> None:
-    """Let a file be live if a segment is in it, and else garbage."""
+    """Mark a file as live if it holds a segment, and as garbage otherwise."""
     named = select(segments.c.id).where(segments.c.location == location)
     state = "garbage" if connection.scalar(named) is None else "live"
     new = (
@@ -103,7 +103,7 @@ def _remove(connection: Connection, found: Finding) -> None:
 
 
 def _slices_of(connection: Connection, findings: Collection[Finding]) -> list[Any]:
-    """Return the slices that findings concern, or whose segment they concern."""
+    """Return the slices of findings, and the slices of their segments."""
     own = [int(one.key[0]) for one in findings if one.table == slices.name]
     theirs = [int(one.key[0]) for one in findings if one.table != slices.name]
     columns = (slices.c.id, slices.c.queue_id, slices.c.magazine, slices.c.shard)
@@ -142,7 +142,7 @@ def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place])
 
 
 def _true_place(row: Any, known: set[_Place]) -> _Place | None:
-    """Return the shard that gives a slice its seal, if one does."""
+    """Return the shard with which a slice has its seal, if there is one."""
     found = [
         place
         for place in known

@@ -1,4 +1,4 @@
-"""What a check looks at, and what all checks share: findings about rows, and seals."""
+"""The scope of a check, and the parts that all checks share: findings about rows, and seals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from queue_core.segments.storage import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """One state of the catalog, in which a check looks at everything."""
+    """One state of the catalog, which a check reads as a whole."""
 
     connection: Connection
     storage: Storage
@@ -26,7 +26,7 @@ class Scope:
     now: int
 
 
-#: A check yields what it finds.
+#: A check yields its findings.
 Check = Callable[[Scope], Iterator[Finding]]
 
 

@@ -20,7 +20,7 @@ from queue_core.segments.ipc import unpack
 
 _HEAD = (segments.c.id, segments.c.queue_id, segments.c.loaded_at)
 _LARGEST = 2**20
-#: Messages that are set apart are known to be damaged, and other segments are leftovers.
+#: Quarantined messages are known to be damaged, and other segments are leftovers.
 _TRUSTED = (
     select(slices.c.id)
     .where(slices.c.segment_id == segments.c.id, slices.c.state != int(State.DAMAGED))
@@ -69,7 +69,7 @@ def check_bytes(scope: Scope) -> Iterator[Finding]:
         if row.rest is not None and row.rest != seals.digest([row.location, row.chunks]):
             yield of_row(segments, row, "I1", ALTERED)
         if row.location is None and row.rest is not None and not scope.deep:
-            # Its chunks are sealed, and nothing else is to be looked at.
+            # Its chunks are sealed, and there is nothing else to check.
             continue
         chunks = _chunks(row)
         if chunks is None:
@@ -136,9 +136,9 @@ def _chunks(row: Any) -> tuple[Chunk, ...] | None:
 
 def _altered(scope: Scope, row: Any, chunks: tuple[Chunk, ...]) -> str | None:
     """
-    Return what is wrong with the bytes of a segment; None if nothing is.
+    Return the problem of the bytes of a segment; None if there is none.
 
-    Raises `StorageUnavailable`: an outage is no damage.
+    Raises `StorageUnavailable`, because an outage is not damage.
     """
     name = row.location or f"{INLINE}{row.id}"
     try:

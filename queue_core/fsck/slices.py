@@ -1,7 +1,7 @@
-"""Slices: each is somewhere, names rows that exist, and shares neither rows nor places (I1 to I9).
+"""Slices: each has a place and existing rows, and shares neither with others (I1 to I9).
 
-Two passes of the database look at all slices. Only those with gaps in their rows, or with
-statistics, are looked at one by one.
+The database checks all slices in two passes. Only slices with gaps in their rows, or with
+statistics, are checked one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from queue_core.model import State
 from queue_core.rows import Rows
 
 _HEAD = (slices.c.id, slices.c.queue_id, slices.c.moved_at, slices.c.fired_at)
-#: A slice that is set apart is known to be damaged.
+#: A quarantined slice is known to be damaged.
 _TRUSTED = slices.c.state != int(State.DAMAGED)
 #: As 64 bits: a damaged value must not make the database refuse the statement.
 _SPAN = cast(slices.c.row_stop, BigInteger) - slices.c.row_start
@@ -126,7 +126,7 @@ def check_rows_once(scope: Scope) -> Iterator[Finding]:
 
 
 def check_places_once(scope: Scope) -> Iterator[Finding]:
-    """Find places of shards where two messages stand."""
+    """Find places of shards that two messages share."""
     here = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
     ends = func.lag(slices.c.position + _SPAN).over(partition_by=here, order_by=slices.c.position)
     small = slices.c.position.between(0, 2**62)
@@ -152,7 +152,7 @@ def _loaded(scope: Scope, *where: ColumnElement[bool]) -> Iterator[tuple[Any, Bi
     """Yield slices in order of their places, each with its rows."""
     columns = (slices.c.segment_id, slices.c.position, slices.c.bitmap)
     query = select(*_HEAD, *columns, slices.c.row_start, slices.c.row_stop).where(*where, _TRUSTED)
-    # All at once: a cursor that is open would keep others waiting for the rows of this check.
+    # All at once, because an open cursor would block other transactions.
     for row in scope.connection.execute(query.order_by(slices.c.position)).all():
         if 0 <= row.row_start < row.row_stop <= 2**20:
             rows = _decoded(row)

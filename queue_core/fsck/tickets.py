@@ -1,4 +1,4 @@
-"""Tickets and consumers: what holds messages, and what says that it lives (I21 to I25)."""
+"""Tickets and consumers, which hold messages, and their heartbeats (I21 to I25)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_consumers(scope: Scope) -> Iterator[Finding]:
 
 
 def check_interests(scope: Scope) -> Iterator[Finding]:
-    """Check what consumers say that they want."""
+    """Check the interests of consumers."""
     query = (
         select(interests, consumers.c.name, queues.c.name.label("queue"))
         .outerjoin(consumers, consumers.c.id == interests.c.consumer_id)
@@ -94,7 +94,7 @@ def check_interests(scope: Scope) -> Iterator[Finding]:
 
 
 def check_times(scope: Scope) -> Iterator[Finding]:
-    """Check that no lease and no task of the schedule begins or lasts beyond reason."""
+    """Check that the times of leases and of the schedule are plausible."""
     late = scope.now + _AHEAD
     for row in scope.connection.execute(select(leases).where(leases.c.ends_at > late)):
         text = "the lease would not end for an hour or longer"

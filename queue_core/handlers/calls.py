@@ -4,8 +4,8 @@ The decisions are those of IgnisMQ: true deletes, false and an exception sidelin
 exception deletes. A result that is not a decision sidelines too, so that a handler that forgets its
 `return` loses nothing. A message that cannot be read is sidelined, and no handler sees it.
 
-Another thread can time out a call that takes too long, and go on with the rest; the thread that
-made the call then finds that its result no longer counts.
+Another thread can time out a call that takes too long, and continue with the rest. The result of
+the late call then no longer counts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Outcome = TypeVar("Outcome")
 
 
 class Superseded(BaseException):
-    """Another thread has taken over; not an `Exception`, as it does not come from the handler."""
+    """Another thread has taken over. Not an `Exception`, because the handler did not raise it."""
 
 
 class CallOutcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""The columns that a handler is given: the same rules for pools and for Spark queries."""
+"""The columns that a handler gets: the same rules for pools and for Spark queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def handler_columns(
     names: Sequence[str], columns: Sequence[str] | None, payload: Payload | None
 ) -> list[str]:
     """
-    Return the columns to read for a handler: those that it is given, and the message's id.
+    Return the columns to read for a handler: those that it gets, and the message's id.
 
     Args:
         names: The columns of the queue, with or without its metadata.

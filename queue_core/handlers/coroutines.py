@@ -1,7 +1,7 @@
 """
 Handlers written as `async def`: each call runs to its end in an event loop of its own.
 
-A handler that returns a coroutine, such as a lambda that calls one, is known by its result alone.
+A handler that only returns a coroutine, such as a lambda, is recognised by its result.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Awaited:
     """
     Calls a handler that is a coroutine function, and returns its result.
 
-    A loop of its own for each call is what a timeout can end for sure: whatever the call has
-    started is cancelled with it. So objects that belong to a loop are made within the handler.
+    Each call has its own loop, so that a timeout can end the call with everything that it started.
+    Objects that belong to a loop must therefore be made within the handler.
     """
 
     def __init__(self, handler: Callable[..., Any]) -> None:
@@ -39,7 +39,7 @@ def is_coroutine(handler: Callable[..., Any]) -> bool:
     while isinstance(handler, partial):
         handler = handler.func
     if isinstance(handler, type):
-        # A call makes an object, whatever a call of that object would be.
+        # Calling a class makes an object, even if calling that object returns a coroutine.
         return False
     call = getattr(handler, "__call__", None)  # noqa: B004 - its kind matters, not that it exists
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call)

@@ -1,7 +1,7 @@
 """A limit on how long a call of a handler may take, enforced by the process that runs it.
 
-An alarm interrupts Python code and calls that block: waiting, sleeping, reading from a network. It
-cannot interrupt C code that never returns to Python: then the limit acts when that code returns.
+An alarm interrupts Python code and blocking calls, such as waiting, sleeping, or reading from a
+network. It cannot interrupt C code; the limit then acts when that code returns to Python.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Deadline:
     """
     Calls functions, and raises `TimedOut` when one takes longer than *seconds*.
 
-    One alarm serves many short calls: when it goes off, it is set again for the time that is left
-    to the call in progress. Setting it for each call would cost more than many calls do.
+    One alarm serves many short calls: when it goes off, it is set again for the remaining time of
+    the call in progress. Setting it for each call would cost more than many calls.
     """
 
     def __init__(self, seconds: float) -> None:

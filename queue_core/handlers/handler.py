@@ -1,4 +1,4 @@
-"""Handlers, which users write: how messages come to them and settlements from them."""
+"""Handlers, which users write: their messages and their settlements."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from queue_core.handlers.payloads import Payload
 from queue_core.handlers.python_rows import rows_of
 from queue_core.handlers.verdicts import SETTLEMENT
 
-#: Takes one message: a dict of its columns, or its payload and, if requested, the other columns.
-#: Returns True when the message is done.
+#: Takes one message: a dict of its columns, or its payload and, if requested, the other columns. It
+#: returns True if the message is done.
 RowHandler: TypeAlias = Callable[..., bool]
 #: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
 BatchHandler: TypeAlias = Callable[..., Any]
@@ -31,9 +31,9 @@ def batch_handler(handler: _Handler) -> _Handler:
     """
     Mark a handler that takes record batches instead of single messages.
 
-    Without a payload the handler takes one ``pyarrow.RecordBatch``. With a payload it takes a list
-    of the objects, and with ``with_metadata=True`` also a list of dicts with the other columns;
-    messages that cannot be read are not among them. When the handler raises, the exception counts
+    Without a payload, the handler takes one ``pyarrow.RecordBatch``. With a payload, it takes a
+    list of the objects, and with ``with_metadata=True`` also a list of dicts with the other
+    columns. Messages that cannot be read are left out. If the handler raises, the exception counts
     for all messages of the batch.
 
     Args:

@@ -1,1 +1,1 @@
-"""Inspection: the state of a store, read for people and their tools. Changes nothing."""
+"""Inspection: the state of a store for people and tools. Changes nothing."""

@@ -1,1 +1,1 @@
-"""Whether the catalog, the storage and the clock are the ones that they should be."""
+"""Checks that the catalog, the storage and the clock are the right ones."""

@@ -1,11 +1,11 @@
-"""Decide whether the catalog's clock can be believed, before tasks remove what is old.
+"""Decide whether the catalog's clock can be trusted, before tasks remove old messages.
 
-Changes: the table `clocks` remembers for each machine, by the id of its boot, the catalog's time
-and the machine's own stopwatch at the last look. Guard: between two looks of one machine the
-catalog's time must not advance further than the stopwatch, which no change of the clock affects. A
-machine that has just booted has no stopwatch to compare: it believes a gap of up to `GAP_SECONDS`
+Changes: for each machine, by the id of its boot, the table `clocks` records the catalog's time and
+the machine's own stopwatch at the last look. Guard: between two looks of one machine, the catalog's
+time must not advance further than the stopwatch, which changes of the clock do not affect. A
+machine that has just booted cannot compare stopwatches. It accepts a gap of up to `GAP_SECONDS`
 since the last look of any machine, and otherwise waits until the clock has run steadily for
-`STEADY_SECONDS`. A person can accept the clock as it is.
+`STEADY_SECONDS`. An operator can accept the present time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from queue_core.errors import CatalogUnavailable
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
 
-#: Seconds, and the part of the elapsed time, by which the two may differ.
+#: The two may differ by these seconds, and by this part of the elapsed time.
 MARGIN_SECONDS = 60.0
 MARGIN_PART = 0.01
-#: The gap that a machine without a stopwatch believes: shorter than the default `message_expiry`.
+#: The gap that a freshly booted machine accepts: shorter than the default `message_expiry`.
 GAP_SECONDS = 36 * 3600.0
 #: How long the clock must run steadily after a longer gap.
 STEADY_SECONDS = 3600.0
@@ -49,15 +49,15 @@ def confirm(connection: Connection) -> None:
     """
     Raise `CatalogUnavailable`, and so roll back, if the clock has jumped ahead since `check`.
 
-    The last step of a transaction that changes what is old: whatever time the transaction has seen
-    is not later than the one that is compared here.
+    It is the last step of a transaction that removes old messages, so no time that the transaction
+    has seen is later than the time that is compared here.
     """
     mine = connection.execute(select(clocks).where(clocks.c.host == _host())).first()
     _raise(None if mine is None else _jump(mine, dialect.read_clock(connection), stopwatch()))
 
 
 def accept(connection: Connection) -> None:
-    """Believe the clock as it is, whatever was seen before."""
+    """Believe the present time, whatever was seen before."""
     connection.execute(delete(clocks))
     connection.execute(insert(clocks).values(_seen(dialect.read_clock(connection), 0)))
 
@@ -85,11 +85,11 @@ def look(connection: Connection) -> str | None:
             connection.execute(update(clocks).where(here).values(_seen(now, steady_at)))
     # A jump that another machine saw counts until the clock is set back.
     if any(row.jumped_at is not None and now >= row.jumped_at for row in rows.values()):
-        return "another machine saw its clock jump ahead"
+        return "another machine saw it jump ahead"
     if watch < steady_at:
         return (
-            "its clock was not watched for a long time, and is believed after it has run steadily "
-            f"for another {_shown(steady_at - watch)}"
+            "nobody has watched it for a long time, and it must first run steadily for another "
+            f"{_shown(steady_at - watch)}"
         )
     old = clocks.c.catalog_at < now - _micros(KEPT_SECONDS)
     connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
@@ -102,14 +102,14 @@ def _jump(seen: Row[Any], now: int, watch: int) -> str | None:
     ahead = now - seen.catalog_at - elapsed
     if ahead <= _micros(MARGIN_SECONDS) + int(elapsed * MARGIN_PART):
         return None
-    return f"its clock went {_shown(ahead)} further than the time that passed"
+    return f"it has advanced {_shown(ahead)} more than the time that passed"
 
 
 def _raise(doubt: str | None) -> None:
     if doubt is not None:
         raise CatalogUnavailable(
-            f"the catalog's clock is not believed: {doubt}; nothing is expired, swept or vacuumed "
-            "meanwhile. Set the clock right, or accept it with `ignis clock --accept`"
+            f"the catalog's clock cannot be trusted: {doubt}; meanwhile, nothing is expired, swept "
+            "or vacuumed. Correct the clock, or accept its time with `ignis clock --accept`"
         )
 
 

@@ -1,9 +1,9 @@
 """The identity of a store: its catalog and its storage know each other.
 
-The catalog has the store's id; the storage has a mark of that name, ``identity/<id>``, with a
-token. The catalog remembers the tokens that it wrote, and each vacuum writes a new one, so that of
-two copies of a catalog only the one that wrote last owns the storage. A copy made by other means
-than the database's own replication is recognised at once, by the place of the catalog.
+The catalog has the store's id, and the storage has a mark of that name, ``identity/<id>``, with a
+token. The catalog remembers the tokens that it wrote, and each vacuum writes a new one. So, of two
+copies of a catalog, only the last writer owns the storage. A copy that was not made by the
+database's own replication is recognised at once, by the place of the catalog.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from queue_core.catalog.tables import facts, files
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.segments.storage import Storage
 
-#: How many of its last tokens a catalog remembers: vacuums that run at once write in any order.
+#: How many of its last tokens a catalog remembers, because concurrent vacuums write in any order.
 _TOKENS = 256
 _NAMES = ("store", "tokens", "place", "storage")
 _ADOPT = "run `ignis adopt` on the one catalog that is to own the storage"
@@ -28,7 +28,7 @@ _ADOPT = "run `ignis adopt` on the one catalog that is to own the storage"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the catalog says about the store."""
+    """The catalog's facts about the store."""
 
     store: str | None
     tokens: tuple[str, ...]
@@ -109,7 +109,7 @@ class Identity:
         self.verify_alone()
         token = _new_token()
         store = self._catalog.write(lambda connection: _remember(connection, token))
-        # On a full disk the old token, which was found just now, must do: vacuum makes room.
+        # On a full disk, the old token, which was just found, is enough: vacuum makes room.
         with suppress(StorageUnavailable):
             self._storage.mark(store, token)
 
@@ -123,7 +123,7 @@ class Identity:
             )
 
     def adopt(self) -> None:
-        """Make this catalog the owner of the storage, whichever catalog owned it before."""
+        """Make this catalog the owner of the storage, whatever its present owner."""
         token = _new_token()
 
         def work(connection: Connection) -> str:
@@ -139,7 +139,7 @@ class Identity:
         self._storage.identity = store
 
     def _bind(self, known: _Known, *, opening: bool = False) -> None:
-        """Take a storage that no store has; of several processes that do so, each may."""
+        """Take a storage that belongs to no store; several processes of the store may do so."""
         try:
             self._check_free(known)
         except (StorageUnavailable, DamagedCatalog):
@@ -214,7 +214,7 @@ class Identity:
         return None if known.store is None else self._storage.token(known.store)
 
     def _place(self, connection: Connection | None = None) -> str:
-        """Return where the catalog is: a copy of it is elsewhere."""
+        """Return the place of the catalog; a copy has another one."""
         if self._catalog.file is not None and self._storage.holds(self._catalog.file):
             return "embedded"
         if connection is None:

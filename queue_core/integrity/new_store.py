@@ -1,4 +1,4 @@
-"""Check that a new store may be made, and write its identity and its clock into its catalog."""
+"""Check that a new store may be created, and write its identity and its clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queue_core.segments.storage import Storage
 
 
 class NewStore:
-    """A store that may have to be made in a storage."""
+    """A store that may have to be created in a storage."""
 
     def __init__(self, storage: Storage, *, adopt: bool = False, leftovers: bool = False) -> None:
         self._storage = storage
@@ -21,7 +21,7 @@ class NewStore:
         self._leftovers = leftovers
 
     def check(self) -> None:
-        """Raise `DamagedCatalog` if the storage has a store whose catalog is missing."""
+        """Raise `DamagedCatalog` if the storage belongs to a store whose catalog is missing."""
         self._new_id()
 
     def write(self, connection: Connection) -> None:
@@ -32,7 +32,7 @@ class NewStore:
         clock.accept(connection)
 
     def _new_id(self) -> str | None:
-        """Return an id for the store; None if one that adopts the storage, or finds it, is to."""
+        """Return an id for the store; None if adopting or attaching the storage chooses it."""
         return None if self._adopt else check_empty(self._storage, leftovers=self._leftovers)
 
 

@@ -1,4 +1,4 @@
-"""Leaders: one instance at a time of those that work on a store does the sweeps.
+"""Leaders: of all instances that work on a store, one at a time sweeps.
 
 Elected by a lease in the catalog (`queue_core.leader.lease`), or by ZooKeeper
 (`queue_core.leader.zookeeper`).

@@ -1,4 +1,4 @@
-"""Leases in the catalog: a role that one instance at a time holds, until a time.
+"""Leases in the catalog: one instance at a time holds a role, for a limited time.
 
 Only the database's clock counts, so machines whose clocks differ agree.
 """
@@ -70,7 +70,7 @@ def holder(connection: Connection, role: str) -> str | None:
 
 
 def forget(connection: Connection, role: str) -> None:
-    """Remove a role that nobody takes again."""
+    """Remove a role that will not be taken again."""
     connection.execute(delete(leases).where(leases.c.role == role))
 
 

@@ -7,8 +7,8 @@
 └── communicator/{instance}   the leader's assignment: {"balancerId": …, "partitions": […]}
 ```
 
-The leader assigns the partitions, which are the names of queues, to the members in turn. It does so
-again whenever a member comes or goes, and every 30 seconds. An instance is active when it is first
+The leader assigns the partitions, which are the names of queues, to the members in turn. It repeats
+this whenever a member comes or goes, and every 30 seconds. An instance is active when it is first
 in the election and its communicator node names it as the balancer. An instance that loses its
 connection is inactive from that moment; if its session survives, it is active again afterwards.
 """
@@ -61,7 +61,7 @@ class ZooKeeperLeader:
         session: float = SESSION_SECONDS,
     ) -> None:
         if not _HOSTS.fullmatch(hosts):
-            raise BadOption(f"zookeeper={hosts!r}: use host:port, or several with ',' between")
+            raise BadOption(f"zookeeper={hosts!r}: use host:port, or several separated by commas")
         self.instance = instance or of_process()
         for option, name in (("clientId", client_id), ("instance", self.instance)):
             if not _NAME.fullmatch(name):

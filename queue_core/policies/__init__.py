@@ -1,11 +1,11 @@
-"""Policies of smart-message queues: how new messages and queued ones of their key interact.
+"""Policies of smart-message queues: rules for new and queued messages of one key.
 
-Herzner's rule: each new message, in order of loading, meets the queued messages of its key, the
-newest first. The first answer other than *don't care* decides about both; if there is none, the new
-message is queued. A policy gives the answers. The built-in policies (`builtin`) are worked out for
-all messages at once, and a user's own check (`checks`) round by round.
+Herzner's rule: each new message, in order of loading, is compared with the queued messages of its
+key, the newest first. The first decision other than *don't care* applies to both messages. Without
+such a decision, the new message is queued. A policy makes the decisions. The built-in policies
+(`builtin`) decide for all messages at once, and a user's own check (`checks`) round by round.
 
     text -> `parsing` -> `builtin` -> `PolicyInput` -> `PolicyResult`
 
-Nothing here knows slices or catalogs.
+This package knows neither slices nor catalogs.
 """

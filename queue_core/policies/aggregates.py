@@ -13,7 +13,7 @@ from queue_core.names import nearest
 from queue_core.rows import Numbers
 from queue_core.schema import is_number
 
-#: How a column is merged. All functions but ``first`` and ``last`` leave NULL out.
+#: How a column is merged. All functions except ``first`` and ``last`` ignore NULL.
 FUNCTIONS = ("sum", "min", "max", "count", "first", "last")
 
 
@@ -23,8 +23,8 @@ class Take:
     How one column of merging messages is merged, such as ``Take("sum", "amount")``.
 
     Args:
-        function: ``"sum"``, ``"min"`` or ``"max"`` of all values, without NULL; ``"count"``, which
-            adds one for each new message to the waiting message's value (NULL counts as 1);
+        function: ``"sum"``, ``"min"`` or ``"max"`` of all values that are not NULL; ``"count"``,
+            which adds one for each new message to the waiting message's value (NULL counts as 1);
             ``"last"``, the new message's value; ``"first"``, the waiting message's value. The last
             two may be NULL.
         column: The name of the column, which must not be the queue's key. ``sum`` needs numbers,

@@ -1,4 +1,4 @@
-"""Bind a policy and a de-duplication to a queue: check that they fit it."""
+"""Check that a policy and a de-duplication fit a queue, and bind them to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bind(
     policy: Policy | Check | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
 ) -> BoundPolicy | None:
     """
-    Make a policy ready for a queue; None stays None.
+    Bind a policy to a queue; None stays None.
 
     A policy is a text, a value, or a function that checks one new and one queued message. Raises
     `BadOption`.
@@ -40,8 +40,8 @@ def bind(
         raise BadOption("policy: a policy compares messages of one key; give the queue a key")
     if settings.is_rendezvous:
         raise BadOption(
-            "policy: a queue with max_size=0 keeps no messages that new ones could meet; remove "
-            "the policy or the bound"
+            "policy: a queue with max_size=0 has no queued messages for a policy; remove the "
+            "policy or the bound"
         )
     if isinstance(policy, str):
         return _parsed(policy, schema, key)

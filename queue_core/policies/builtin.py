@@ -30,13 +30,13 @@ class Policy(Protocol):
 @dataclass(frozen=True, slots=True)
 class Latest:
     """
-    Replace a waiting message of the key by the new one, which goes to the end of the queue.
+    Replace a waiting message by a new one of the same key, which goes to the end of the queue.
 
     The text form is ``latest`` or ``latest(order => oldest)``. Source: Herzner, Message Queue
     Patterns, Smart-Message Queue: a progress report overrides the one before.
 
     Args:
-        order: Which waiting message of the key is replaced: ``"newest"`` (default) or ``"oldest"``.
+        order: Which waiting message is replaced: ``"newest"`` (default) or ``"oldest"``.
     """
 
     order: str = NEWEST
@@ -66,16 +66,16 @@ class Latest:
 @dataclass(frozen=True, slots=True)
 class DropDuplicates:
     """
-    Leave a new message out if a waiting message of its key has the same values.
+    Leave out a new message if a waiting message of the same key has the same values.
 
     NULL equals NULL. The text form is ``drop_duplicates``, ``drop_duplicates(text, amount)`` or
     ``drop_duplicates(order => oldest)``. Source: Herzner, Message Queue Patterns, Smart-Message
-    Queue: the decision *ignore*, for a repetition that is not necessary.
+    Queue: the decision *ignore*, for an unnecessary repetition.
 
     Args:
         columns: Names of the columns to compare; by default all columns of the queue. Arrays and
             maps cannot be compared.
-        order: Which waiting message is asked first: ``"newest"`` (default) or ``"oldest"``.
+        order: Which waiting message is compared first: ``"newest"`` (default) or ``"oldest"``.
     """
 
     columns: tuple[str, ...] = ()
@@ -112,16 +112,16 @@ class DropDuplicates:
 @dataclass(frozen=True, slots=True)
 class Merge:
     """
-    Merge a new message into a waiting one of its key; the new message is left out.
+    Merge a new message into a waiting message of the same key. The new message is left out.
 
-    The waiting message keeps its id, its place, its time of loading, and the values of columns that
+    The waiting message keeps its id, its place, its time of loading, and its values in columns that
     are not named. The text form is ``merge(sum(amount), last(text))``. Source: Herzner, Message
     Queue Patterns, Smart-Message Queue: the queued message has "taken over its values".
 
     Args:
         takes: How each column is merged, one `Take` per column; at least one. Other columns keep
             the value of the waiting message.
-        order: Which waiting message takes the values over: ``"newest"`` (default) or ``"oldest"``.
+        order: Which waiting message takes the values: ``"newest"`` (default) or ``"oldest"``.
     """
 
     takes: tuple[Take, ...]
@@ -143,7 +143,7 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class MergeAdjacent:
     """
-    Merge a new message into the last waiting one of its shard, if both have the same key.
+    Merge a new message into the last waiting message of its shard, if both have the same key.
 
     Otherwise the new message is queued. The text form is ``merge_adjacent(count(times))``. Source:
     Herzner, Message Queue Patterns, Smart-Message Queue: repeated events count their occurrences.
@@ -180,16 +180,17 @@ class MergeAdjacent:
 @dataclass(frozen=True, slots=True)
 class Annihilate:
     """
-    Let a new *off* message delete a waiting *on* message of its key; the new one is left out.
+    Treat messages of a key as pairs of *on* and *off* that delete each other.
 
-    If there is none, because it was fired already or never loaded, the *off* message is queued. A
-    message that meets both conditions counts as *off*. The text form is
+    A new *off* message deletes a waiting *on* message and is left out. If no *on* message waits,
+    because it was fired already or never loaded, the *off* message is queued. A message that meets
+    both conditions counts as *off*. The text form is
     ``annihilate(text = 'on', text = 'off')``. Source: Herzner, Message Queue Patterns,
     Smart-Message Queue: an "off" arrives while the "on" is still queued.
 
     Args:
         on: The condition of *on* messages, as a selector over the queue's columns.
-        off: The condition of *off* messages, likewise.
+        off: The condition of *off* messages, as a selector over the queue's columns.
         order: Which waiting *on* message is deleted first: ``"newest"`` (default) or ``"oldest"``.
     """
 
@@ -226,15 +227,16 @@ class Annihilate:
 @dataclass(frozen=True, slots=True)
 class Confirm:
     """
-    Let a new message that meets a condition delete the oldest message of its key.
+    Treat new messages that meet a condition as confirmations of earlier messages.
 
-    Messages in flight are deleted first, and the new message is left out. If there is none to
-    delete, the new message is queued. Messages that meet the condition are never deleted. The text
+    A confirmation deletes one message of its key: the oldest in flight, or, if none is in flight,
+    the oldest that waits. The confirmation itself is then left out. If there is no message to
+    delete, the confirmation is queued. A confirmation never deletes another confirmation. The text
     form is ``confirm(text = 'ack')``. Source: Herzner, Message Queue Patterns, Smart-Message Queue,
     resend control: an acknowledgement removes the message that was kept until then.
 
     Args:
-        condition: The condition of confirming messages, as a selector over the queue's columns.
+        condition: A selector over the queue's columns. Messages that meet it are confirmations.
     """
 
     condition: str

@@ -1,8 +1,7 @@
 """A user's own policy: a check function, called with pairs of messages, round by round.
 
-Each round decides about at most one new message of each key, so that it covers all keys at once. If
-the check wants distances, a round has one message of each shard, since distances count all messages
-of the shard.
+Each round decides about at most one new message of each key, and so covers all keys at once. With
+distances, a round has one message of each shard, because distances count all messages of the shard.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from queue_core.policies.inputs import BoundPolicy, Flags, PolicyInput, PolicyRe
 from queue_core.policies.numbering import ranks
 from queue_core.rows import Numbers
 
-#: Columns of queued messages that a check sees besides those of the queue.
+#: Columns of queued messages that a check sees in addition to those of the queue.
 RETRIEVED, DISTANCE = "_retrieved", "_distance"
 
 #: Decides about one new and one queued message, as dicts.
@@ -89,8 +88,8 @@ def vectorised(check: CheckPairs, *, order: str = NEWEST, distance: bool = False
             text of a `Decision` for each pair.
         order: Which queued message of the key is asked first: ``"newest"`` (default) or
             ``"oldest"``.
-        distance: Whether *check* needs ``_distance``; default False. It makes rounds of one message
-            per shard, instead of one per key, and so takes longer.
+        distance: Whether *check* needs ``_distance``; default False. This takes longer, because
+            rounds then have one message per shard instead of one per key.
 
     Returns:
         The policy. An unknown order, or an answer that is not a decision, is a `BadOption` when
@@ -119,7 +118,7 @@ def per_message(check: Check, *, order: str = NEWEST) -> Vectorised:
 
     def check_pairs(new: pa.Table, queued: pa.Table) -> pa.Array:
         pairs = zip(new.to_pylist(), queued.to_pylist(), strict=True)
-        # A check of single messages must be called for each of them.
+        # A check of single messages must be called for each pair.
         return pa.array([_text(check(one, other)) for one, other in pairs], pa.string())
 
     return Vectorised(check_pairs, order, distance=True)
@@ -189,7 +188,7 @@ class _Rounds:
         return np.searchsorted(ordered, self._keys[mine])
 
     def _next(self, mine: Numbers, at: Numbers, step: int) -> tuple[Numbers, Flags]:
-        """Find the next message of the key that is present, and whether there is one."""
+        """Find the next present message of the key, and whether there is one."""
         while True:
             safe = np.clip(at, 0, len(self._by_key) - 1)
             other = self._by_key[safe]
@@ -209,7 +208,7 @@ class _Rounds:
         return _coded(answers, len(mine))
 
     def _distances(self, mine: Numbers, asked: Numbers) -> Numbers:
-        """Count the waiting messages of the shard between two; new ones come after queued ones."""
+        """Count the waiting messages of the shard between two. New ones come after queued ones."""
         inputs, split = self._inputs, self._queued
         gone = ~self._present[:split] & ~inputs.retrieved
         distances = np.empty(len(mine), np.int64)

@@ -13,9 +13,9 @@ class Decision(StrEnum):
     """
     The answer of a queued message about a new one of its key.
 
-    A check returns one for each pair; the values are texts, such as ``"queue and delete"``, so a
-    vectorised check can return those. Source: Herzner, Message Queue Patterns, table 1 (decision
-    indicators of the Smart-Message Queue).
+    A check returns one decision for each pair. The values are texts, such as ``"queue and
+    delete"``, which a vectorised check returns. Source: Herzner, Message Queue Patterns, table 1
+    (decision indicators of the Smart-Message Queue).
 
     Attributes:
         DONT_CARE: The two are unrelated; the next queued message is asked.

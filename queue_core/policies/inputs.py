@@ -73,15 +73,15 @@ class Overwritten:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyResult:
-    """What a policy decides about the messages of its input."""
+    """The decisions of a policy about the messages of its input."""
 
-    #: Which of the new messages are queued in the end; the others are left out.
+    #: Which of the new messages are queued; the others are left out.
     kept: Flags
     #: The queued messages that are deleted.
     deleted: Numbers = field(default_factory=lambda: _NONE)
-    #: Other queued messages whose answers decided; if one of them changes, the result is void.
+    #: Other queued messages on which the decisions depend; if one changes, the result is void.
     consulted: Numbers = field(default_factory=lambda: _NONE)
-    #: Queued messages, and new ones that are kept, that get other values.
+    #: Queued messages and kept new messages that get other values.
     overwritten: Overwritten = field(default_factory=Overwritten)
     overwritten_new: Overwritten = field(default_factory=Overwritten)
 

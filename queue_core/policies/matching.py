@@ -14,11 +14,11 @@ from queue_core.rows import Numbers
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """The messages that have met their counterpart."""
+    """The messages that were cancelled."""
 
     #: Which of the queued openings were closed.
     queued: Flags
-    #: Which of the new messages are closed openings, and which are closings that closed something.
+    #: Which of the new messages are closed openings, and which are closings that closed one.
     opened: Flags
     closed: Flags
 
@@ -69,7 +69,7 @@ def _depths(key: Numbers, step: Numbers, begin: Numbers) -> tuple[Numbers, Flags
     offset = np.where(first, total - step, 0)
     offset = offset[np.maximum.accumulate(np.where(first, np.arange(len(key)), 0))]
     free = begin + total - offset
-    # The least of each key so far: each key is pushed below all that came before it.
+    # The minimum of each key so far: each key is shifted below all earlier ones.
     group = np.cumsum(first)
     far = int(free.max() - free.min()) + 1
     least = np.minimum(np.minimum.accumulate(free - group * far) + group * far, 0)

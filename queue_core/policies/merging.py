@@ -1,4 +1,4 @@
-"""Merge messages: which message takes over values, and from which others."""
+"""Merge messages: choose the messages that take values, and compute these values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def merged(
     first_new = first_of(groups, count)
     kept = np.zeros(len(groups), np.bool_)
     kept[first_new[into_queued < 0]] = True
-    # Only groups in which something is taken over are numbered and folded.
+    # Only groups in which a message takes values are numbered and folded.
     takes_over = np.bincount(groups[~kept], minlength=count) > 0
     number = np.cumsum(takes_over) - 1
     into = into_queued[takes_over]

@@ -1,8 +1,8 @@
 """Coalescing: several threads request the same kind of work, and one of them does it for all.
 
-A thread that finds nobody at work does the work for all that have requested it by then. Those that
-come meanwhile wait, and the first of them goes next. So one transaction serves all waiting threads,
-and a single thread waits for nobody. Databases call this group commit.
+A thread that finds no other at work does the work for all threads that have requested it by then.
+Threads that come meanwhile wait, and the first of them works next. So one transaction serves all
+waiting threads, and a single thread never waits. Databases call this group commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Coalescer(Generic[Request, Result]):
         self._has_leader = False
 
     def __call__(self, request: Request) -> Result:
-        """Return the result of a request, once it is there."""
+        """Wait for the result of a request, and return it."""
         own: _Call[Request, Result] = _Call(request)
         with self._lock:
             self._waiting.append(own)

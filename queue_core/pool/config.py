@@ -66,7 +66,7 @@ class PoolConfig:
 
     @property
     def may_prefetch(self) -> bool:
-        """Whether to fire messages that no worker has asked for: where no other should precede."""
+        """Whether to fire messages before workers need them: not if others may precede."""
         selects = self.selector is not None or self.order_by is not None
         yields = self.priority is not None or self.single_active
         return not (selects or yields or self.max_in_flight)
@@ -78,9 +78,9 @@ class PoolConfig:
 
 
 def checked(config: PoolConfig) -> PoolConfig:
-    """Return the same, if it is valid; raises `BadOption`, `BadSelector`, `SchemaMismatch`."""
+    """Return *config* if it is valid; raises `BadOption`, `BadSelector` or `SchemaMismatch`."""
     if not config.queues:
-        raise BadOption("queue: name at least one")
+        raise BadOption("queue is empty: name at least one queue")
     if not callable(config.handler):
         raise BadOption(
             f"handler={config.handler!r}: give a function of one message, or one marked by "

@@ -12,7 +12,7 @@ class Credit:
     A bounded number of messages, some of them in use. Thread-safe.
 
     Args:
-        limit: How many may be in use; None for no limit.
+        limit: The most messages in use; None for no limit.
         on_change: Called with False when a reservation is refused because no credit is left, and
             with True when some is left again.
     """
@@ -24,7 +24,7 @@ class Credit:
         self._lock = threading.Lock()
         self._reporting = threading.Lock()
         self._reported = True
-        #: Since when no credit is left; None while some is.
+        #: When the credit ran out; None while some is left.
         self._none_since: float | None = None
 
     def reserve(self, count: int) -> int:
@@ -34,7 +34,7 @@ class Credit:
             self.used += granted
             self._note()
         if not granted:
-            # Not reported earlier: the worker that reserves the last of it shall use it first.
+            # Not earlier: the worker that reserves the last credit must use it first.
             self._report()
         return granted
 
@@ -46,7 +46,7 @@ class Credit:
         self._report()
 
     def missing_for(self) -> float:
-        """Return for how many seconds no credit has been left; 0 while some is."""
+        """Return for how many seconds there has been no credit; 0 while some is left."""
         since = self._none_since
         return 0.0 if since is None else time.monotonic() - since
 

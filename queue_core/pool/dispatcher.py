@@ -1,8 +1,8 @@
-"""Dispatchers: one manager for each queue consumed in this process, and a thread that wakes it.
+"""Dispatchers: for each queue consumed in this process, a manager and a thread that wakes it.
 
-The thread is notified when any process changes the catalog, and has the manager notify a consumer
-that there may be work. Messages that become available without a notification, such as one that was
-held until now, are found by checking once a second.
+The thread is notified when any process changes the catalog. It then has the manager notify a
+consumer that there may be work. Messages can become available without a change, such as a held
+message that becomes due; the thread finds them by looking once a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
 from queue_core.errors import CatalogUnavailable
 from queue_core.model import QueueInfo
 
-#: Seconds after which the thread notices that it shall end, or look earlier.
+#: Seconds after which the thread notices that it must end, or look earlier.
 _SLICE_SECONDS = 0.2
 
 
@@ -29,7 +29,7 @@ class QueueDispatcher:
         self.users = 0
         self._catalog = catalog
         self._ended = threading.Event()
-        # In a store in which others are busy, ten looks a second that find nothing are enough.
+        # In a store that others keep busy, ten vain looks a second are enough.
         self._poller = Poller(Watch(catalog), first=0.1, last=0.1, sleep=self._ended.wait)
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
@@ -55,7 +55,7 @@ class QueueDispatcher:
                 try:
                     due = poller.wait(time.monotonic() + _SLICE_SECONDS)
                 except CatalogUnavailable:
-                    # Its consumers will report that.
+                    # Its consumers will report the error.
                     self._ended.wait(BLIND_SECONDS)
                     continue
                 if due is not None:

@@ -1,10 +1,10 @@
 """Outcomes of handled messages, which are settled together.
 
-A settlement costs about the same however many messages it covers. So where handlers are quick, the
-outcomes of several batches are settled together, after `LINGER_SECONDS` or as soon as there is
-nothing more to handle; where handlers are slow, each batch is settled by itself.
+A settlement of many messages costs about as much as one of few. So with quick handlers, the
+outcomes of several batches are settled together: after `LINGER_SECONDS`, or as soon as no message
+is left to handle. With slow handlers, each batch is settled by itself.
 
-Crash: messages that are handled and not settled are handled again.
+Crash: messages that were handled but not settled are handled again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OutcomeBuffer:
 
     @property
     def is_due(self) -> bool:
-        """Whether to settle before anything else is handled."""
+        """Whether to settle before the next batch is handled."""
         return bool(self._by_source) and time.monotonic() - self._since >= self._linger
 
     def settle(self, ending: threading.Event) -> None:
@@ -66,7 +66,7 @@ class OutcomeBuffer:
 
 
 def _counts(settled: pa.Table) -> Counter[str]:
-    """Return the number of messages per outcome; an ignored one is deleted and has a kind."""
+    """Return the number of messages per outcome. A deleted message with a kind was ignored."""
     outcomes, has_kind = settled.column("outcome"), settled.column("kind").is_valid()
     deleted = pc.equal(outcomes, DELETE)
     ignored = _sum(pc.and_(deleted, has_kind))

@@ -42,53 +42,55 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     Worker threads that handle the messages of one or several queues in this process.
 
     Use it in a ``with`` statement, or call `start` and `stop`. Each worker fires a batch of
-    messages, calls the handler, settles the batch, and rests only when there are no messages; the
-    next arrival, from any process, wakes it. True deletes a message. False, an exception, a call
-    that takes too long and any result that is not a bool sideline it; an *ignorable* exception
-    deletes it.
+    messages, calls the handler, and settles the batch. It sleeps while no message waits, and a load
+    by any process wakes it. If the handler returns True or raises an *ignorable* exception, the
+    message is deleted. Any other result, any other exception, or a call that takes too long
+    sidelines the message.
 
     Args:
         store: The store that has the queues.
         queue: The name of a queue, or of several.
-        handler: A function of one message, a dict of its columns, that returns a bool; or one
-            marked by `batch_handler`, which takes a RecordBatch. It may be a coroutine function,
-            whose calls each run in an event loop of their own. All workers call it at the same
+        handler: A function that takes one message as a dict of its columns and returns a bool; or a
+            function marked by `batch_handler`, which takes a RecordBatch. It may be a coroutine
+            function; each call then has its own event loop. Workers call the handler at the same
             time, each in its own thread.
-        concurrency: The number of workers, 0 to 100. By default the queues' setting
-            ``concurrency`` (the least of several queues'), which the pool then follows while it
-            runs, until `increase` or `decrease` is called; 1 for a browser. A queue that is paused
-            (its setting is 0) gives no messages to any pool but a browser.
-        batch: The number of messages that a worker fires and settles at once, and that a batch
-            handler takes at once; 1 or more.
+        concurrency: The number of workers, 0 to 100. By default, 1 for a browser, and otherwise the
+            smallest setting ``concurrency`` of the queues. The pool then follows changes of the
+            setting until `increase` or `decrease` is called. A paused queue (its setting is 0)
+            gives messages to browsers only.
+        batch: The number of messages that a worker fires, handles and settles at once, 1 or more. A
+            batch handler takes that many at once.
         ignorable: An exception class, or several, whose exceptions delete the message.
         handler_timeout: Seconds that one call of the handler may take, more than 0 and at most half
             of the queues' ``sweep_after``. By default the queues' setting ``handler_timeout``.
         payload: The string or binary column with JSON text. The handler then takes the object
             instead of the row; a message that cannot be read is sidelined as ``unreadable``.
-        payload_type: A dataclass or pydantic model to make of the JSON; dicts and lists by default.
+        payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
+            lists.
         with_metadata: Whether a handler with a payload takes the other columns too, as a dict and
             second argument.
-        columns: The columns that the handler takes, besides ``_message_id``. By default the queue's
-            own, ``_queue`` and ``_attempt``; with a payload, the payload alone.
+        columns: The columns that the handler takes, besides ``_message_id``. By default, the
+            queue's own columns with ``_queue`` and ``_attempt``; with a payload, only the payload.
         magazine: ``main`` or ``sideline``.
-        selector: A condition on the columns; only messages that meet it are fired. All by default.
+        selector: A SQL condition; only matching messages are fired. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
-        priority: An integer. While a consumer of a higher priority wants messages of a queue, in
-            any process, this pool gets none of them. A pool without one precedes all that have one.
-        max_in_flight: The most messages that may be in flight, 1 or more. When that many are,
-            consumers of lower priority get messages. No limit by default.
-        exclusive: Whether no other consumer may fire from the queues while the pool runs.
-        single_active: Of all consumers of a queue that set it, one is active; the others stand by
-            and take over when it stops.
+        priority: An integer. While a consumer with a higher priority, in any process, wants
+            messages of a queue, this pool gets none of them. By default, the pool has no priority:
+            it does not wait for consumers with one, and they do not wait for it.
+        max_in_flight: The most messages of the pool that may be in flight, 1 or more. While that
+            many are, consumers with a lower priority may fire. By default, no limit.
+        exclusive: Whether only this pool may fire from the queues while it runs.
+        single_active: Whether only one of all consumers that set this is active. The others stand
+            by and take over when it stops.
         browse: Whether to show every message once and take none. Cannot be combined with
-            *selector*, *order_by*, *max_in_flight*, *exclusive* and *single_active*.
-        pressure: A `Pressure`, which suspends all pools that share it while it is applied.
-        name: The consumer's name, unique by default. A browser continues where the last one of its
-            name ended. Starting a pool ends a running one of the same name.
-        tasks: The side tasks that the pool runs when they are due, beside its handlers: any of
+            *selector*, *order_by*, *max_in_flight*, *exclusive* or *single_active*.
+        pressure: A `Pressure` that suspends all pools that share it while it is applied.
+        name: The consumer's name, unique by default. Starting a pool ends a running pool of the
+            same name. A browser continues where the last browser of its name ended.
+        tasks: The side tasks that the pool runs in the background when they are due: any of
             ``shovel``, ``sweep``, ``expire``, ``compact`` and ``vacuum``. They are run for the
-            pool's queues; the leader sweeps all queues of the store. By default all; a browser runs
-            none.
+            pool's queues; the leader sweeps all queues of the store. By default, all of them; a
+            browser runs none.
 
     Raises:
         BadOption: An argument is not valid, or two cannot be combined.
@@ -170,7 +172,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def start(self) -> ConsumerPool:
         """
-        Register with the queues and start the workers; ``with`` does it.
+        Register with the queues and start the workers. A ``with`` statement calls this.
 
         A stopped pool can be started again.
 
@@ -246,7 +248,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Add workers.
 
         Args:
-            by: How many to add; there are at most 100 in all.
+            by: How many to add. A pool has at most 100 workers.
 
         Returns:
             The number of workers now.
@@ -259,7 +261,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def decrease(self, by: int = 1) -> int:
         """
-        Remove workers, each of which ends after the batch in hand.
+        Remove workers. Each ends after its current batch.
 
         Args:
             by: How many to remove, at most all.
@@ -275,7 +277,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def pause(self) -> None:
         """
-        Fire no more messages until `resume`; the batches in hand are finished.
+        Fire no more messages until `resume`. The workers finish their current batches.
 
         Raises:
             BadOption: The pool was not started.
@@ -285,7 +287,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def resume(self) -> None:
         """
-        Go on after `pause`.
+        Fire messages again after `pause`.
 
         Raises:
             BadOption: The pool was not started.
@@ -298,10 +300,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Wait until no message is left to handle.
 
         Args:
-            timeout: Seconds to wait at most; None to wait as long as it takes.
+            timeout: The most seconds to wait. By default, no limit.
 
         Returns:
-            Whether nothing is left; False when the time is over.
+            True if no message is left; False if the time ran out.
 
         Raises:
             BadOption: The pool was not started.
@@ -318,15 +320,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
         """
-        Stop the workers, after the batches in hand; ``with`` does it.
+        Stop the workers after their current batches. A ``with`` statement calls this.
 
         Args:
-            timeout: Seconds to wait for the handlers. After that, messages that are not handled are
-                reloaded. The one that a handler is working on is reloaded too, so it is handled
-                twice.
+            timeout: Seconds to wait for the handlers. After that, unfinished messages are reloaded.
+                They include messages that a handler is working on, which are handled a second time.
 
         Raises:
-            IgnisError: The error that had ended the pool early.
+            IgnisError: The error that ended the pool early.
         """
         if self._presence is None:
             return
@@ -336,7 +337,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             self._side_tasks.stop()
             self._side_tasks = None
         if self._watcher is not None and self._watcher is not threading.current_thread():
-            # It may be giving messages back, and the store may be closed next.
+            # It may be reloading messages, and the caller may close the store next.
             self._watcher.join(timeout)
         self._give_back()
         for info in self._infos:
@@ -383,13 +384,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         )
 
     def _is_interested(self) -> bool:
-        """Whether the pool would take messages, or has lacked credit for a moment only."""
+        """Whether the pool wants messages; a short lack of credit does not count."""
         pressed = self._pressure is not None and self._pressure.applied
         suspended = self._paused or pressed or not self.concurrency
         return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
 
     def _follow_settings(self) -> None:
-        """Have as many workers as the queues say, and note whether one of the queues is paused."""
+        """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
         if self._config.browse:
             return
         with self._store.catalog.read() as connection:
@@ -402,13 +403,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             (self._started.increase if more > 0 else self._started.decrease)(abs(more))
 
     def _give_back(self) -> None:
-        """Give back the messages that were fired ahead."""
+        """Reload the messages that were fired ahead."""
         if self._context is not None:
             for source in self._context.sources.values():
                 source.give_back()
 
     def _is_idle(self) -> bool:
-        # A paused queue gives nothing, which does not mean that nothing is left.
+        # A paused queue gives no messages, but it may have some.
         return not self._queue_paused and self._started.found_nothing and self._credit.used == 0
 
     def _credit_changed(self, left: bool) -> None:
@@ -438,7 +439,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             raise self.error
 
     def _watch(self, ended: threading.Event) -> None:
-        """Time out late calls, give back while suspended, and notice another one of this name."""
+        """Time out late calls, reload messages while suspended, and notice a second pool."""
         pause = min(self._timeout / 4, 1.0)
         while not ended.wait(pause):
             presence = self._presence

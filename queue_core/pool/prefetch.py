@@ -1,8 +1,8 @@
 """Prefetch: messages that are fired before workers ask for them.
 
-A firing costs about the same however many messages it takes, so where handlers are quick one firing
-serves several batches. While the fired messages are used up within `LINGER_SECONDS`, the next
-firing takes twice as many; where handlers are slow, nothing is fired before a worker asks for it.
+A firing of many messages costs about as much as one of few. So with quick handlers, one firing
+serves several batches. If the fired messages are used up within `LINGER_SECONDS`, the next firing
+takes twice as many. With slow handlers, no message is fired before a worker asks for it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from queue_core.pool.timings import LINGER_SECONDS
 
 #: A firing takes at most this many times the messages that were requested.
 MAX_FACTOR = 16
-#: A thread is served this often in a row while others may be ready. Python by itself would let it
-#: run for so long that it takes hundreds of batches.
+#: A thread is served this often in a row while others may be ready. Python alone would let it run
+#: until it has taken hundreds of batches.
 MAX_IN_A_ROW = 2
 
 
 class Prefetch:
-    """Messages that are fired and not requested yet; with *max_factor* 1 there are never any."""
+    """Messages that are fired and not requested yet; always none with *max_factor* 1."""
 
     def __init__(self, max_factor: int = MAX_FACTOR) -> None:
         self._max_factor = max_factor
         self._factor = 1
         self._fired_at = 0.0
-        #: The thread that was served last, and how often in a row.
+        #: The thread that was served last, and the number of times in a row.
         self._last_thread = self._in_a_row = 0
         self._lock = threading.Lock()
         self._waiting: deque[pa.RecordBatch] = deque()
 
     def next(self, limit: int) -> pa.RecordBatch | None:
-        """Return up to *limit* of the messages that are here, or None."""
+        """Return up to *limit* fired messages, or None."""
         self._let_others_run()
         with self._lock:
             if not self._waiting:
@@ -55,14 +55,14 @@ class Prefetch:
         return requested * self._factor
 
     def put(self, messages: pa.RecordBatch | None) -> None:
-        """Keep messages that were fired beyond those requested, if there are any."""
+        """Keep messages that were fired beyond the requested ones."""
         self._fired_at = time.monotonic()
         if messages is not None and messages.num_rows:
             with self._lock:
                 self._waiting.append(messages)
 
     def clear(self) -> list[pa.RecordBatch]:
-        """Remove and return the messages that are here, which are to be given back."""
+        """Remove and return the fired messages, which the caller reloads."""
         with self._lock:
             left, self._waiting = list(self._waiting), deque()
         return left

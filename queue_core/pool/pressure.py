@@ -1,4 +1,4 @@
-"""Back-pressure: a process that cannot take more suspends all its consumers."""
+"""Back-pressure: an overloaded process suspends all its consumers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 
 class Pressure:
     """
-    A valve for the consumers of a process, which any number of pools can share. Thread-safe.
+    A valve for the consumers of a process. Several pools and threads can share it.
 
-    While it is applied, the pools fire no more messages; the messages that their handlers already
-    have are finished. Pass it as `ConsumerPool(…, pressure=…)`.
+    While it is applied, the pools fire no more messages. Handlers finish the messages that they
+    already have. Pass it as `ConsumerPool(…, pressure=…)`.
 
     Attributes:
         applied: Whether the pressure is applied now; False at first.
@@ -26,11 +26,11 @@ class Pressure:
         self._consumers: WeakSet[QueueConsumer[Any]] = WeakSet()
 
     def apply(self) -> None:
-        """Suspend all consumers of the pools that share this, and those that join later."""
+        """Suspend the consumers of all pools that share this, including pools that start later."""
         self._set(True)
 
     def relieve(self) -> None:
-        """Let the consumers go on."""
+        """Let the consumers continue."""
         self._set(False)
 
     def watch(self, consumer: QueueConsumer[Any]) -> None:

@@ -1,10 +1,10 @@
 """The ready set of a worker: its consumers that want to work, and the signal that wakes it.
 
 Qpid passes a notification from a consumer to its target, to the session and to the connection, and
-visits them in reverse. In a worker each of these has exactly one child: the connection is the
+visits them in reverse. In a worker, each of these has exactly one child: the connection is the
 worker, the session is the part of the pool that runs in it, and the target is the handler. So one
-set takes the steps of all three. Consumers are added in the thread that notifies them, and visited
-in the thread of the worker.
+set takes the steps of all three. The notifying thread adds consumers, and the worker's thread
+visits them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReadySet(Generic[Consumer]):
         self._ready: dict[Consumer, None] = {}
 
     def notify_work(self, consumer: Consumer) -> None:
-        """Add a consumer, and wake the worker if it was not there yet."""
+        """Add a consumer, and wake the worker if the consumer is new."""
         with self._lock:
             is_new = consumer not in self._ready
             self._ready[consumer] = None
@@ -48,12 +48,12 @@ class ReadySet(Generic[Consumer]):
             self._wake()
 
     def put_back(self, consumer: Consumer) -> None:
-        """Add a consumer that is being visited, to be visited again after the others."""
+        """Add a consumer during its visit, to visit it again after the others."""
         with self._lock:
             self._ready[consumer] = None
 
     def visit(self) -> Iterator[Consumer]:
-        """Remove and yield the consumers, in order, until there are none; others may be added."""
+        """Remove and yield the consumers, in order, until none is left; others may be added."""
         is_first = True
         while True:
             with self._lock:

@@ -1,9 +1,9 @@
-"""How a pool takes messages from one queue: for all its workers at once, in one transaction.
+"""The source of a pool: one transaction takes messages of a queue for all workers.
 
 `AcquiringSource` fires and settles; `BrowsingSource` sees every message once and takes none.
 
-Changes: fires, settles and reloads messages; keeps a browser's position.
-Crash: messages that were fired ahead are swept like all that a dead consumer holds.
+Changes: fires, settles and reloads messages; keeps a browser's position. Crash: messages that were
+fired ahead are swept, like all messages of a dead consumer.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class MessageSource(Protocol):
         """Settle messages that were taken: rows of `SETTLEMENT`."""
 
     def give_back(self) -> None:
-        """Give back the messages that were fired ahead, since no worker will ask for them."""
+        """Reload the messages that were fired ahead, because no worker will ask for them."""
 
     def held_back(self) -> float | None:
-        """Return in how many seconds a preceding consumer may be gone; None if none precedes."""
+        """Return in how many seconds preceding consumers may be gone; None if none precedes."""
 
 
 class AcquiringSource:
@@ -63,7 +63,7 @@ class AcquiringSource:
         self._selector = selector
         self._order_by = order_by
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
-        # SQLite has one writer at a time; others would poll for their turn.
+        # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
         self._fire = Coalescer(self._fire_for, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
@@ -85,7 +85,7 @@ class AcquiringSource:
             self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
 
     def held_back(self) -> float | None:
-        """Ask the catalog; a consumer that beats again meanwhile holds this one back for longer."""
+        """Ask the catalog; another heartbeat of a preceding consumer extends the time."""
         with self._queue.store.catalog.read() as connection:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
@@ -140,7 +140,7 @@ class BrowsingSource:
         )
         while (ticket := browse_next(catalog, self._consumer, request)) is not None:
             messages = self._read(ticket.number)
-            # All messages of the ticket may be gone by now.
+            # Meanwhile, all messages of the ticket may be gone.
             if messages.num_rows:
                 return _split(messages.select(self._columns), limits)[0]
         return [None] * len(limits)
@@ -156,7 +156,7 @@ class BrowsingSource:
             TicketRange(consumer.id, number - 1, number),
         )
         messages = read_table(found)
-        # The last ticket is kept, since it holds the browser's position.
+        # The last ticket is kept, because it holds the browser's position.
         catalog.write(lambda connection: consumers.close_tickets(connection, consumer, number - 1))
         return messages
 

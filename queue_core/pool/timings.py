@@ -1,10 +1,9 @@
 """The intervals of a pool, in seconds."""
 
-#: What is done ahead or later, to do more of it in one transaction, is so by about this much: the
-#: messages that are fired ahead are handled, and the outcomes of quick handlers are settled, within
-#: it.
+#: How far pools work ahead, or delay work, to do more in one transaction: messages that are fired
+#: ahead are handled, and outcomes of quick handlers are settled, within about this time.
 LINGER_SECONDS = 0.05
-#: After this, an operation is retried for which the catalog could not be reached.
+#: The pause before an operation is retried for which the catalog could not be reached.
 RETRY_SECONDS = 1.0
-#: `ConsumerPool.stop` waits for handlers for this long by default.
+#: The time for which `ConsumerPool.stop` waits for handlers by default.
 STOP_SECONDS = 30.0

@@ -1,10 +1,10 @@
 """`Worker`: a thread of a pool, which handles one batch at a time.
 
-A notification of one of its consumers wakes the thread. It visits the consumers that are ready:
-each pulls a batch, which is handled before the next consumer's turn, until none of them is given
-anything. When a call of the handler takes too long, another thread takes the worker over and goes
-on with the rest of the batch, and then with the consumers that are ready. The late thread is
-interrupted if it runs Python code; if it blocks, it ends when its call returns.
+A notification of one of its consumers wakes the thread. It visits the ready consumers in turn: each
+pulls a batch, which is handled before the next consumer's turn, until no consumer gets any message.
+If a call of the handler takes too long, another thread takes over the worker. It continues with the
+rest of the batch, and then with the ready consumers. The late thread is interrupted if it runs
+Python code; if it blocks, it ends when its call returns.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Worker:
         self._context = context
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        #: The call that was in progress at the last check, and since when it has been.
+        #: The call that was in progress at the last check, and when a check first saw it.
         self._seen: tuple[Batch | None, int] = (None, 0)
         self._since = 0.0
         self._ready: ReadySet[QueueConsumer[pa.RecordBatch]] = ReadySet(
@@ -99,7 +99,7 @@ class Worker:
         self._start_thread()
 
     def end(self) -> None:
-        """Take no more messages, and end after the batch in hand."""
+        """Take no more messages, and end after the current batch."""
         for consumer in self.consumers:
             consumer.leave()
         self.ending.set()
@@ -120,7 +120,7 @@ class Worker:
         return not thread.is_alive() and self._thread is thread
 
     def cancel(self) -> None:
-        """Cancel the batch in hand: its undecided messages are reloaded."""
+        """Cancel the current batch: its undecided messages are reloaded."""
         batch = self.batch
         if batch is not None and batch.calls.cancel():
             self._thread = None
@@ -128,7 +128,7 @@ class Worker:
             self._outcomes.settle(self.ending)
 
     def time_out_after(self, seconds: float) -> None:
-        """Time out the call in progress if earlier checks saw it too, for longer than *seconds*."""
+        """Time out the call in progress if checks have seen it for longer than *seconds*."""
         batch = self.batch
         seen = (batch, batch.calls.completed if batch is not None else 0)
         if batch is None or seen != self._seen:
@@ -142,7 +142,7 @@ class Worker:
                     self._context.name,
                     seconds,
                 )
-                # The late thread has taken the wake-up of its consumers with it.
+                # The late thread has consumed the wake-up of its consumers.
                 self._wake.set()
                 self._start_thread()
                 _interrupt(late)
@@ -164,7 +164,7 @@ class Worker:
                     self._serve(consumer)
                 self._outcomes.settle(self.ending)
         except (Superseded, TimedOut):
-            # Another thread goes on.
+            # Another thread continues.
             return
         except BaseException as error:  # noqa: BLE001 - the pool's owner must hear of any error
             # A handler may even call `sys.exit`, which would end this thread in silence.
@@ -172,7 +172,7 @@ class Worker:
                 self._context.fail(error)
 
     def _serve(self, consumer: QueueConsumer[pa.RecordBatch]) -> None:
-        """Have a consumer pull once, and handle the batch that it is given."""
+        """Have a consumer pull once, and handle its batch."""
         credit, dispatcher = self._context.credit, self.consumers[consumer]
         if self.ending.is_set():
             return

@@ -17,9 +17,9 @@ class Workers:
         self._context = context
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
-        #: Workers that were removed and finish the batch in hand.
+        #: Removed workers, which finish their current batch.
         self._leaving: list[Worker] = []
-        #: How many workers there have ever been, which numbers them.
+        #: How many workers there have ever been; the next one gets this number.
         self._started = 0
         self._suspended: set[SuspendReason] = set()
 
@@ -27,7 +27,7 @@ class Workers:
         return len(self._workers)
 
     def increase(self, by: int) -> int:
-        """Add up to *by* workers, to 100 in all; return how many there are then."""
+        """Add up to *by* workers, to 100 in all; return their new number."""
         with self._lock:
             more = max(min(by, MAX_CONCURRENCY - len(self._workers)), 0)
             first = self._started + 1
@@ -52,7 +52,7 @@ class Workers:
         return len(self)
 
     def set_suspended(self, reason: SuspendReason, suspended: bool) -> None:
-        """Suspend all workers for a reason, also those that are added later, or resume them."""
+        """Suspend all workers, including later ones, for a reason, or resume them."""
         with self._lock:
             (self._suspended.add if suspended else self._suspended.discard)(reason)
             workers = list(self._workers)
@@ -65,7 +65,7 @@ class Workers:
             worker.end()
 
     def stop(self, seconds: float) -> None:
-        """Remove all workers; after *seconds*, cancel the batches that are still in hand."""
+        """Remove all workers; after *seconds*, cancel the batches that are not finished."""
         with self._lock:
             workers, self._workers, self._leaving = self._workers + self._leaving, [], []
         for worker in workers:
@@ -88,7 +88,7 @@ class Workers:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether in each queue a worker has found no messages since the last arrival."""
+        """Whether a worker has found each queue empty since the last arrival."""
         workers = self._current()
         for dispatcher in self._context.sources:
             consumers = (

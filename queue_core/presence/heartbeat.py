@@ -1,4 +1,4 @@
-"""Keeps a consumer alive in the catalog, so that the messages it holds are not swept."""
+"""Keeps a consumer alive in the catalog, so that its messages are not swept."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ STOP_SECONDS = 2.0
 
 class Heartbeat:
     """
-    A thread of the consumer's process that reports, again and again, that it is alive.
+    A thread of the consumer's process that regularly reports that it is alive.
 
     Args:
         catalog: The catalog to report to.
         consumer: The consumer.
         interval: Seconds between two beats.
-        beat: Writes one beat; by default the heartbeat alone.
+        beat: Writes one beat. By default, only the heartbeat.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop beating; later, the messages of the consumer count as abandoned."""
+        """Stop beating. After a while, the consumer counts as dead."""
         self._ended.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            # A beat that outlives the store would leave its connection open.
+            # A beat after the end of the store would leave its connection open.
             self._thread.join(STOP_SECONDS)
 
     def check(self) -> None:

@@ -41,7 +41,7 @@ class Keeper:
         return self._consumer
 
     def stop(self) -> None:
-        """Stop the consumer: its messages are swept after a while, or reset by others."""
+        """Stop the consumer. After a while, its messages are swept, or others reset them."""
         with self._lock:
             if self._heartbeat is not None:
                 self._heartbeat.stop()

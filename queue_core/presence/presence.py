@@ -21,7 +21,7 @@ class Presence:
         catalog: The catalog to report to.
         consumer: The consumer.
         queue_ids: The queues.
-        interested: Returns whether the consumer would take messages now; it may read the catalog.
+        interested: Returns whether the consumer wants messages now; it may read the catalog.
         priority: The consumer's priority; None to precede all.
         claim: How it shares the queues; see `interests.claim_of`.
 
@@ -56,20 +56,20 @@ class Presence:
         self._heartbeat.check()
 
     def announce(self) -> None:
-        """Report the interest now instead of with the next beat."""
+        """Report the interest now, without waiting for the next beat."""
         self._catalog.write(lambda connection: self._beat(connection, self.consumer))
 
     def stop(self) -> None:
-        """Stop the heartbeat; other consumers soon think that this one is gone."""
+        """Stop the heartbeat. Soon, this consumer counts as gone."""
         self._heartbeat.stop()
 
     def leave(self) -> None:
-        """Stop, and let the consumers go on that this one has held back."""
+        """Stop, and release the consumers that this one holds back."""
         self.stop()
         try:
             self._catalog.write(lambda connection: interests.leave(connection, self.consumer))
         except IgnisError:
-            # Without a heartbeat the others soon think that it is gone.
+            # Without a heartbeat, it soon counts as gone.
             return
 
     def _beat(self, connection: Connection, consumer: Consumer) -> None:

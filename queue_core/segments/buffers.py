@@ -1,11 +1,11 @@
 """Buffers: rows are written straight into the memory from which a load writes to the storage.
 
 `Queue.request` returns a buffer: a numpy view per column over Arrow's own memory. A load turns it
-into a segment without a copy: the writer gathers the columns from where they are. (Rows with a key
-are sorted by shard first, and small or compressed segments are encoded.) The number of outstanding
-buffers of a pool is bounded, so a producer that is faster than the storage waits for one. A buffer
-is outstanding until its load is durable or it is released; a forgotten buffer returns when Python
-removes it. Source: Herzner, FIFO queue, request/release.
+into a segment without a copy, because the writer gathers the columns from this memory. (Rows with a
+key are sorted by shard first, and small or compressed segments are encoded.) The number of
+outstanding buffers of a pool is bounded, so a producer that is faster than the storage waits for
+one. A buffer is outstanding until its load is durable or it is released; a forgotten buffer returns
+when Python removes it. Source: Herzner, FIFO queue, request/release.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _t = pa.types
 
 
 class BufferPool:
-    """At most *size* outstanding buffers for the rows of one queue; safe for threads."""
+    """At most *size* outstanding buffers for one queue; threads can share it."""
 
     def __init__(self, queue: str, schema: pa.Schema, size: int) -> None:
         self._queue = queue
@@ -131,7 +131,7 @@ class Buffer:
     @contextmanager
     def loading(self, queue: str) -> Iterator[pa.Table]:
         """
-        Lend the rows to a load, read-only from now on.
+        Lend the rows to a load. From now on, they are read-only.
 
         If the load fails, the caller can write the buffer again.
 
@@ -239,7 +239,7 @@ def _wide(
 def _allocate(dtype: np.dtype[Any], count: int) -> tuple[pa.Buffer, npt.NDArray[Any]]:
     buffer = pa.allocate_buffer(count * dtype.itemsize)
     view = np.frombuffer(buffer, dtype)
-    # Elements that are never written are 0, and not left-over memory.
+    # Unwritten elements are 0, and not left-over memory.
     view[:] = np.zeros((), dtype)
     return buffer, view
 

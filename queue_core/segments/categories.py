@@ -1,7 +1,7 @@
 """Split loaded rows by their categories. Touches no storage.
 
-The rows of each combination of values become a slice of their own, whose statistics describe all of
-them. So a selector finds the rows of one kind without reading any.
+The rows of each combination of values become their own slice, whose statistics describe all of
+them. So a selector finds these rows without reading any.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from queue_core.rows import Numbers
 
-#: Rows that are written together are split into at most this many kinds; with more they stay whole.
+#: Rows that are written together are split into at most this many kinds; with more, not at all.
 MOST = 64
 
 

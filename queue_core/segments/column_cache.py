@@ -1,4 +1,4 @@
-"""Cache decoded columns of waiting messages, which one firing after the other scans.
+"""Cache decoded columns of waiting messages, which each firing scans.
 
 Segments never change, so a column that was decoded and verified once stays valid: the cache keeps
 it for the whole process, in bounded memory. It identifies a chunk by its checksum and not by its
@@ -18,7 +18,7 @@ from queue_core.schema import COMPACTED
 from queue_core.segments.lru_cache import LruCache
 from queue_core.segments.reader import decode_all, read_table
 
-#: Bytes of columns that the cache of a process holds at most.
+#: The most bytes of columns in the cache of a process.
 CACHE_BYTES = 128 << 20
 
 #: Checksum and length of a chunk, index and type of the column.
@@ -68,7 +68,7 @@ def read_columns(plan: ReadPlan, columns: Sequence[str]) -> pa.Table:
 
 
 def _first(column: pa.Array, known: pa.Array | None) -> pa.Array:
-    """Return the cached column if there is one: another thread was faster."""
+    """Return the cached column if another thread was faster."""
     return column if known is None else known
 
 

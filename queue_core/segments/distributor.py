@@ -20,11 +20,11 @@ SPREAD_BYTES = 4 << 20
 
 
 class Distributor:
-    """Stages the loads of a plain process, one after the other."""
+    """Stages the loads of a plain process, one after another."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        # Random, so that processes begin with different shards.
+        # A random start, so that processes begin with different shards.
         self._turn = itertools.count(random.randrange(1 << 16))
 
     def staged(self, queue: QueueInfo, table: pa.Table) -> tuple[list[Staged], Numbers]:

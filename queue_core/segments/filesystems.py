@@ -16,10 +16,10 @@ from queue_core.address import masked
 from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.names import nearest
 
-#: Seconds to wait for a connection to the server of a bucket, and then for its next byte.
+#: Seconds to wait for a connection to the server of a bucket, and for each next byte.
 CONNECT_SECONDS = 3.0
 SILENT_SECONDS = 10.0
-#: Attempts before a request to it fails.
+#: Attempts of a request before it fails.
 ATTEMPTS = 3
 
 #: Parameters of a bucket's server after the question mark of its URI; the names are pyarrow's.
@@ -63,7 +63,7 @@ def _bucket(uri: str) -> tuple[pafs.FileSystem, str]:
     if "region" not in server:
         server["region"] = pafs.resolve_s3_region(bucket)
     filesystem = pafs.S3FileSystem(
-        # Without them pyarrow looks where Amazon's tools do, first in the environment.
+        # Without them, pyarrow looks where Amazon's tools do: first in the environment.
         access_key=unquote(key) or None,
         secret_key=unquote(secret) or None,
         connect_timeout=CONNECT_SECONDS,

@@ -102,12 +102,12 @@ def decode(data: pa.Buffer, chunk: Chunk, schema: pa.Schema, name: str) -> pa.Re
     if data.size != chunk.length:
         raise DamagedSegment(
             f"segment {name} is torn: {data.size} of {chunk.length} bytes at {chunk.offset}; "
-            "restore the file, then load its messages again with `ignis repair`"
+            "restore the file, then put its messages back with `ignis repair`"
         )
     if xxhash.xxh3_64_intdigest(data) != chunk.checksum:
         raise DamagedSegment(
             f"segment {name} is altered: the checksum of the {chunk.length} bytes at "
-            f"{chunk.offset} is wrong; restore the file, then load its messages again with "
+            f"{chunk.offset} is wrong; restore the file, then put its messages back with "
             "`ignis repair`"
         )
     return pa.ipc.read_record_batch(pa.ipc.read_message(data), schema)

@@ -21,7 +21,7 @@ from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, upgra
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 
-#: Smaller batches are joined up to this number of rows.
+#: Smaller batches are joined to batches of up to this many rows.
 GATHER_ROWS = 4096
 
 
@@ -60,8 +60,8 @@ def read(
     """
     Yield the messages of a plan, in its order.
 
-    *columns* picks and orders the columns, those of the queue and of `METADATA`; by default all of
-    them. Raises `DamagedSegment`, after it reported the damage in the storage.
+    *columns* selects and orders the columns of the queue and of `METADATA`; by default, all of
+    them. Reports damage in the storage, and raises `DamagedSegment`.
     """
     storage = Storage.open(plan.storage)
     schema = deserialize(plan.schema)
@@ -85,7 +85,7 @@ def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches, so that messages that were loaded one by one are not read one by one."""
+    """Join small batches: messages that were loaded one by one need not be read one by one."""
     small: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -117,7 +117,7 @@ def _read_tasks(
         try:
             yield from _read_task(storage, task, schema, stored, names, decoder)
         except DamagedSegment as error:
-            # The damage must be raised even where it cannot be reported.
+            # The damage must be raised even if it cannot be reported.
             with suppress(StorageUnavailable):
                 storage.report_damage(task.segment.name, str(error))
             raise
@@ -154,7 +154,7 @@ def _chunk_reader(storage: Storage, segment: SegmentRef) -> Iterator[Callable[[C
     """Provide a function that reads the bytes of a chunk of a segment."""
     if segment.data is not None:
         data = pa.py_buffer(segment.data)
-        # Not data.slice(), which raises where bytes are missing; decode() has a better message.
+        # Not data.slice(), which raises if bytes are missing; decode() has a better message.
         yield lambda chunk: data[chunk.offset : chunk.offset + chunk.length]
         return
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
 """Write the messages of several segments into one, under their ids and places. Needs no catalog.
 
 Row numbers of the new segment are distances between places: two messages are as far apart in the
-segment as in their shard. So every message keeps its place, even where messages between them are
-gone, and the catalog has to map only the ids.
+segment as in their shard. So every message keeps its place, even if messages in between are gone,
+and the catalog maps only the ids.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Group:
 
     @property
     def span(self) -> int:
-        """How many places there are from the first row to the last."""
+        """Number of places from the first row to the last."""
         return max(piece.end for piece in self.pieces) - self.position
 
     @property
     def bytes(self) -> int:
-        """Their size."""
+        """Their size in bytes."""
         return sum(piece.bytes for piece in self.pieces)
 
     @property
     def messages(self) -> int:
-        """How many messages there are."""
+        """Number of messages."""
         return sum(len(piece.rows) for piece in self.pieces)
 
 
@@ -55,7 +55,7 @@ class Repacked:
     """A group in its new segment."""
 
     group: Group
-    #: The slice that it becomes; the id of its segment is not assigned yet.
+    #: The new slice. The id of its segment is not assigned yet.
     piece: Slice
     #: The ids of its messages, and their new rows.
     ids: Numbers
@@ -71,7 +71,7 @@ def repack(
     storage: Storage, queue: QueueInfo, groups: Sequence[Group], messages: pa.Table
 ) -> tuple[Staged, list[Repacked]]:
     """
-    Write the messages of some groups as one durable segment, which no slice refers to yet.
+    Write the messages of some groups as one durable segment, which no slice names yet.
 
     *messages* has their `kept_columns`, in order of the groups and of their places.
     """

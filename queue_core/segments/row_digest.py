@@ -1,6 +1,6 @@
-"""A digest of rows that depends neither on their order nor on how they are divided, vectorised.
+"""A digest of rows that depends neither on their order nor on their partitions.
 
-It recognises a batch of rows that is written again. Lists and maps count by their lengths only.
+It recognises a batch of rows that is written again. Of lists and maps, only the lengths count.
 """
 
 from decimal import Decimal
@@ -15,12 +15,12 @@ from queue_core.segments.shard_hash import can_be_key, hash_of, mix
 
 _Hashes = npt.NDArray[np.uint64]
 _NULL = np.uint64(0x6E756C6C)
-#: Digests are sums modulo this.
+#: Digests are sums modulo this number.
 MODULUS = 1 << 64
 
 
 def digest_of(rows: pa.RecordBatch) -> int:
-    """Return the sum of the hashes of rows; those of parts add up, modulo `MODULUS`."""
+    """Return the sum of the hashes of rows. Digests of parts add up, modulo `MODULUS`."""
     hashes = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
         hashes = mix(hashes ^ _column(column))

@@ -1,4 +1,4 @@
-"""Hash keys to shards, vectorised, with the same result everywhere and for ever.
+"""Hash keys to shards, vectorised, with the same result everywhere and forever.
 
 The hash is a contract with stored data: rows of one key stay in one shard, in order, across
 processes, machines and versions. Strings and bytes are hashed eight bytes at a time, all rows at

@@ -12,8 +12,8 @@ from queue_core.errors import SchemaMismatch
 from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import can_be_key, shards_of
 
-#: Rows are sorted in groups of at least this size, which fits into a processor's cache, and of at
-#: least this many rows for each shard.
+#: Rows are sorted in groups of at least this many bytes, which fit into a processor's cache, and of
+#: at least this many rows for each shard.
 _SORTED_ROWS = 8192
 _SLICE_ROWS = 128
 
@@ -30,7 +30,7 @@ class Sharder:
         self._clear()
 
     def _clear(self) -> None:
-        #: Waiting rows and bytes; a part of the rows is not yet sorted.
+        #: Waiting rows and bytes. Some of the rows are not yet sorted.
         self.rows = self.bytes = 0
         self._unsorted: list[pa.RecordBatch] = []
         self._unsorted_rows = 0
@@ -47,7 +47,7 @@ class Sharder:
             self._sort(self._key)
 
     def ranks(self) -> Numbers:
-        """For each waiting row in the order of arrival, return its index in `take`'s result."""
+        """Return the index in `take`'s result of each waiting row, in the order of arrival."""
         ranks = np.arange(self.rows, dtype=np.int64)
         if self._key is not None:
             self._sort(self._key)
@@ -90,7 +90,7 @@ class Sharder:
         if column.null_count:
             raise SchemaMismatch(
                 f"queue {self._queue!r}: key column {key!r} is null in {column.null_count} rows; "
-                "a key picks the shard and may not be null"
+                "the key picks the shard and may not be null: fill it in, or leave these rows out"
             )
         return column
 

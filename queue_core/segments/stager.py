@@ -26,10 +26,10 @@ from queue_core.segments.storage import Storage
 RUN_BYTES = 32 << 20
 #: Segments smaller than this are inlined into the catalog.
 INLINE_BYTES = 64 << 10
-#: Bytes and rows of one chunk at most: the memory that a reading task needs.
+#: The most bytes and rows of one chunk: the memory that a reading task needs.
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 1 << 16
-#: Rows in this many times more batches than chunks are joined before they are cut.
+#: If rows come in this many times more batches than chunks, they are joined before the cut.
 MANY_BATCHES = 16
 
 
@@ -43,7 +43,7 @@ class Stager:
         self._waiting = Sharder(spec.queue, spec.schema, spec.key, spec.shards)
         self._staged: list[Staged] = []
         self._open: _OpenSegment | None = None
-        #: With *keep_order*: for each row as it was added, its row over all segments.
+        #: With *keep_order*: for each added row, its number over all segments.
         self.order: list[Numbers] = []
         self._rows = 0
 
@@ -74,7 +74,7 @@ class Stager:
             raise
 
     def discard(self) -> None:
-        """Remove the staged segments, as far as that is possible."""
+        """Remove the staged segments if possible."""
         if self._open is not None:
             self._open.abandon()
             self._open = None
@@ -84,7 +84,7 @@ class Stager:
     def _inlined(self) -> Staged:
         memory = self._waiting.bytes
         sorted_run = self._sort_waiting()
-        # It is too small to be cut.
+        # The table is too small to be cut.
         data, chunks = inline(
             chunk for _, rows in sorted_run for chunk in rows.combine_chunks().to_batches()
         )
@@ -151,7 +151,7 @@ class Stager:
 
 
 def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
-    """Remove the files of staged segments, if they have some."""
+    """Remove the files of staged segments that have one."""
     for segment in staged:
         if segment.location is not None:
             storage.remove(segment.location)
@@ -159,7 +159,7 @@ def remove_staged(storage: Storage, staged: Iterable[Staged]) -> None:
 
 @contextmanager
 def removed_if_refused(storage: Storage, staged: Iterable[Staged]) -> Iterator[None]:
-    """Remove the files of staged segments if the block, which publishes them, surely did not."""
+    """Remove the files of staged segments if the block certainly did not publish them."""
     try:
         yield
     except IgnisError as error:
@@ -169,16 +169,16 @@ def removed_if_refused(storage: Storage, staged: Iterable[Staged]) -> Iterator[N
 
 def remove_refused(storage: Storage, staged: Iterable[Staged], error: IgnisError) -> None:
     """Remove the files of staged segments after an *error*, unless they may be published."""
-    # A claim is refused, too, when the files were published before; and so is an old batch.
+    # A claim of files that were published before is refused, too, and so is an old batch.
     kept = (PublicationRefused, StaleCheckpoint)
     if not error.outcome_unknown and not isinstance(error, kept):
-        # What cannot be removed is left to vacuum.
+        # Vacuum removes the files that this cannot remove.
         with suppress(StorageUnavailable):
             remove_staged(storage, staged)
 
 
 class _OpenSegment:
-    """A segment file that is still written."""
+    """A segment file that is being written."""
 
     def __init__(self, storage: Storage, spec: StagingSpec) -> None:
         self.location = storage.new_location(spec.queue)

@@ -1,4 +1,4 @@
-"""How rows of a queue become segments: plain values that travel to the tasks that write them."""
+"""How rows of a queue become segments: plain values, which are sent to the writing tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queue_core.model import QueueInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingSpec:
-    """Everything about a queue that a `Stager` needs to know."""
+    """The properties of a queue that a `Stager` needs."""
 
     queue: str
     schema: pa.Schema
@@ -22,7 +22,7 @@ class StagingSpec:
     key: str | None
     #: Columns whose statistics each slice keeps.
     attributes: tuple[str, ...] = ()
-    #: Columns whose values get slices of their own.
+    #: Columns whose values get their own slices.
     categories: tuple[str, ...] = ()
     compression: str | None = None
 

@@ -54,10 +54,10 @@ class Storage:
         self._local = isinstance(filesystem, pafs.LocalFileSystem)
         in_bucket = isinstance(filesystem, pafs.S3FileSystem)
         self._bucket = self._root.partition("/")[0] if in_bucket else None
-        #: The id of the store that it must belong to; None while nobody has said.
+        #: The id of the store to which it must belong; None while it is unknown.
         self.identity: str | None = None
-        #: Checks it against the catalog, unless its mark still has the token that is passed, which
-        #: was verified last; returns the token of its mark, and raises if it is another storage.
+        #: Checks the storage against the catalog, unless its mark still has the passed token, which
+        #: was verified last. Returns the token of its mark; raises if the storage is a wrong one.
         self.verify: Callable[[str | None], str] | None = None
         # The token that was verified last, and when.
         self._verified: str | None = None
@@ -70,7 +70,7 @@ class Storage:
         return Storage(uri, *connect(uri))
 
     def of_store(self, identity: str | None) -> "Storage":
-        """Return the same storage, written to only while it belongs to a store."""
+        """Return the same storage, which refuses writes unless it belongs to a store."""
         mine = copy(self)
         mine.identity = identity
         return mine
@@ -79,8 +79,8 @@ class Storage:
         """
         Raise `StorageUnavailable` if the storage does not belong to the store.
 
-        A folder, which may be unmounted, is looked at each time; a bucket once a minute, or *again*
-        at once.
+        A folder may be unmounted, so it is checked each time. A bucket is checked once a minute, or
+        at once with *again*.
         """
         if self.identity is None and self.verify is None:
             return
@@ -100,7 +100,7 @@ class Storage:
     def stranger(self) -> str:
         """Return why the storage cannot be used, when it has no mark of the store."""
         return (
-            f"storage {self.name} is not that of this store, or it is not mounted: its file "
+            f"storage {self.name} does not belong to this store, or is not mounted: its file "
             f"{_IDENTITY}/{self.identity} is missing; nothing was changed: mount it, correct "
             "`storage`, or, if its files are in order, run `ignis adopt`"
         )
@@ -134,7 +134,8 @@ class Storage:
                 with self._fs.open_output_stream(path) as sink:
                     sink.write(token.encode())
                 return
-            # Complete under another name first: nobody reads half a mark, even after a power cut.
+            # Written under another name first, so that no process reads half a mark, even after a
+            # power cut.
             unfinished = f"{path}.{uuid.uuid4().hex}"
             try:
                 Path(unfinished).write_text(token)
@@ -150,7 +151,7 @@ class Storage:
         self.remove(f"{_IDENTITY}/{identity}")
 
     def holds(self, file: Path) -> bool:
-        """Return whether a local file lies in the storage's own folder, as a catalog may."""
+        """Return whether a local file, such as a catalog, lies in the storage's own folder."""
         return self._local and Path(self._root).resolve() == file.parent.resolve()
 
     def __repr__(self) -> str:
@@ -180,7 +181,7 @@ class Storage:
         except FileNotFoundError as error:
             raise PublicationRefused(
                 f"segment {location} was removed by a vacuum while it was written; nothing was "
-                "published: load the messages again, and let vacuum's grace outlast every writer"
+                "published: load the messages again, and make vacuum's grace longer than any load"
             ) from error
         except Exception:
             # If this fails as well, vacuum removes the file.
@@ -197,8 +198,8 @@ class Storage:
         except FileNotFoundError as error:
             self._check_presence(location)
             raise DamagedSegment(
-                f"segment {location} is missing from {self.name}; restore the file, then load its "
-                "messages again with `ignis repair`"
+                f"segment {location} is missing from {self.name}; restore the file, then put its "
+                "messages back with `ignis repair`"
             ) from error
 
     def exists(self, location: str) -> bool:
@@ -210,7 +211,7 @@ class Storage:
         """Return those of some files that do not exist."""
         ordered = sorted(locations)
         if ordered and self._local and self.identity and self.token(self.identity) is None:
-            # They may have been written where it should have been mounted.
+            # The files may have been written into an empty mount point.
             raise StorageUnavailable(self.stranger())
         if self._local or len(ordered) < 2:
             return {location for location in ordered if not self.exists(location)}
@@ -228,7 +229,7 @@ class Storage:
         """
         Return the location of every segment file, and its time of writing in microseconds.
 
-        Folders that are symbolic links are not followed: they may lead to files of others.
+        Symbolic links to folders are not followed, because they may lead to other files.
         """
         return {location: written for location, (written, _) in self._listed().items()}
 
@@ -291,19 +292,19 @@ class Storage:
         return f"{self._root}/{location}"
 
     def _check_presence(self, location: str) -> None:
-        """Raise `StorageUnavailable` if the storage is missing, and not only a file in it."""
+        """Raise `StorageUnavailable` if the whole storage is missing, not only a file in it."""
         self._check_bucket(location)
         lost = not self.owners() if self.identity is None else self.token(self.identity) is None
         if lost:
             raise StorageUnavailable(
-                f"storage {self.name} is not that of this store, or it is not mounted: it lacks "
+                f"storage {self.name} does not belong to this store, or is not mounted: it lacks "
                 f"{location} and has no file {_IDENTITY}/{self.identity or '…'}; nothing was "
                 "changed: mount it, correct `storage`, or, if its files are in order, run `ignis "
                 "adopt`"
             )
 
     def _check_bucket(self, location: str) -> None:
-        """Raise `StorageUnavailable` if the bucket itself is missing, and not only a file in it."""
+        """Raise `StorageUnavailable` if the whole bucket is missing, not only a file in it."""
         if self._bucket is None:
             return
         with self._mapped(location):

@@ -1,7 +1,7 @@
 """Acquire: choose and lock the messages that a firing takes, evenly from all shards.
 
-Changes nothing. Conditions on slices are SQL; rows that a `Selection` matches come as `Candidates`;
-then the limits apply.
+Changes nothing. Conditions on slices are SQL. Rows that match a `Selection` are `Candidates`. Then
+the limits apply.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from queue_core.plan import Taken, before, share, take, within_bytes
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import Candidates, FireRequest
 
-#: Slices that one firing takes at most: a driver has to plan and hand them out.
+#: The most slices of one firing, because a driver has to plan and distribute them.
 MAX_SLICES = 1 << 16
 
 
 def anything(connection: Connection, request: FireRequest) -> bool:
-    """Return whether there may be something to take."""
+    """Return whether there may be messages to take."""
     query = select(slices.c.id).where(*eligible_slices(connection, request)).limit(1)
     return connection.scalar(query) is not None
 
@@ -40,13 +40,14 @@ def acquire(
     Return the rows to take from each shard: as many as the limits allow, evenly.
 
     *lock* ``"wait"`` locks the turns of all shards, ``"skip"`` the free turns of shards with a
-    backlog, None no turn. With a lock, slices that others have locked are passed over. With
-    *candidates*, only those are taken.
+    backlog, and None no turn. With a lock, slices that others have locked are skipped. With
+    *candidates*, only these are taken.
     """
     read = {None: turns.backlog, "wait": turns.lock, "skip": turns.lock_free}[lock]
     backlog = read(connection, request.queue_ids, request.magazine, request.shards)
     if candidates is not None:
-        # The rows that hold them now: compaction needs the turns too, so nothing moves any more.
+        # The present rows of the candidates. Compaction needs the turns too, so they no longer
+        # move.
         ids = id_map.located(connection, request.queue_ids, candidates.ids)
         unchanged = {
             key
@@ -58,14 +59,14 @@ def acquire(
         chosen = _take_shares(connection, request, dict.fromkeys(backlog), lock)
     else:
         # The number of fired messages rotates the start, so that each firing begins where the last
-        # one ended. Only shards with a backlog count, as a locking firing sees no others: so a peek
-        # shows the same.
+        # one ended. A locking firing sees only shards with a backlog; a peek counts the same
+        # shards, so that it shows the same messages.
         turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
         waiting = {key: shard.waiting for key, shard in backlog.items()}
         shares = share(waiting, request.max_messages, turn)
         chosen = _take_shares(connection, request, shares, lock)
         if not any(chosen.values()):
-            # The counters are hints, and were wrong: take messages wherever there are some.
+            # The counters are only hints, and were wrong: take messages from any shard.
             every = dict.fromkeys(backlog, request.max_messages)
             chosen = _first(_take_shares(connection, request, every, lock), request.max_messages)
     chosen = {key: taken for key, taken in chosen.items() if taken}
@@ -81,7 +82,7 @@ def _take_shares(
     shares: Mapping[ShardKey, int | None],
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages from each shard; None: as many as there are."""
+    """Take a number of messages from each shard; None: all."""
     most = max(MAX_SLICES // max(len(shares), 1), 1)
     chosen = {}
     for key, count in shares.items():
@@ -97,7 +98,7 @@ def _take_shares(
             lock="skip" if lock else None,
         )
         taken = by_horizon(take(found[:limit], count), request, key)
-        # Rows of the first slice that is left out may interleave with those that are taken.
+        # Rows of the first slice that is left out may interleave with the taken rows.
         chosen[key] = before(taken, found[limit].position) if found[limit:] else taken
     return chosen
 
@@ -109,7 +110,7 @@ def _take_candidates(
     ids: IdSet,
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
-    """Take the candidates that are still there, from some shards whose turns are locked."""
+    """Take the remaining candidates from shards whose turns are locked."""
     found = fetch(
         connection,
         *eligible_slices(connection, request),
@@ -152,7 +153,7 @@ def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:
 
 
 def by_horizon(taken: Sequence[Taken], request: FireRequest, key: ShardKey) -> list[Taken]:
-    """Return the rows before the request's horizon; it may cut through a compacted slice."""
+    """Return the rows before the request's horizon, which may cut a compacted slice."""
     if request.horizon is None:
         return list(taken)
     return before(taken, request.horizon.pointers.get(key, 0))

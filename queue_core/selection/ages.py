@@ -1,7 +1,7 @@
 """Ages: when the messages of compacted slices were loaded.
 
-A slice has one time of loading. That of a compacted slice is the time of its oldest message; the
-times of the others are read from the segment, outside of the transaction that needs them.
+A slice has one time of loading. A compacted slice has the time of its oldest message; the times of
+the others are read from the segment, before the transaction that needs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from queue_core.selection.request import FireRequest
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """When some rows of a segment were loaded."""
+    """The times of loading of some rows of a segment."""
 
     numbers: Numbers
     loaded_at: Numbers
@@ -44,7 +44,7 @@ class Ages:
 
 
 def compacted_segments(connection: Connection, pieces: Iterable[Slice]) -> set[int]:
-    """Return those of the slices' segments whose messages have several ages."""
+    """Return the segments of slices whose messages have several ages."""
     segments = {piece.segment_id for piece in pieces}
     these = dialect.of(connection).one_of(id_map.c.segment_id, list(segments))
     return set(connection.scalars(select(id_map.c.segment_id).where(these)))
@@ -75,7 +75,7 @@ def read_ages(
         }
     ages = {}
     for segment, plan in plans.items():
-        # A task's rows are read in their own order, whatever the order of its parts.
+        # A task's rows are read in their own order, not in the order of its parts.
         numbers = np.concatenate(
             [
                 np.sort(np.concatenate([part.rows.numbers() for part in task.parts]))

@@ -1,8 +1,8 @@
 """Candidates: find the messages that a selection matches, for a firing to take.
 
-The search reads one state of the catalog and changes nothing. The firing takes those candidates
-that are still there. In a queue with groups it takes only from shards from which nothing was fired
-since, because the next message of a group may have become the head.
+The search reads one state of the catalog and changes nothing. The firing takes the candidates that
+still wait. In a queue with groups, it takes messages only from shards without a firing since the
+search: after a firing, the next message of a group may be the head.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PAGE = (64, 4096)
 
 
 def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
-    """Return the messages to take now; None if any will do. Raises `DamagedSegment`."""
+    """Return the messages to take now; None if any may be taken. Raises `DamagedSegment`."""
     if request.selection is None:
         return None
     with catalog.read() as connection:
@@ -72,7 +72,7 @@ class _CandidateSearch:
             max_bytes = max(max_bytes // max(waiting, 1), 1)
         found = [self._search(rules, keys, max_bytes) for rules, keys in families.items()]
         if limit is not None and len(found) > 1:
-            # Evenly from each family, and from each the first ones by its order.
+            # Evenly from each family: the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
@@ -86,7 +86,7 @@ class _CandidateSearch:
 
     @property
     def _turn(self) -> int:
-        """The number of fired messages, so that each firing begins where the last one ended."""
+        """Return the number of fired messages: each firing begins where the last one ended."""
         return sum(shard.fired for shard in self._backlog.values())
 
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
@@ -112,7 +112,7 @@ class _CandidateSearch:
         return ids
 
     def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
-        """Return the oldest matches of each shard, as evenly as the shards have enough."""
+        """Return the oldest matches of each shard, as evenly as possible."""
         start = self._turn % max(len(keys), 1)
         scans = [
             ShardScan(self._scan, self._conditions(rules, key), self._pages(rules, key))
@@ -190,7 +190,7 @@ class _CandidateSearch:
             yield piece if rows is piece.rows else replace(piece, rows=rows)
 
     def _request_of(self, rules: QueueRules) -> FireRequest:
-        # A message after the horizon may be the head of a group, and then holds back the others.
+        # A message after the horizon may be the head of a group, and hold back the others.
         return self._request if rules.group is None else replace(self._request, horizon=None)
 
 

@@ -1,7 +1,7 @@
-"""Conditions on slices, in SQL: those of a fire request, and those of a queue's settings.
+"""Conditions on slices, in SQL, from a fire request and from a queue's settings.
 
-The messages of a slice share all columns of these conditions, except the time at which they were
-loaded: a slice has that of its oldest message.
+The messages of a slice share all columns of these conditions, except the time of loading: a slice
+has the time of its oldest message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from queue_core.selection.request import FireRequest, Rules
 
 #: How often failures double a message's rest: up to 65,536 times the first rest.
 _DOUBLINGS = 16
-#: Microseconds: more than any clock shows, and within a database's integers.
+#: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
 
 
@@ -27,7 +27,7 @@ def ago(seconds: float) -> ColumnElement[int]:
 
 
 def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
-    """Return the rules of a firing: nothing expired, and from main nothing fired too often."""
+    """Return the rules of a firing: no expired messages, and from main none fired too often."""
     rules: list[ColumnElement[bool]] = []
     for queue in queues:
         own = list(_fresh(queue))
@@ -39,7 +39,7 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
 
 
 def retriable(queue: QueueInfo) -> Rules:
-    """Return the rules of a shovel: nothing expired, spent (too many tries), or still resting."""
+    """Return the rules of a shovel: no expired or resting messages, none with too many tries."""
     settings = queue.settings
     rules = list(_fresh(queue))
     if settings.max_attempts is not None:
@@ -52,13 +52,13 @@ def retriable(queue: QueueInfo) -> Rules:
 
 
 def expired(queue: QueueInfo) -> Rules:
-    """Return the rule for slices with an expired message; none if messages do not expire."""
+    """Return the rule for slices with an expired message; no rule if messages do not expire."""
     expiry = queue.settings.message_expiry
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
 
 
 def overdelivered(queue: QueueInfo) -> Rules:
-    """Return the rule for slices that were fired too often; none if that is not limited."""
+    """Return the rule for slices that were fired too often; no rule if there is no limit."""
     most = queue.settings.max_deliveries
     return () if most is None else (slices.c.deliveries >= most,)
 
@@ -76,7 +76,7 @@ def _rest(first: float) -> ColumnElement[int]:
     """Return a message's rest in the sideline, which doubles with each failure."""
     rests = {n + 1: _microseconds(first * 2**n) for n in range(_DOUBLINGS + 1)}
     later = {n: rest for n, rest in rests.items() if n > 1}
-    # A swept message has not failed at all, and rests as if it had failed once.
+    # A swept message has no failure, and rests as after one failure.
     return case(
         (slices.c.attempts <= 1, rests[1]),
         *((slices.c.attempts == n, rest) for n, rest in later.items()),
@@ -102,7 +102,7 @@ def eligible_slices(connection: Connection, request: FireRequest) -> list[Column
         conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))
     if request.horizon is not None:
         at = request.horizon.at
-        # A time that has not come yet is that of a clock that was ahead, and not one since then.
+        # A future time comes from a clock that was ahead; it is not a firing since the horizon.
         conditions.append(
             slices.c.fired_at.is_(None) | (slices.c.fired_at < at) | (slices.c.fired_at > ago(0))
         )

@@ -1,9 +1,10 @@
 """FIFO scan: find the oldest matching messages of a shard, without reading the whole backlog.
 
-Slices come page by page. Slices that their statistics decide are not opened; of the others, the
-scan reads as many rows as are likely to hold enough matches. In a queue with groups, only heads are
-found: a head is the oldest eligible message of a group that has none in flight. The consumer's
-condition applies to heads afterwards; otherwise a match would overtake older messages of its group.
+Slices come page by page. A slice whose statistics decide is not opened. From the others, the scan
+reads as many rows as are likely to hold enough matches. In a queue with groups, it finds only
+heads: a head is the oldest eligible message of a group that has none in flight. The consumer's
+condition applies to heads afterwards; otherwise, a match would overtake older messages of its
+group.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from queue_core.selection.scan import (
 if TYPE_CHECKING:
     from queue_core.selector import Selector
 
-#: The smallest and the largest number of rows that one step reads; bounds reading in vain.
+#: The least and the most rows that one step reads, which bounds vain reading.
 STEP_ROWS = (1 << 14, 1 << 18)
 #: The growth of a step while no match is found.
 GROWTH = 4
@@ -49,7 +50,7 @@ Projection: TypeAlias = Callable[[pa.Table, Sequence[Taken]], pa.Table]
 class ScanConditions:
     """The conditions on messages of a shard."""
 
-    #: Conditions for a message to be eligible at all: those of the queue.
+    #: Conditions of the queue, which make a message eligible.
     eligible: tuple[Selector, ...]
     #: Conditions of the consumer.
     matching: tuple[Selector, ...]
@@ -79,7 +80,7 @@ class ShardScan:
         pieces: Iterable[Slice],
         project: Projection | None = None,
     ) -> None:
-        """*project* makes the table of found rows, by default their ids."""
+        """*project* makes the table of found rows; by default, of their ids."""
         self._scan = scan
         self._conditions = conditions
         self._project = project or (lambda rows, _: rows.select([ID]))
@@ -94,7 +95,7 @@ class ShardScan:
         self._step = STEP_ROWS[0]
 
     def find(self, count: int | None) -> None:
-        """Scan until *count* messages are found in all, or until the end."""
+        """Scan until *count* messages are found in total, or until the end."""
         while not self.done and (count is None or self.count < count):
             sure, unsure = self._next(self._budget(count))
             self._scanned += sum(len(rows) for _, rows in (*sure, *unsure))
@@ -120,7 +121,7 @@ class ShardScan:
         """
         Return about *budget* rows of the following slices that may match.
 
-        First those of which the statistics say that all match, then the others.
+        First the rows that all match by their statistics, then the others.
         """
         grouped = self._conditions.group is not None
         conditions = self._conditions.eligible if grouped else self._conditions.all
@@ -205,7 +206,7 @@ def heads(groups: pa.ChunkedArray, in_flight: pa.Array) -> tuple[pa.Array, pa.Ar
     encoded = groups.combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     firsts = np.empty(len(encoded.dictionary), dtype=np.int64)
-    # Backwards, so that the first row of each group is assigned last.
+    # Backwards, so that the first row of each group wins.
     firsts[codes[::-1]] = np.arange(len(codes))[::-1]
     free = pc.invert(pc.is_in(encoded.dictionary, value_set=in_flight))
     found = pa.array(firsts).filter(free)
@@ -213,7 +214,7 @@ def heads(groups: pa.ChunkedArray, in_flight: pa.Array) -> tuple[pa.Array, pa.Ar
 
 
 def decided_by_stats(scan: SliceScan, piece: Slice, conditions: Sequence[Selector]) -> bool | None:
-    """Return whether all messages of a slice meet all conditions, or none; None if unknown."""
+    """Return True if all messages of a slice meet all conditions, False if none do, else None."""
     certain = True
     for condition in conditions:
         stats = scan.stats(piece, condition.columns)

@@ -1,8 +1,8 @@
-"""Rows that conditions matched, cached for the next firings of this process.
+"""Cache the rows that match conditions, for the next firings of this process.
 
-A consumer that fires few of many messages meets the others again with each firing. Segments never
-change, so whether a row meets a condition over their columns never changes either. The cache is
-bounded, at two bits a row, and evicts the least recently used segments first.
+A consumer that fires few of many messages evaluates the others again at each firing. Segments never
+change, so a condition over their columns never changes its result either. The cache is bounded, at
+two bits a row, and evicts the least recently used segments first.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pyroaring import BitMap
 
 from queue_core.segments.lru_cache import LruCache
 
-#: Rows that the cache of a process holds at most.
+#: The most rows in the cache of a process.
 MOST_ROWS = 1 << 27
 
 
 class Match(NamedTuple):
-    """Rows of one segment: those that were evaluated, and those of them that matched."""
+    """The evaluated rows of one segment, and the matching ones among them."""
 
     seen: BitMap
     met: BitMap
@@ -36,7 +36,7 @@ class MatchCache:
         return self._matches.get(key) or Match(BitMap(), BitMap())
 
     def add(self, key: Hashable, seen: BitMap, met: BitMap) -> Match:
-        """Add evaluated rows to a match; return the whole of it."""
+        """Add evaluated rows to a match; return the whole match."""
 
         def extended(old: Match | None) -> Match:
             return Match(seen, met) if old is None else Match(old.seen | seen, old.met | met)

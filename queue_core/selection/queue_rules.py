@@ -1,8 +1,8 @@
 """Rules of a queue's settings for its messages, as SQL over their columns.
 
 Expiry, hold and priority columns become a condition and an order, which are parsed and evaluated
-like those of consumers. The moment of a scan is a column too, `NOW`, the same in all rows; a
-consumer cannot name it.
+like those of consumers. The moment of a scan is the column `NOW`, with one value for all rows.
+Consumers cannot name it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from queue_core.schema import AGE, NOW
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """A condition, an order and a grouping; each None where there is none."""
+    """A condition, an order and a grouping; None for each that is missing."""
 
     condition: str | None = None
     order: str | None = None
-    #: The group column: of messages with the same value at most one is in flight.
+    #: The group column: at most one message of each value is in flight.
     group: str | None = None
 
     def __bool__(self) -> bool:
@@ -28,7 +28,7 @@ class Eligibility:
 
 
 def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
-    """Return the rules of a firing. Messages wait for others of their group only in main."""
+    """Return the rules of a firing. Groups count only in main."""
     rules = [_not_expired(queue), _not_held(queue)]
     return Eligibility(
         condition=" AND ".join(rule for rule in rules if rule) or None,
@@ -38,12 +38,12 @@ def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
 
 
 def of_moving(queue: QueueInfo) -> Eligibility:
-    """Return the rules of a shovel: anything but expired messages."""
+    """Return the rules of a shovel: all messages except expired ones."""
     return Eligibility(condition=_not_expired(queue))
 
 
 def of_expiry(queue: QueueInfo) -> Eligibility:
-    """Return the rules of an expiry: messages whose own expiry time has passed."""
+    """Return the rules of the expiry task: messages whose own expiry time has passed."""
     column = expiring(queue.settings, queue.schema)
     return Eligibility(condition=_reached(column) if column else None)
 

@@ -1,4 +1,4 @@
-"""Fire requests: what a firing may take, and the candidates that were found for it."""
+"""Fire requests: the limits and conditions of a firing, and its candidates."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Rules: TypeAlias = tuple[ColumnElement[bool], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireRequest:
-    """What a firing may take."""
+    """The limits and conditions of a firing."""
 
     #: The queues, of one schema.
     queue_ids: tuple[int, ...]
     magazine: Magazine = Magazine.MAIN
     max_messages: int | None = None
-    #: A firing takes at least one message, even if that one is larger.
+    #: A firing takes at least one message, even if it is larger.
     max_bytes: int | None = None
     #: Only messages that were loaded by then.
     horizon: Horizon | None = None
-    #: Only messages that match, in its order.
+    #: Only messages that match it, in its order.
     selection: Selection | None = None
     #: Only slices that meet all of these: the settings of the queues.
     rules: Rules = ()
-    #: Also from a queue that its setting ``concurrency`` pauses.
+    #: Also from a paused queue (its setting ``concurrency`` is 0).
     even_if_paused: bool = False
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
@@ -45,11 +45,11 @@ class FireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """A moment; a query that handles only messages loaded by then comes to an end."""
+    """A moment. A query that handles only messages loaded by then ends."""
 
-    #: The load pointer of each shard: only messages at places before it.
+    #: The load pointer of each shard: only messages before it are fired.
     pointers: Mapping[ShardKey, int]
-    #: The catalog's time: only messages that were not fired since.
+    #: The catalog's time: only messages without a firing since then are fired.
     at: int
 
     @staticmethod
@@ -62,11 +62,11 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The messages that a selection matches, found before the transaction that takes them."""
+    """The matches of a selection, found before the transaction that takes them."""
 
     ids: IdSet
-    #: How many messages had been fired from shards by then. In a queue with groups, a shard must
-    #: still have this number, or another message may be the head of its group.
+    #: How many messages had been fired from each shard by then. In a queue with groups, this number
+    #: must be unchanged; otherwise, another message may be the head of its group.
     fired: Mapping[ShardKey, int]
-    #: The shards whose candidates were cut to the limit of bytes already, by an order.
+    #: The shards whose candidates were already cut to the byte limit, by an order.
     ranked: frozenset[ShardKey]

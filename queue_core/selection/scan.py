@@ -1,7 +1,7 @@
 """Scan slices with data skipping: use their statistics first, then read the few columns needed.
 
-A scan reads one state of the catalog, at one moment of its clock. Columns for which the statistics
-leave just one value are not read, nor are those that the catalog knows.
+A scan reads one state of the catalog, at one moment of its clock. It does not read columns that the
+catalog knows, or for which the statistics leave just one value.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from queue_core.selection.match_cache import MatchCache
 if TYPE_CHECKING:
     from queue_core.selector import Selector
 
-#: Columns that a scan adds: the row of a segment that holds the message, as an id; the message's
-#: place; and the index of its slice among those that were scanned.
+#: Columns that a scan adds: the message's segment and row, as an id; its place; and the index of
+#: its slice among the scanned ones.
 ID, PLACE, SLICE = "#id", "#place", "#slice"
 
-#: Columns whose values may change each time a message waits.
+#: Columns whose values may differ each time a message waits.
 _PASSING = {NOW, AGE, "_attempt", "_fired_at"}
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -111,7 +111,8 @@ class SliceScan:
         return [(piece, rows) for piece, rows in matching if rows]
 
     def _key(self, piece: Slice, conditions: tuple[Selector, ...]) -> Hashable:
-        # The time of creation tells a queue from a later one of the same id, in a new store too.
+        # With the time of creation, a later queue with the same id is another one, even in a new
+        # store.
         return self._created[piece.queue_id], piece.segment_id, conditions
 
     def _read(self, taken: Sequence[Taken], which: list[int], columns: Collection[str]) -> pa.Table:
@@ -163,7 +164,7 @@ class SliceScan:
 
 
 def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
-    """Return which rows meet all conditions."""
+    """Return a mask of the rows that meet all conditions."""
     met = np.ones(rows.num_rows, dtype=np.bool_)
     for condition in conditions:
         met &= condition.mask(rows).to_numpy(zero_copy_only=False)
@@ -229,7 +230,7 @@ def _first(taken: Taken) -> int:
     return taken[0].place_of(taken[1].start)
 
 
-# The parts of a slice share its statistics, and firing after firing reads them.
+# The parts of a slice share its statistics, and each firing reads them.
 @lru_cache(maxsize=1 << 14)
 def _parsed(text: str, schema: pa.Schema) -> Mapping[str, ColumnStats]:
     return stats_from_json(text, schema)

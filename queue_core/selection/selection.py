@@ -1,8 +1,8 @@
-"""Selection: which waiting messages may be taken, and which of them come first.
+"""Selection: the waiting messages that may be taken, and their order.
 
-It joins the consumer's selector and order with the rules of the queues: all conditions must hold,
-and the consumer's order comes before the queue's. It is bound to its queues and their storage,
-since only a selection reads messages before they are fired; `candidates` finds them.
+It combines the consumer's selector and order with the rules of the queues: all conditions must
+hold, and the consumer's order comes before the queue's. It is bound to its queues and their
+storage, because `candidates` reads messages by it before they are fired.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class QueueRules:
     """The condition, the order and the grouping for messages of one queue."""
 
-    #: That of the queue's settings.
+    #: The condition of the queue's settings.
     condition: Selector | None
-    #: The consumer's order, then the queue's; among equals the oldest comes first.
+    #: The consumer's order, then the queue's. Among equals, the oldest comes first.
     order: Order | None
     group: str | None
 
@@ -61,8 +61,8 @@ class Selection:
         """
         Return None if any message may be taken, in order of loading. Raises `BadSelector`.
 
-        *eligibility* returns the rules of a queue's settings, by default those of a firing from
-        main.
+        *eligibility* returns the rules of a queue's settings; by default, the rules of a firing
+        from main.
         """
         eligibility = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
         eligible = {queue.id: eligibility(queue) for queue in queues}
@@ -83,7 +83,7 @@ class Selection:
 
     @property
     def ordered(self) -> bool:
-        """Whether there is another order than that of loading."""
+        """Whether the order differs from the order of loading."""
         return any(rules.order is not None for rules in self.rules.values())
 
     def sorted(self, rows: pa.Table, now: int) -> pa.Table:

@@ -1,8 +1,8 @@
 """Top-k: find the first messages of all shards by an order, without reading them all.
 
-Slices are read in the order of the best message that their statistics allow, until no slice that is
-left can hold a better message than those found. Among equals the oldest comes first: by the time it
-came into the magazine, and within a shard by its place.
+Slices are read in the order of the best message that their statistics allow, until no remaining
+slice can hold a better message than the found ones. Among equals, the oldest comes first: by the
+time at which it entered the magazine, and within a shard by its place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Rows that the first step reads; each later step reads twice as many.
 FIRST_STEP = 1 << 15
-#: Columns of ranked rows: the tie-breaker, of which the lower comes first, and the estimated bytes.
+#: Columns of ranked rows: the tie-breaker (the lower comes first), and the estimated bytes.
 TIE, BYTES = "#tie", "#bytes"
 
 
@@ -114,7 +114,7 @@ class TopK:
         return sorted(entries, key=lambda entry: (entry.bound, entry.tie))
 
     def _step(self, entries: Sequence[_Entry], at: int, size: int) -> Sequence[_Entry]:
-        """Return the entries to read next: at most as many as are sure to be enough."""
+        """Return the entries to read next: no more than are certainly enough."""
         end, rows, sure = at, 0, 0
         while end < len(entries) and rows < size and sure < self._limit:
             entry = entries[end]
@@ -129,7 +129,7 @@ class TopK:
         return entry.piece, rows.split(self._limit)[0] if entry.sure and entry.uniform else rows
 
     def _is_settled(self, best: pa.Table, following: _Entry) -> bool:
-        """Return whether no entry that is left can come before the last row that was found."""
+        """Return whether no remaining entry can come before the last found row."""
         if best.num_rows < self._limit:
             return False
         last = self._order.sort_key(best, self._limit - 1), best.column(TIE)[-1].as_py()
@@ -158,7 +158,7 @@ def _ties(shards: Mapping[ShardKey, Sequence[Slice]]) -> dict[int, int]:
     for key, pieces in shards.items():
         arrived = 0
         for block in interleaved(pieces):
-            # Within a shard the places decide, even after a compaction.
+            # Within a shard, places decide, even after a compaction.
             arrived = max(arrived, *(piece.moved_at for piece in block))
             blocks.append((arrived, key, block[0].position, block))
     blocks.sort(key=lambda block: block[:3])

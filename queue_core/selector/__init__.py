@@ -1,8 +1,8 @@
-"""Select and order messages: one mechanism for the rules of consumers and queues.
+"""Select and order messages: the same mechanism serves the rules of consumers and queues.
 
-A `Selector` is a condition over columns, an `Order` the order of the messages that meet it. Users
-write both as SQL. Each is parsed once, and then evaluated on Arrow columns or on statistics, so
-that slices without a match are never opened. They can read only the given columns: no file, no
+A `Selector` is a condition over columns, and an `Order` is the order of the matching messages.
+Users write both as SQL. Each is parsed once, and then evaluated on Arrow columns or on statistics,
+so that slices without a match are never opened. They can read only the given columns: no file, no
 network, no clock.
 
     text -> `syntax` -> `grammar` (with `functions`, `arithmetic`, `casts`) -> `nodes`

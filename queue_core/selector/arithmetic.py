@@ -20,7 +20,7 @@ from queue_core.selector.types import decimal, digits
 
 _ZERO, _ONE, _MINUS_ONE = (pa.scalar(value, pa.int64()) for value in (0, 1, -1))
 _LEAST = pa.scalar(-(2**63), pa.int64())
-#: From here on a double has no fraction.
+#: Doubles from this value on have no fraction.
 _NO_FRACTION = pa.scalar(2.0**52)
 _ROUNDING = "half_towards_infinity"  # away from zero, as SQL rounds
 
@@ -29,7 +29,7 @@ def combine(operator: str, x: Node, y: Node) -> Node:
     """Apply ``+ - * / % DIV`` to two nodes; raises `Unfit`."""
     x, y = _numeric(operator, x), _numeric(operator, y)
     if operator == "/":
-        # With a constant divisor the quotient only rises or only falls.
+        # With a constant divisor, the quotient only rises or only falls.
         kernel = Kernel("/", _divide, monotone=isinstance(y, Literal))
         return call(kernel, convert(x, pa.float64()), convert(y, pa.float64()))
     whole = all(pt.is_integer(node.type) for node in (x, y))
@@ -117,7 +117,8 @@ def _exact(operator: str, x: Node, y: Node) -> Node:
     wide = decimal(precision, 0)
     if pt.is_floating(wide):
         return call(_PLAIN[operator], convert(x, wide), convert(y, wide))
-    # Both operands as wide as the result, each in its own scale: Arrow does not widen 256 bits.
+    # Both operands get the width of the result, each in its own scale: Arrow does not widen 256
+    # bits.
     make = pa.decimal128 if pt.is_decimal128(wide) else pa.decimal256
     return call(
         _PLAIN[operator],
@@ -141,7 +142,7 @@ def _no_negative(signs: Datum, x: Datum) -> Datum:
 
 
 def _add(x: Datum, y: Datum) -> Datum:
-    total = pc.add(x, y)  # when it wraps, its sign is another than that of both
+    total = pc.add(x, y)  # when it wraps, its sign differs from both signs
     return _no_negative(
         pc.bit_wise_and(pc.bit_wise_xor(x, total), pc.bit_wise_xor(y, total)), total
     )
@@ -184,7 +185,7 @@ def _remainder(x: Datum, y: Datum) -> Datum:
 def _round_double(x: Datum, places: int) -> Datum:
     if places < 0:
         return pc.round(x, places, round_mode=_ROUNDING)
-    # Values without a fraction stay, so that nothing overflows on the way.
+    # Values without a fraction stay as they are, so that no intermediate value overflows.
     small = pc.less(pc.abs(x), _NO_FRACTION)
     fraction = pc.if_else(small, x, pa.scalar(0.0))
     return pc.if_else(small, pc.round(fraction, places, round_mode=_ROUNDING), x)

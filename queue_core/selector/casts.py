@@ -1,7 +1,7 @@
 """Convert between types: implicitly without loss, and with CAST where values can be lost.
 
 A CAST of a value that does not fit is NULL. Arrow would raise an error for the whole array, so such
-values become NULL first, and the cast after that cannot fail.
+values become NULL before the cast.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def align(nodes: Sequence[Node]) -> list[Node]:
     """
     Convert nodes to one type in which they can be compared.
 
-    Text constants take the type of the others. Raises `Unfit` if there is no common type.
+    Text constants take the type of the other nodes. Raises `Unfit` if there is no common type.
     """
     nodes = [_NULL if is_null(node) else node for node in nodes]
     others = [node for node in nodes if not (_is_text_constant(node) or is_null(node))]
@@ -81,7 +81,7 @@ def explicit(node: Node, type_: pa.DataType) -> Node:
     if is_null(node):
         return Literal(pa.scalar(None, type_))
     if not pt.is_string(type_):
-        node = _read(node, type_)  # a text constant that makes no sense is a fault
+        node = _read(node, type_)  # a malformed text constant is a fault
     if pt.is_date(type_) and pt.is_timestamp(node.type) and node.type.unit in ("s", "ms"):
         node = convert(node, MOMENT)  # their last ones are too many days
     source = node.type

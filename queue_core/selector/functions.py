@@ -31,7 +31,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The prefix of all texts that meet a condition; *whole*: every text with it meets it."""
+    """The prefix of all texts that meet a condition; *whole*: every text with the prefix does."""
 
     text: str
     whole: bool

@@ -60,7 +60,7 @@ class Order:
     """
     An ORDER BY over the columns of a queue; equal messages stay in their order.
 
-    Compared and hashed by its text and columns; pickled as these, and then parsed again.
+    It is compared, hashed and pickled by its text and columns, and parsed again when unpickled.
     """
 
     text: str
@@ -94,7 +94,7 @@ class Order:
         self, rows: pa.RecordBatch | pa.Table, k: int, ties: pa.ChunkedArray | None = None
     ) -> pa.UInt64Array:
         """
-        Return the first *k* of `indices`, which is faster if they are few.
+        Return the first *k* of `indices`, faster if there are few.
 
         Among equal rows, the one with the least value of *ties* comes first, if these are given.
         """
@@ -117,7 +117,7 @@ class Order:
         """
         Return a sort key that no row precedes, given statistics of all rows.
 
-        So the rows can be skipped once enough others have this key or a lesser one.
+        The rows can be skipped once enough other rows have this key or a lesser one.
         """
         return tuple(_first_rank(key, stats) for key in self._keys)
 
@@ -196,7 +196,7 @@ def _without_words(
 
 
 def _ranks(key: Key, values: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Return ranks to sort by before the values, unless NaN and then NULL come last anyway."""
+    """Return ranks to sort by before the values, unless NaN and NULL come last anyway."""
     nan = pc.is_nan(values) if pt.is_floating(values.type) and key.descending else None
     has_nan = nan is not None and pc.any(nan).as_py()
     if not has_nan and not (key.nulls_first and values.null_count):

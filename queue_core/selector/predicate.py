@@ -22,7 +22,7 @@ class Selector:
     """
     A condition in SQL over the columns of a queue.
 
-    Compared and hashed by its text and columns; pickled as these, and then parsed again.
+    It is compared, hashed and pickled by its text and columns, and parsed again when unpickled.
     """
 
     text: str

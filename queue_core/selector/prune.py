@@ -1,7 +1,7 @@
 """Evaluate conditions on statistics, without reading a row.
 
-The outcome of each part says whether rows can make it true, false or NULL. If the distinct values
-of a part's only column are known, the part is evaluated on them; otherwise bounds decide.
+The outcome of each part shows whether rows can make it true, false or NULL. If a part has one
+column with known distinct values, it is evaluated on them; otherwise, bounds decide.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def outcomes(node: Node, stats: Mapping[str, ColumnStats]) -> Outcomes:
             (part,) = below
             return Outcomes(part.true, part.false or part.null, null=False)
     found = _by_bounds(node, stats)
-    # A computation can have no result, and so can one with a NULL argument.
+    # A computation may have no result, for instance with a NULL argument.
     return (
         found if all(_is_never_null(arg, stats) for arg in node.args) else found._replace(null=True)
     )

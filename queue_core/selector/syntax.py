@@ -1,7 +1,7 @@
 """Parse texts to syntax trees, and show faults with their positions.
 
-sqlglot reads the text as Spark SQL. Texts that could slow it down, or hide something from a reader,
-are refused before that: long texts, deep nesting, comments.
+sqlglot reads the text as Spark SQL. Before that, texts that could slow it down or hide something
+from a reader are refused: long texts, deep nesting, comments.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class SourceText:
     def _check(self) -> None:
         """Refuse comments, a second statement and deep nesting; raises `BadSelector`."""
         at = 0
-        signs = [0]  # before each bracket that is open, and here: how many signs in a row
+        signs = [0]  # how many signs in a row, before each open bracket and here
         for token in self.tokens:
             self._check_gap(at, token.start)
             at = token.end + 1

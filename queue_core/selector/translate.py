@@ -1,7 +1,7 @@
 """Translate sqlglot's syntax tree to typed nodes, by a whitelist.
 
-A form that `grammar` does not list, or one with a part that is not listed with it, is refused with
-its name and position. So a selector can read the columns of its queue and nothing else.
+A form or a part of it that `grammar` does not list is refused, with its name and position. So a
+selector can read only the columns of its queue.
 """
 
 from __future__ import annotations

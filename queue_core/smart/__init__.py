@@ -1,1 +1,1 @@
-"""Smart loads: snapshot, decide, rewrite, validate, load; again if the snapshot is stale."""
+"""Smart loads: snapshot, decide, rewrite, validate, load; repeated if the snapshot is stale."""

@@ -1,4 +1,4 @@
-"""Apply a policy's result to queued messages: delete them, or name them in their new segments."""
+"""Apply a policy's result to queued messages: delete them, or move them to new segments."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _move_to_new_segments(
     waiting: Sequence[Slice],
     changes: Changes,
 ) -> None:
-    """Name messages in their new segments, as far as they still wait."""
+    """Let slices name messages in their new segments, if the messages still wait."""
     for one in rewritten:
         segment_id, _ = segments.publish(connection, queue.id, one.staged)
         ids, rows = [], []

@@ -1,6 +1,7 @@
 """Decide which new messages are loaded, and which queued ones are deleted or overwritten.
 
-Pure: touches no catalog. De-duplication comes first; messages that it leaves out meet no other.
+Pure: touches no catalog. De-duplication comes first; the policy does not see messages that it
+leaves out.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ class LoadPolicy:
     policy: BoundPolicy | None
     #: The columns of the de-duplication key; an empty schema without de-duplication.
     dedup: pa.Schema
-    #: For how many seconds a key is known.
+    #: Seconds for which a key is known.
     window: float
 
     @staticmethod
     def of(queue: QueueInfo, policy: Policy | Check | str | None = None) -> LoadPolicy | None:
         """
-        Return what a queue's settings say, with *policy* in place of the queue's own if given.
+        Return the policy of a queue's settings, or *policy* in its place, with the de-duplication.
 
         Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`.
         """
@@ -69,12 +70,12 @@ class LoadPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What a load does with new and queued messages."""
+    """The plan of a load for new and queued messages."""
 
-    #: Which of the new messages are loaded, and which of those get other values.
+    #: The new messages that are loaded, and those that get other values.
     kept: Flags
     overwritten_new: Overwritten
-    #: How many messages of each shard are left out.
+    #: The number of messages of each shard that are left out.
     ignored: Mapping[int, int]
     #: The policy's result about queued messages, by their numbers in `QueuedMessages`.
     result: PolicyResult
@@ -89,7 +90,7 @@ def decide(
     queued: QueuedMessages | None,
     known: Known | None,
 ) -> LoadPlan:
-    """Decide by the queued messages, for a policy, and by the known keys, for de-duplication."""
+    """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
     is_new, keys = _deduplicated(load_policy, incoming, known)
     rows = np.flatnonzero(is_new)
     result = PolicyResult(kept=np.ones(len(rows), np.bool_))
@@ -111,7 +112,7 @@ def decide(
 def _deduplicated(
     load_policy: LoadPolicy, incoming: Incoming, known: Known | None
 ) -> tuple[Flags, pa.Table]:
-    """Return which messages have no known key, and their keys. A key of NULLs is never known."""
+    """Return the messages without a known key, and their keys. A key of NULLs is never known."""
     is_new = np.ones(len(incoming), np.bool_)
     dedup = load_policy.dedup
     if known is None:

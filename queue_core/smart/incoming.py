@@ -1,7 +1,8 @@
 """Incoming messages, which a policy or a de-duplication may leave out or change.
 
-A Python caller brings a table, which is staged once it is known which rows are kept. A sink brings
-segments that are staged already. They are read back, and slices do not name the rows left out.
+A Python caller brings a table, which is staged after the decision which rows are kept. A sink
+brings segments that are already staged. They are read back, and slices do not name rows that are
+left out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from queue_core.segments.stager import Stager, remove_staged
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
-#: Stages rows of a queue; returns also where each row is, counted over all segments.
+#: Stages rows of a queue; also returns the number of each row, counted over all segments.
 Stage = Callable[[pa.Table], tuple[list[Staged], Numbers]]
 
 
@@ -57,7 +58,7 @@ class Incoming(Protocol):
         """Remove the files that `stage` has written."""
 
     def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """Return the files that existed before `stage`, and are not among *staged*."""
+        """Return the files that existed before `stage` and are not among *staged*."""
 
 
 class IncomingRows:
@@ -68,7 +69,7 @@ class IncomingRows:
         self._storage = storage
         self._rows = rows
         self._stage = stage
-        #: Where each kept row is among the rows that were staged last.
+        #: The number of each kept row among the rows that were staged last.
         self.order: Numbers = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -104,7 +105,7 @@ class IncomingRows:
         remove_staged(self._storage, staged)
 
     def unused(self, staged: Sequence[Staged]) -> list[str]:
-        """Return nothing: no file existed before."""
+        """Return no files: none existed before."""
         return []
 
 

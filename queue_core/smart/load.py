@@ -1,13 +1,13 @@
-"""Smart load: new messages meet the queued ones of their key, and are loaded or left out.
+"""Smart load: a policy compares new and queued messages of a key, and loads or leaves out.
 
-Changes: as a load does. Also, queued messages are deleted, or get other values, for which they are
-rewritten under their ids and at their places; all in one transaction. Guard: the load is decided
-outside the transaction, from one snapshot of the catalog. The transaction validates the decision:
-nothing was loaded into the shards since, no de-duplication keys were added, and the queued messages
-that it depends on are unchanged. Otherwise the load is decided again; after some tries it is
-decided within the transaction, with the shards locked. Messages that only come back meanwhile count
-as later ones. Crash before the commit: files that no slice names, left to vacuum. Crash after it:
-as after a load.
+Changes: the changes of a load. In the same transaction, queued messages are deleted, or get other
+values; they are then rewritten under their ids and at their places. Guard: the load is decided
+outside of the transaction, from one snapshot of the catalog. The transaction validates the
+decision: since the snapshot, no message was loaded into the shards, no de-duplication key was
+added, and the queued messages on which it depends are unchanged. Otherwise, the load is decided
+again; after some tries, within the transaction, with the shards locked. Messages that come back
+meanwhile count as later messages. Crash before the commit: files that no slice names, which vacuum
+removes. Crash after it: as after a load.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from queue_core.smart.incoming import Incoming, IncomingRows, IncomingSegments
 from queue_core.smart.prepare import PreparedLoad, prepare
 from queue_core.smart.validate import StaleSnapshot, validate
 
-#: How often a load is decided without locking the shards.
+#: How often a load is decided before the shards are locked.
 TRIES = 4
 
 
 class SmartLoad:
-    """One load with a policy, prepared and tried until its decision holds."""
+    """One load with a policy, repeated until its decision holds."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class SmartLoad:
     def _load_exclusively(
         self, connection: Connection, waiter: int | None, overflow: str | None
     ) -> list[int]:
-        """Decide and load while nobody else loads into the shards or fires from them."""
+        """Decide and load while no other process loads into the shards or fires from them."""
         queue, shards = self._queue, self._shards
         turns.lock(connection, [queue.id], shard_numbers=shards)
         queues.hold(connection, queue, alone=bool(self._policy.dedup))
@@ -151,7 +151,7 @@ class SmartLoad:
         )
 
     def _prepare(self, connection: Connection | None = None) -> None:
-        """Prepare the load within a transaction, or else from one state of the catalog."""
+        """Prepare the load within a transaction, or from one state of the catalog."""
         if connection is None:
             with self._catalog.read() as connection:
                 return self._prepare(connection)

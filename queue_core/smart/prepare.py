@@ -20,10 +20,10 @@ from queue_core.smart.validate import ReadSet
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedLoad:
-    """A load that is decided, with all its segments durable."""
+    """A decided load, all of whose segments are durable."""
 
     plan: LoadPlan
-    #: The messages that the policy was asked about; None without a policy.
+    #: The queued messages that the policy saw; None without a policy.
     queued: QueuedMessages | None
     read_set: ReadSet
     #: The segments of the new messages.
@@ -40,7 +40,7 @@ def prepare(
     incoming: Incoming,
     shards: Collection[int],
 ) -> PreparedLoad:
-    """Decide by the catalog as it is now, and write the segments that this needs."""
+    """Decide by the present state of the catalog, and write the needed segments."""
     queued = known = None
     if load_policy.policy is not None and queue.key is not None:
         snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)

@@ -1,7 +1,7 @@
 """Rewrite queued messages that get other values, under their ids and at their places.
 
-A segment never changes. So these messages, and those close to them, become rows of a new segment,
-as in a compaction. Messages that are far from all of them stay in their segment.
+A segment never changes. So these messages and their close neighbours become rows of a new segment,
+as in a compaction. Other messages stay in their segment.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.storage import Storage
 from queue_core.smart.snapshot import QueuedMessages
 
-#: Messages with fewer rows between them are rewritten together with the rows in between: a slice
-#: more would cost as much as those rows.
+#: Messages with fewer rows between them are rewritten together with these rows: an additional slice
+#: would cost as much as the rows.
 _NEAR_ROWS = 1024
 
 
@@ -34,7 +34,7 @@ _NEAR_ROWS = 1024
 class RewritePlan:
     """The parts of slices to rewrite, and how to read them."""
 
-    #: Groups that fit into one segment together, with their read plan, in order of their slices.
+    #: Groups that fit together into one segment, with their read plan, in order of their slices.
     units: tuple[tuple[tuple[Group, ...], ReadPlan], ...]
     #: The segment and row of each message that gets other values, as one number, ascending.
     ids: Numbers
@@ -126,8 +126,8 @@ def _ids(groups: Sequence[Group]) -> tuple[Numbers, Numbers | None]:
     """
     Return the segment and row of each message as one number, in order of the groups.
 
-    Returns also where each message is in the order of reading, which is by shards and places; None
-    if both orders are the same.
+    Also returns the index of each message in the order of reading, by shards and places; None if
+    both orders are the same.
     """
     pieces = [piece for group in groups for piece in group.pieces]
     numbers = [piece.rows.numbers().astype(np.int64) for piece in pieces]

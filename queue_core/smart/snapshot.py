@@ -1,7 +1,7 @@
-"""Snapshot: the queued messages of some shards of main, which new messages may meet.
+"""Snapshot: the queued messages of some shards of main, for a policy.
 
-Reads one state of the catalog and changes nothing. Before a load acts on it, `validate` checks that
-the part it depends on is unchanged.
+It reads one state of the catalog and changes nothing. Before a load acts on it, `validate` checks
+that the relevant part is unchanged.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def read_queued(snapshot: Snapshot, queue: QueueInfo, columns: Sequence[str]) ->
 
 
 def _in_order(shard: Numbers, place: Numbers) -> Numbers | None:
-    """Return the order by shards and places, or None if the messages have it already."""
+    """Return the order by shards and places; None if the messages already have it."""
     same = np.diff(shard) == 0
     if ((np.diff(shard) >= 0) & (~same | (np.diff(place) > 0))).all():
         return None

@@ -1,7 +1,7 @@
-"""Validate a decision: everything that it read must be unchanged when it is carried out.
+"""Validate a decision: its read set must be unchanged when it is carried out.
 
-Changes: nothing. Guard: the turns of the shards and the slices of the messages that were read are
-locked, then the queue, then the load pointers, until the transaction ends.
+Changes: nothing. Guard: until the transaction ends, it locks the turns of the shards, the slices of
+the read messages, the queue, and the load pointers, in this order.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from queue_core.smart.snapshot import QueuedMessages
 
 
 class StaleSnapshot(Exception):
-    """A decision does not hold any more, since what it read has changed."""
+    """A decision no longer holds, because its read set has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What a decision depends on."""
+    """The facts on which a decision depends."""
 
     #: The rows of the queued messages, by their state and segment.
     messages: Mapping[State, Mapping[int, Rows]]
@@ -38,7 +38,7 @@ class ReadSet:
 
     @staticmethod
     def of(queued: QueuedMessages | None, result: PolicyResult, known: Known | None) -> ReadSet:
-        """Return what a policy's result and a de-duplication depend on."""
+        """Return the facts on which a policy's result and a de-duplication depend."""
         messages: dict[State, Mapping[int, Rows]] = {}
         if queued is not None and len(depends_on := result.depends_on):
             retrieved = queued.retrieved[depends_on]
@@ -63,7 +63,7 @@ def validate(
     """
     locked: list[Slice] = []
     if read_set.messages:
-        # Firings would pass over locked slices, so they must not fire from these shards.
+        # Firings would skip locked slices, so they must not fire from these shards.
         turns.lock(connection, [queue.id], shard_numbers=shards)
         locked = _lock_messages(connection, queue, shards, read_set.messages)
     queues.hold(connection, queue, alone=read_set.newest_keys is not None)
@@ -94,7 +94,7 @@ def _lock_messages(
         slices.c.queue_id == queue.id,
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state.in_([int(state) for state in messages]),
-        # In no other shard: firings pass over locked slices there.
+        # Only in these shards: in others, firings would skip locked slices.
         dialect.of(connection).one_of(slices.c.shard, shards),
         dialect.of(connection).one_of(slices.c.segment_id, segments),
         lock="wait",

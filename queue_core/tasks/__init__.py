@@ -1,1 +1,1 @@
-"""Side tasks: what keeps a store tidy, apart from the life of its messages."""
+"""Side tasks: the maintenance of a store."""

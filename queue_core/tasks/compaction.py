@@ -1,11 +1,11 @@
 """Compaction: merge many small segments, and rewrite segments that are mostly dead.
 
-Changes: waiting messages get another segment, and their slices become one at the same places.
-Nothing else: ids, order, attempts, times and statistics are what they were, and in-flight messages
-are left alone. Guard: the new segment is written outside of any transaction; the one that puts it
-in place takes the turns of the shards, and only those slices that are still exactly what was read.
-What was fired meanwhile stays as it is. Crash before the commit: a file that no slice names, for
-vacuum. Crash after it: the messages are where the catalog says.
+Changes: waiting messages move to a new segment, and their slices become one slice at the same
+places. Ids, order, attempts, times and statistics stay the same, and messages in flight are left
+alone. Guard: the new segment is written outside of any transaction. The transaction that puts it in
+place takes the turns of the shards, and only slices that are exactly as they were read. Messages
+that were fired meanwhile stay as they are. Crash before the commit: a file that no slice names,
+which vacuum removes. Crash after it: the catalog names the messages in their new segment.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from queue_core.segments.storage import Storage
 from queue_core.tasks.compaction_plan import Condition, Unit, units
 from queue_core.tasks.task import TaskContext
 
-#: Slices become one if they were loaded within this part of the time after which messages expire. A
-#: slice is too old when its oldest message is; merged twice, it may be so by twice that part early.
+#: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
+#: its oldest message. A slice that was merged twice may expire too early by twice this part.
 AGE = 1 / 256
 
 
@@ -44,10 +44,10 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
 
 def compact(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
     """
-    Rewrite what is worth it in both magazines of a queue; return how many messages.
+    Compact both magazines of a queue where it pays; return how many messages were rewritten.
 
-    Each segment is a transaction of its own. Raises `DamagedSegment`, and `PublicationRefused` when
-    a new segment was cleaned up before it was in place.
+    Each segment has its own transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new
+    segment was removed before it was in place.
     """
     return sum(
         _rewrite(catalog, storage, queue, unit)
@@ -93,7 +93,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
         groups = _intact(connection, unit)
         if not groups:
             return 0
-        # As it is now: what was loaded with newer columns must keep them.
+        # The present queue, because messages with newer columns must keep them.
         current = queues.find(connection, queue.name)
         pieces = ((piece, piece.rows) for group in groups for piece in group.pieces)
         reading = read_plans.build(connection, [current], pieces, storage.uri)
@@ -120,7 +120,7 @@ def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -
 
 
 def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
-    """Keep others from firing from the shards meanwhile; they would pass over what is locked."""
+    """Block firings from the shards meanwhile, because they would skip locked slices."""
     first = groups[0].pieces[0]
     shards = {group.pieces[0].shard for group in groups}
     turns.lock(connection, [first.queue_id], first.magazine, shards)
@@ -129,7 +129,7 @@ def _take_turns(connection: Connection, groups: Sequence[Group]) -> None:
 def _intact(
     connection: Connection, groups: Iterable[Group], lock: str | None = None
 ) -> list[Group]:
-    """Those of the groups that are as they were, to the last of their slices."""
+    """Return the groups whose slices are all unchanged."""
     ids = [piece.id for group in groups for piece in group.pieces]
     found = fetch(
         connection,

@@ -1,8 +1,8 @@
 """Choose the slices that are worth compacting, and group them. Pure: touches no catalog.
 
-It merges neighbours of one shard that differ in nothing but their rows. No other message may stand
-between them: it would have to be read between two rows of one segment. Messages of about the same
-age become one slice, since a slice is as old as its oldest message and expires with it.
+It merges neighbours of one shard that differ only in their rows. No other message may be between
+them, because it would have to be read between two rows of one segment. Only messages of about the
+same age become one slice, because a slice expires with its oldest message.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from queue_core.model import MAX_SEGMENT_ROWS, Slice
 from queue_core.plan import interleaved
 from queue_core.segments.rewriter import Group
 
-#: A segment up to this size in bytes is small: most of its cost is that it exists.
+#: Segments up to this size in bytes are small: they cost as much as larger ones.
 SMALL_BYTES = 64 << 10
-#: Small neighbours that are merged at least. With fewer, messages would be rewritten too often: one
-#: that is merged with 64 others each time is rewritten 3 times among 250,000.
+#: The least number of small neighbours that are merged. With fewer, messages would be rewritten too
+#: often: with 64, a message among 250,000 is rewritten 3 times.
 NEIGHBOURS = 64
-#: A file is rewritten when less than one in this many of its bytes is alive.
+#: A file is rewritten when less than this fraction (one in N) of its bytes is alive.
 SPARSE = 4
-#: Slices and bytes that are rewritten at a time: others wait while the catalog notes the slices,
-#: and the bytes are in memory.
+#: The most slices and bytes that are rewritten at a time: other transactions wait while the slices
+#: are written, and the bytes are in memory.
 UNIT_SLICES = 1 << 12
 UNIT_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """How a segment is doing."""
+    """The condition of a segment."""
 
-    #: Its size, and how much of it slices still name.
+    #: Its size in bytes, and the bytes that slices still name.
     bytes: int
     alive: int
     #: Whether it has a file.
     filed: bool
-    #: Whether all that is alive of it waits; else it would have to stay.
+    #: Whether all of its live messages wait; otherwise, it would have to stay.
     waiting: bool
 
     @property
@@ -53,9 +53,9 @@ class Condition:
         return self.filed and self.waiting and self.alive * SPARSE < self.bytes
 
 
-#: What is rewritten as one segment, in one transaction.
+#: The groups that are rewritten as one segment, in one transaction.
 Unit: TypeAlias = "list[Group]"
-#: Slices whose places lie between each other's.
+#: Slices whose places interleave.
 Cluster: TypeAlias = "list[Slice]"
 
 Item = TypeVar("Item")
@@ -72,11 +72,11 @@ def units(
     age: int | None = None,
 ) -> list[Unit]:
     """
-    What to rewrite of one magazine.
+    Return the units to rewrite in one magazine.
 
-    *pieces* are all of its slices in order of shards and positions, *waiting* the ids of those that
-    are loaded, and *conditions* are those of their segments. Slices become one only if their oldest
-    messages were loaded within *age* microseconds, where that is given.
+    *pieces* are all of its slices in order of shards and positions, *waiting* the ids of waiting
+    slices, and *conditions* the conditions of their segments. If *age* is given, slices become one
+    only if their oldest messages were loaded within *age* microseconds.
     """
     groups: list[Group] = []
     for run in _runs(pieces, waiting, conditions, age):
@@ -92,7 +92,7 @@ def units(
 
 
 def _aged(run: Iterable[Cluster], age: int | None) -> Iterator[list[Cluster]]:
-    """Neighbours of about the same age."""
+    """Yield neighbours of about the same age."""
     together: list[Cluster] = []
     oldest = youngest = 0
     for cluster in run:
@@ -130,7 +130,7 @@ def _packed(items: Iterable[Item], sizes: Iterable[_Size]) -> Iterator[list[Item
 
 
 def _sizes(run: Sequence[Cluster]) -> Iterator[_Size]:
-    """Of clusters that follow each other; what lies between two counts with the second one."""
+    """Return the sizes of consecutive clusters; a gap counts with the cluster after it."""
     before = run[0][0].position
     for cluster in run:
         end = max(piece.end for piece in cluster)
@@ -144,7 +144,7 @@ def _runs(
     conditions: Mapping[int, Condition],
     age: int | None,
 ) -> Iterator[list[Cluster]]:
-    """Neighbours that can be rewritten together."""
+    """Yield neighbours that can be rewritten together."""
 
     def key(cluster: Cluster) -> tuple[object, ...] | None:
         first = cluster[0]

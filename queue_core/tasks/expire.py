@@ -1,4 +1,4 @@
-"""Task expire: retire a queue that is too old, and remove its messages that are."""
+"""Task expire: retire a queue that is too old, and remove expired messages."""
 
 from __future__ import annotations
 

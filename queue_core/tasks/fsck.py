@@ -1,6 +1,6 @@
 """Task fsck: check the invariants of the store, and report what is broken.
 
-It changes nothing but the task log, and reads no segment. A person repairs: ``ignis fsck``.
+It changes only the task log, and reads no segment. An operator repairs: ``ignis fsck --repair``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def run(context: TaskContext, _: None = None) -> int:
-    """Return how many invariants are broken; each is logged, and listed in the view of reports."""
+    """Return the number of broken invariants. Each is logged, and listed in the view of reports."""
     # Gently: one part after the other.
     found = fsck(context.catalog, context.storage, threads=1).to_pylist()
     broken: Counter[tuple[str, str]] = Counter()

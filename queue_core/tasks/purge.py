@@ -1,7 +1,7 @@
 """Purge: remove records that are no longer needed, as a part of the vacuum.
 
-Reports of tasks, and failures of messages that are gone, are kept for a week; keys of messages, for
-their de-duplication window; the schedule of a queue, as long as the queue.
+Reports of tasks, and failures of messages that are gone, are kept for a week. Keys of messages are
+kept for their de-duplication window, and the schedule of a queue as long as the queue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Retirement: deactivate queues that are too old, and later drop them, as a part of the expiry.
 
-A queue is deactivated at the age of its setting `queue_expiry`. A deactivated queue is dropped
-after twice that time, or after twice its `message_expiry` where it has no `queue_expiry`. With
-neither it stays for ever, and its name stays taken.
+A queue is deactivated at the age of its setting `queue_expiry`. It is dropped twice that time after
+its deactivation, or twice its `message_expiry` if it has no `queue_expiry`. Without both, it stays,
+and keeps its name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         ago = connection.execute(age).first()
     if ago is None:
         return
-    # After the ages were read, so that no jump falls between the two.
+    # After the ages were read, so that a jump before the reading is noticed.
     clock.check(catalog)
     settings = queue.settings
     lifetime = settings.queue_expiry or settings.message_expiry

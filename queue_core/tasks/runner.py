@@ -1,8 +1,8 @@
-"""The runner of side tasks: it runs what is due, in the process that asks.
+"""The runner of side tasks: it runs due tasks, in the process that asks.
 
 Any number of processes may ask at any time (`SideTasks.run_due`); the catalog's schedule assigns a
-due task to one of them. A task that fails is due again in ten seconds and keeps no other from
-running; its committed transactions stay done. The tasks themselves are in
+due task to one of them. A task that fails is due again in ten seconds. It does not keep other tasks
+from running, and its committed transactions remain. The tasks themselves are in
 `queue_core.tasks.registry`.
 """
 
@@ -38,9 +38,9 @@ class Ran:
     task: str
     #: None: it ran for the store.
     queue: str | None
-    #: Messages, or for a vacuum files, that were moved or removed.
+    #: The number of moved or removed messages; of files for a vacuum.
     moved: int = 0
-    #: Why it did not come to its end.
+    #: The error that ended it early.
     error: IgnisError | None = None
 
 
@@ -48,7 +48,7 @@ class SideTasks:
     """
     The side tasks of a store, or some of them.
 
-    Safe for threads; a task runs in the caller's thread.
+    Threads can share it. A task runs in the caller's thread.
 
     Args:
         catalog: The store's catalog.
@@ -56,7 +56,7 @@ class SideTasks:
         leader: Started and stopped by its owner.
         tasks: The names of the tasks to run.
         timings: When tasks are due, instead of the registry's timings and the queues' settings.
-        shovelful: Which messages a shovel moves; by default, what the queue's settings say.
+        shovelful: Which messages a shovel moves. By default, the queue's settings decide.
 
     Raises:
         BadOption: if a name is not that of a task.
@@ -87,10 +87,10 @@ class SideTasks:
         """
         Run the due tasks of these queues and of the store; return them with their errors.
 
-        A task of the leader runs for all queues of the store, in the leader alone; another process
-        that was given a shorter interval for it asks the leader for it. *queues* should be
-        refreshed now and then: their settings say when and how. One reading transaction when
-        nothing is due. Raises only the errors of reading the schedule.
+        A task of the leader runs for all queues of the store, only in the leader. A process with a
+        shorter interval for it asks the leader to run it. Refresh *queues* regularly, because their
+        settings decide when and how tasks run. If no task is due, this costs one reading
+        transaction. Raises only the errors of reading the schedule.
         """
         self._ask_leader()
         jobs = self._jobs(queues)
@@ -108,8 +108,8 @@ class SideTasks:
         """
         Run a task now, due or not; return how many messages (vacuum: files) it moved or removed.
 
-        *queue* is needed for all tasks but vacuum. Raises the errors of the task, `BadOption`, and
-        `NotLeading` where only the leader runs it.
+        *queue* is required, except for tasks of the whole store. Raises the errors of the task,
+        `BadOption`, and `NotLeading` if only the leader runs it.
         """
         task = REGISTRY[check_task(name)]
         if task.of_store:
@@ -128,9 +128,9 @@ class SideTasks:
         jobs: dict[schedule.Job, tuple[QueueInfo | None, Timing]] = {}
         for task in self._tasks:
             if task.leader_only and not self._context.leader.leads():
-                # Not even claimed: it is left to the leader.
+                # Not even claimed: the leader does it.
                 continue
-            # One job of the leader serves all queues of the store, however many there are.
+            # One job of the leader serves all queues of the store.
             at_once = task.of_store or task.leader_only
             concerned = [None] if at_once else [each for each in queues if task.concerns(each)]
             for queue in concerned:

@@ -17,7 +17,7 @@ from queue_core.verbs.sweep import sweep
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages went to the sideline."""
-    # First the tickets that nobody has seen: their messages go back to their places instead.
+    # First the tickets that no consumer has read: their messages go back to their places instead.
     recover(context.catalog)
     swept = sweep(context.catalog, queue, guard=context.leader.guard)
     return swept + abandon(context.catalog, queue, context.leader.guard)
@@ -25,10 +25,10 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
 
 def find_queues(catalog: Catalog) -> list[QueueInfo]:
     """
-    Return the queues of the store in which something may be swept.
+    Return the queues of the store that a sweep may change.
 
-    These have messages in flight, or a bound of deliveries. The others of perhaps a thousand cost
-    one look at an index, and no transaction.
+    They have messages in flight, or a bound of deliveries. Other queues, perhaps a thousand, cost
+    one look at an index and no transaction.
     """
     in_flight = select(slices.c.id).where(
         slices.c.queue_id == queue_rows.c.id,

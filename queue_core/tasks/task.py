@@ -22,7 +22,7 @@ class Timing:
     """How often a task is due, in seconds, from beginning to beginning."""
 
     every: float
-    #: The first time, counted from the first look at the schedule; None: *every*.
+    #: Seconds from the first look at the schedule to the first run; None: *every*.
     first: float | None = None
 
 
@@ -37,18 +37,17 @@ class Task:
     run: str
     #: The verbs and clean-ups in it, in their order.
     steps: tuple[str, ...]
-    #: When it is due; a queue's *setting*, where there is one, counts instead.
+    #: When it is due, unless the queue's *setting* decides.
     timing: Timing | None = None
     setting: str | None = None
-    #: Whether it runs for the store as a whole, not for each queue.
+    #: Whether it runs for the whole store, not for each queue.
     of_store: bool = False
-    #: Whether only the leader runs it. It does so for all queues of the store at once, whichever
-    #: queues its process works on.
+    #: Whether only the leader runs it, for all queues of the store at once.
     leader_only: bool = False
     #: With *leader_only*, the function that finds the queues with work for it, as ``module:name``.
     #: It takes the catalog.
     finder: str | None = None
-    #: Whether a deactivated queue does not need it.
+    #: Whether it skips deactivated queues.
     living_only: bool = False
 
     def due(self, queue: QueueInfo | None) -> Timing | None:
@@ -82,7 +81,7 @@ def _imported(name: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What a running task works with."""
+    """The context of a running task."""
 
     catalog: Catalog
     storage: Storage

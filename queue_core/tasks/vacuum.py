@@ -1,11 +1,11 @@
 """Vacuum: remove the files that no slice names, after a grace period.
 
 Changes: files of settled messages are removed, and files whose writer died before it published
-them. Guard: a writer may only be slow, so a file is first condemned in the catalog, which a
-publication of it conflicts with, and removed only when that is committed. A writer that comes back
-later finds its file missing, since publishing checks that it exists. A backup that is being written
-may need garbage, which then stays. Crash in between: a condemned file, which the next run removes.
-Returns the locations that it removed, or would remove, and writes their number to the task log.
+them. Guard: a writer may only be slow. So a file is first condemned in the catalog, which conflicts
+with its publication, and removed only after that is committed. A writer that comes back later finds
+its file missing, because a publication checks that it exists. While a backup is being written,
+garbage stays. Crash in between: a condemned file, which the next run removes. Returns the locations
+that it removed, or would remove, and writes their number to the task log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from queue_core.segments.storage import Storage
 from queue_core.tasks.purge import purge
 from queue_core.tasks.task import TaskContext
 
-#: Seconds for which a file that no slice names is left alone.
+#: Age in seconds below which a file that no slice names is kept.
 GRACE_SECONDS = 3600.0
 
 
@@ -43,7 +43,7 @@ def vacuum(
 ) -> list[str]:
     """Remove unnamed files older than *grace* seconds; return their locations."""
     identity = Identity(catalog, storage)
-    # What another catalog owns must stay; and a storage that is not mounted would seem empty.
+    # Files of another catalog must stay, and a storage that is not mounted would seem empty.
     identity.verify() if dry_run else identity.own()
     present = storage.list()
     if dry_run:
@@ -58,7 +58,7 @@ def vacuum(
         strangers, garbage = _removable(connection, present, grace)
         now = dialect.now()
         if strangers:
-            # In the order in which publications claim theirs, or the two could deadlock.
+            # In the order in which publications claim files, so that the two cannot deadlock.
             connection.execute(
                 dialect.of(connection)
                 .insert_new(files)
@@ -67,7 +67,7 @@ def vacuum(
                 [{"location": location} for location in strangers],
             )
         these = dialect.of(connection).one_of(files.c.location, garbage)
-        # So are those locked, before they are changed in any order.
+        # These are locked in the same order, before they are changed in any order.
         ordered = select(files.c.location).where(these).order_by(files.c.location)
         connection.execute(dialect.of(connection).locked(ordered)).all()
         connection.execute(
@@ -104,14 +104,14 @@ def vacuum(
 def _removable(
     connection: Connection, present: Mapping[str, int], grace: float
 ) -> tuple[list[str], list[str]]:
-    """Files that the catalog does not know, and those that it has given up; in order."""
+    """Return the files that the catalog does not know or has given up, in order."""
     now = dialect.read_clock(connection)
     before = now - int(grace * 1e6)
     known = {row.location: row for row in connection.execute(select(files))}
     strangers = (at for at, written in present.items() if at not in known and written <= before)
     garbage = (at for at, row in known.items() if row.state == "garbage" and row.since <= before)
-    # Asked after the garbage was found: what became garbage later is not among it, and what a
-    # backup still copies became so after the backup had begun.
+    # Asked after the garbage was found: later garbage is not included, and files that a backup
+    # still copies became garbage after the backup had begun.
     if leases.backs_up(connection):
         return sorted(strangers), []
     return sorted(strangers), sorted(garbage)
@@ -123,7 +123,7 @@ def _condemned(connection: Connection) -> list[str]:
 
 
 def _release_unnamed(connection: Connection) -> None:
-    """Let go of segments that two settlements, each leaving it to the other, have left behind."""
+    """Release segments that two settlements have left behind, each relying on the other."""
     named = exists().where(slices.c.segment_id == segment_rows.c.id)
     segments.release(connection, connection.scalars(select(segment_rows.c.id).where(~named)).all())
 

@@ -1,9 +1,9 @@
-"""Abandon: set messages aside for good that were fired too often (setting `max_deliveries`).
+"""Abandon: sideline for good the messages that were fired too often (setting `max_deliveries`).
 
-A message that kills its consumer each time never fails, and would be fired for ever. Changes:
-loaded slices of main, or slices of a ticket that is about to be handed to a restarted consumer,
-become slices of the sideline, and shovels leave them there. Guard: the turns of their shards, or
-the ticket. Crash before the commit: they are where they were, and are abandoned the next time.
+A message that kills its consumer each time never fails, and would be fired forever. Changes: loaded
+slices of main, or slices of a ticket that is about to be handed to a restarted consumer, become
+slices of the sideline, and shovels leave them there. Guard: the turns of their shards, or the
+ticket. Crash before the commit: the slices are unchanged, and the next call abandons them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from queue_core.selection.request import FireRequest
 
 def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> int:
     """
-    Set loaded messages of main aside that were fired too often; return how many.
+    Sideline loaded messages of main that were fired too often; return how many.
 
     Raises `NotLeading` when *guard* does.
     """
@@ -58,7 +58,7 @@ def deliver_again(
     """
     Count another delivery for tickets that are handed to a restarted consumer.
 
-    Messages that were delivered too often leave the tickets. Within a transaction.
+    Messages that were delivered too often leave the tickets. Runs within a transaction.
     """
     held = fetch(
         connection,

@@ -1,13 +1,13 @@
-"""Acknowledge: close the tickets of a consumer that it has finished.
+"""Acknowledge: close the finished tickets of a consumer.
 
-Changes: the slices that those tickets still hold are deleted or, where messages are settled one by
-one, left for the sweep. Guard: the consumer's epoch. Spark acknowledges late, more than once, and
-the last batch only when the query is started again: a second time changes nothing. Crash before
-the commit: the tickets are open, and the query acknowledges them when it is started again.
+Changes: the slices that these tickets still hold are deleted or, if messages are settled one by
+one, left for the sweep. Guard: the consumer's epoch. Spark acknowledges late and more than once,
+and the last batch only after a restart of the query; a second call changes nothing. Crash before
+the commit: the tickets are open, and the query acknowledges them after its restart.
 
-Where the query's sink writes to the same catalog, only tickets that it has recorded are deleted.
-The others were published in a state of the catalog that a restore took back: their messages are
-loaded again.
+If the query's sink writes to the same catalog, only tickets that it has recorded are deleted. The
+others were published in a state of the catalog that a restore has undone: their messages are loaded
+again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def acknowledge(
     logged: int | None = None,
 ) -> int:
     """
-    Close all tickets up to *upto*; return how many messages that finished.
+    Close all tickets up to *upto*; return how many messages were finished.
 
-    *queues* are those of the messages, by default any: where none is bounded, no load waits for
-    room. *logged* is the newest ticket that Spark has logged, by default *upto*; tickets up to it
-    that the catalog has not fired are skipped, since the catalog was restored.
+    *queues* are the queues of the messages; by default, any. If none is bounded, no load waits for
+    room. *logged* is the newest ticket that Spark has logged; by default, *upto*. Tickets up to it
+    that the catalog has not fired are skipped, because the catalog was restored.
     """
 
     def work(connection: Connection) -> int:
@@ -72,14 +72,14 @@ def _delete_held(
             changes.count(piece, reloaded=len(piece.rows))
     changes.apply(connection)
     if lost:
-        # Once: if the query has another sink now, nobody records its tickets here any more.
+        # Only once: if the query now has another sink, its tickets are no longer recorded here.
         publications.forget_tickets(connection, consumer)
         _report(connection, consumer, lost)
     return sum(len(piece.rows) for piece in held)
 
 
 def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -> None:
-    """Report messages that come again, because their publication was lost by a restore."""
+    """Report messages that come again, because a restore lost their publication."""
     moves: dict[int, Moves] = {}
     for piece in lost:
         source = f"ticket {piece.ticket} of consumer {consumer.name!r}"

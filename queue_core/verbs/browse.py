@@ -1,9 +1,9 @@
 """Browse: show every message once, and take none.
 
 A browser's ticket holds no slices. It records a window of places in each shard, from the end of the
-browser's last ticket to the load pointer. Changes: the ticket alone. Guard: the consumer's epoch.
-Crash before the commit: there is no ticket. Messages that are deleted between the ticket and its
-reading are not seen.
+browser's last ticket to the load pointer. Changes: only the ticket. Guard: the consumer's epoch.
+Crash before the commit: there is no ticket. The browser does not see messages that are deleted
+after the ticket and before it is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def browse(
     magazine: Magazine,
     window: Window | None = None,
 ) -> ReadPlan:
-    """Return how to read a magazine, or a window of it, loaded and fired messages alike."""
+    """Return the plan to read a magazine or a window of it: loaded and fired messages."""
     with catalog.read() as connection:
         return browse_within(connection, storage_uri, queues, magazine, window)
 
@@ -101,14 +101,14 @@ def browsed(
     magazine: Magazine,
     tickets: TicketRange,
 ) -> ReadPlan:
-    """Return how to read the messages that a browser's tickets show."""
+    """Return the plan to read the messages of a browser's tickets."""
     with catalog.read() as connection:
         windows = _windows(connection, tickets)
         return browse_within(connection, storage_uri, queues, magazine, windows)
 
 
 def _windows(connection: Connection, tickets: TicketRange) -> Window:
-    """Return the windows of tickets together; those of one consumer follow each other."""
+    """Return the common windows of tickets; consecutive tickets have adjacent windows."""
     query = select(ticket_rows.c.browsed).where(
         ticket_rows.c.consumer_id == tickets.consumer_id,
         ticket_rows.c.number > tickets.after,

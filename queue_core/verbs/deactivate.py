@@ -1,8 +1,8 @@
 """Deactivate: retire a queue for good.
 
-Changes: the queue's row, once. Guard: each load locks that row until it commits, so that it is in
-the queue before the deactivation, or refused. Waiting messages stay until they expire. Crash before
-the commit: the queue is still in use.
+Changes: the queue's row, once. Guard: each load locks that row until it commits. So a load is
+either committed before the deactivation, or refused. Waiting messages stay until they expire. Crash
+before the commit: the queue is still in use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from queue_core.model import QueueInfo
 
 
 def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
-    """Retire a queue, after the loads that are under way; a second time changes nothing."""
+    """Retire a queue after the running loads; a second call changes nothing."""
 
     def work(connection: Connection) -> None:
         in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))

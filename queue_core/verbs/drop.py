@@ -1,7 +1,7 @@
 """Drop: remove a deactivated queue and free its name.
 
 Changes: all rows of the queue are deleted and its files become garbage, in one transaction. Guard:
-the queue is deactivated, which cannot be undone. Crash before the commit: all of it is still there.
+the queue is deactivated, which cannot be undone. Crash before the commit: nothing was removed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
 
-#: In the order in which all verbs lock them; then tables whose rows nobody else waits for.
+#: In the order in which all verbs lock them; then tables whose rows no other verb locks.
 _FIRST: tuple[Table, ...] = (turns, slices)
 _THEN: tuple[Table, ...] = (
     queues,

@@ -1,9 +1,9 @@
-"""Expire: remove waiting messages that nobody has finished in time.
+"""Expire: remove waiting messages whose time is over.
 
-Changes: loaded rows are removed whose time is over: by the queue's setting `message_expiry`, since
-they were loaded; or by their own expiry column. Guard: the turns of their shards, as in a firing;
-fired messages are left alone, and expire once they are loaded again. Crash before a commit: that
-batch still waits, and no firing takes it any more.
+Changes: loaded rows are removed when they reach the age of the queue's setting `message_expiry`, or
+the time in their own expiry column. Guard: the turns of their shards, as in a firing. Fired
+messages are left alone, and expire if they are loaded again. Crash before a commit: that batch
+still waits, and firings no longer take it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
 
-#: Messages that one transaction removes at most.
+#: The most messages that one transaction removes.
 BATCH = 100_000
 
 
@@ -101,7 +101,7 @@ def _remove_old(
             if piece.segment_id in compacted:
                 known = ages.get(piece.segment_id)
                 if known is None or rows - known.rows:
-                    # It was compacted or loaded again just now: leave it to the next call.
+                    # It was just compacted or loaded again: the next call handles it.
                     continue
                 old = rows & known.before(before)
                 younger = rows - old

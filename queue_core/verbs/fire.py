@@ -1,12 +1,12 @@
 """Fire: take the next eligible messages of main or the sideline.
 
-Changes: the slices that are taken become the ticket's; one that a limit cuts through is split.
-Guard: the consumer's epoch is checked, and only one firing at a time takes from a shard; otherwise
-a later message could be fired before an earlier one. Firings pass over shards from which others
-fire, and wait, for the length of a transaction, only when there are no other shards. The catalog
-alone says which consumer holds a message. Crash before the commit: nothing was fired. Crash after
-it: the ticket holds its messages. The consumer finds it when it comes back; if it does not, unseen
-messages are put back (`recover`) and others are swept (`sweep`).
+Changes: the taken slices belong to the ticket. A slice that a limit cuts is split. Guard: the
+consumer's epoch is checked, and only one firing at a time takes from a shard; otherwise, a later
+message could be fired before an earlier one. A firing skips shards from which others fire, and
+waits, for one transaction, only if there are no other shards. Only the catalog records which
+consumer holds a message. Crash before the commit: nothing was fired. Crash after it: the ticket
+holds its messages. The consumer finds the ticket when it comes back. If it does not come back,
+unseen messages are put back (`recover`) and others are swept (`sweep`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ def fire(
     """
     Fire the next messages as one ticket; return None if there are none.
 
-    *waiter* is the number under which the firing waits in line (`waiters.LAST` before it has one);
-    the result is then also None while others wait before it. *seen* False means that the messages
-    are only planned: until somebody reads them, they can be recovered. Queues that are
-    paused, or in which others go first (`interests`), are left out. Raises `ConsumerFenced`,
-    `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if the tickets before are to be
-    acknowledged first.
+    *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
+    the result is then also None while others wait before it. With *seen* False, the messages can be
+    recovered until their tickets are planned. Paused queues, and queues in which others go first
+    (`interests`), are left out. Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and
+    `Unacknowledged` if earlier tickets must be acknowledged first.
     """
     with catalog.read() as connection:
         open_to = interests.open_to(
@@ -59,8 +58,9 @@ def fire(
         if candidates is not None and not len(candidates.ids):
             return None
         work = partial(_take, consumer, request, candidates, seen, waiter)
-        # Others may fire from every shard, and leave something. A firing waits for them in a new
-        # transaction, which holds no turns yet: it would lock the others out of order.
+        # Others may be firing from every shard, and may leave messages. The firing waits for them
+        # in a new transaction, which holds no turns yet; otherwise, it would take locks out of
+        # order.
         ticket = catalog.write(partial(work, "skip")) or catalog.write(partial(work, "wait"))
         faults.point("fire.committed")
         if ticket is not None or candidates is None:

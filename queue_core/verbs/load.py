@@ -1,10 +1,10 @@
 """Load: publish messages at the tail of main.
 
-Changes: adds slices at the shards' load pointers, in one transaction, for segments that are already
-durable. Guard: a load pointer advances under its row's lock, so positions follow the order of
-commits; the location of a file is a primary key, which the file's removal takes too. Crash before
-the commit: files that no slice names, left to vacuum. Crash after it: the messages are loaded. Not
-`transact`: the callers have more to do in the same transaction, and place its crash points.
+Changes: adds slices at the shards' load pointers, in one transaction, for durable segments. Guard:
+a load pointer advances under its row's lock, so positions follow the order of commits. The location
+of a file is a primary key, which the removal of the file inserts too. Crash before the commit:
+files that no slice names, which vacuum removes. Crash after it: the messages are loaded. The
+callers do more in the same transaction, and place its crash points, so this is not a `transact`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _add_at_tail(connection: Connection, shard: slices.ShardKey, runs: _Runs) ->
 
 
 def _offsets(runs: _Runs) -> tuple[list[int], int]:
-    """Return the offset of each run from the shard's tail, and how many places all runs need."""
+    """Return the offset of each run from the shard's tail, and the places that all runs need."""
     offsets: list[int] = []
     segment, begin, end, base, span = None, 0, 0, 0, 0
     for run, columns in runs:

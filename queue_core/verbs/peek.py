@@ -1,6 +1,6 @@
 """Peek: show the messages that a firing would take.
 
-Changes nothing, and so needs neither `transact` nor crash points.
+It changes nothing, so it needs neither `transact` nor crash points.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from queue_core.selection.request import FireRequest
 
 
 def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
-    """Return how to read the messages that *request* would take now."""
+    """Return the plan to read the messages that *request* would take now."""
     candidates = find_candidates(catalog, request)
     with catalog.read() as connection:
         taken = acquire(connection, request, None, candidates)

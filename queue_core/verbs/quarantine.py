@@ -1,8 +1,8 @@
-"""Quarantine: set the messages of unreadable segments apart.
+"""Quarantine: mark the messages of unreadable segments as damaged.
 
 A reader that finds a segment missing, torn or altered leaves a report in the storage, because it
-may have no catalog. Changes: the slices of reported segments become damaged; they are never fired
-and never forgotten, and the views show them. Guard: the slices are locked. Crash before the commit:
+may have no catalog. Changes: the slices of reported segments become damaged. They are never fired
+and never removed, and the views show them. Guard: the slices are locked. Crash before the commit:
 the report remains, and the next call reads it. The rest of the queue stays readable.
 """
 
@@ -25,11 +25,11 @@ from queue_core.segments.storage import Storage
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
-    """Set the messages of reported segments apart; return how many."""
+    """Mark the messages of reported segments as damaged; return how many."""
     reports = storage.damage_reports()
     if not reports:
         return 0
-    # Segments that are not in another storage are not damaged.
+    # Segments that another storage lacks are not damaged.
     storage.check(again=True)
 
     def work(connection: Connection) -> int:
@@ -54,7 +54,7 @@ def set_apart(connection: Connection, names: Sequence[str]) -> int:
         changes.mark(piece, piece.rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
         changes.count(piece, damaged=len(piece.rows))
         if piece.ticket is not None:
-            # Fired messages count as reloaded first, so that the counters add up.
+            # Fired messages first count as reloaded, so that the counters add up.
             changes.count(piece, reloaded=len(piece.rows))
     changes.apply(connection)
     return sum(len(piece.rows) for piece in damaged)
@@ -62,7 +62,7 @@ def set_apart(connection: Connection, names: Sequence[str]) -> int:
 
 @contextmanager
 def quarantining(catalog: Catalog, storage: Storage) -> Iterator[None]:
-    """Quarantine the segments that the block finds damaged, so that the next call skips them."""
+    """Quarantine segments that the block finds damaged, so that the next call skips them."""
     try:
         yield
     except DamagedSegment:

@@ -1,10 +1,10 @@
 """Recover: put back messages that were fired and never seen.
 
-A query that dies after a firing, but before Spark has logged the offset, leaves a ticket that
-nothing refers to. Changes: when the ticket's consumer is dead, its slices are loaded again at their
-old places, as if they had not been fired, and the ticket is removed. Guard: only tickets that were
-never planned; consumers that hold their own rows are not dead. Crash before the commit: the tickets
-are still there.
+A query that dies after a firing, but before Spark has logged the offset, leaves a ticket without a
+reference. Changes: if the ticket's consumer is dead, its slices are loaded again at their old
+places, without counting a delivery, and the ticket is removed. Guard: only tickets that were never
+planned; a consumer that locks its own row is not dead. Crash before the commit: nothing was
+changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
     clock.check(catalog)
 
     def work(connection: Connection) -> int:
-        # A consumer that is at work now holds its own row, and is not dead.
+        # A consumer that is at work locks its own row, and is not dead.
         unseen = dialect.of(connection).skip_locked(
             _unseen(connection, dead_after), tickets, consumers
         )
@@ -54,14 +54,14 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
 
 
 def _unseen(connection: Connection, dead_after: float) -> Select[tuple[int, int]]:
-    """Select the tickets of dead consumers that nobody has seen."""
+    """Select the unseen tickets of dead consumers."""
     dead = dialect.now() - int(dead_after * 1e6)
     return (
         select(tickets.c.consumer_id, tickets.c.number)
         .join(consumers, consumers.c.id == tickets.c.consumer_id)
         .where(
             tickets.c.planned_at.is_(None),
-            # A browser's ticket holds no messages; it says where its consumer goes on.
+            # A browser's ticket holds no messages; it records where its consumer continues.
             tickets.c.browsed.is_(None),
             consumers.c.heartbeat_at < dead,
         )

@@ -1,4 +1,4 @@
-"""Repair: load quarantined messages again, once their segments are restored.
+"""Repair: load quarantined messages again after their segments were restored.
 
 Changes: damaged slices of the queue are loaded again at their places. Guard: the slices are locked.
 Crash before the commit: they are still damaged. A segment that is still unreadable is quarantined

@@ -2,7 +2,7 @@
 
 Changes: slices of main that keepers hold are loaded again at their old places. Guard: the slices
 are locked; only slices of this process's keeper and of dead keepers are reset. Crash before the
-commit: all of them are still kept. Crash after it: they wait.
+commit: the messages are still kept. Crash after it: they wait.
 """
 
 from __future__ import annotations

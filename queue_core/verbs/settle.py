@@ -1,10 +1,10 @@
 """Settle: delete, sideline or reload fired messages.
 
-Changes: the rows leave their slices. Deleted rows are gone; sidelined rows become a slice at the
-tail of the sideline, with one more attempt; reloaded rows wait again at their old places. Guard:
-only rows that are still fired are touched, and only those that the named holder still holds; so
-settling twice changes nothing, nor does settling what was swept and fired again. Crash before
-the commit: nothing was settled.
+Changes: the rows leave their slices. Deleted rows are gone. Sidelined rows become a slice at the
+tail of the sideline, with one more attempt. Reloaded rows wait again at their old places. Guard:
+only rows that are still fired change, and only rows that the named holder still holds. So a second
+settlement changes nothing, and neither does one of messages that were swept and fired again. Crash
+before the commit: nothing was settled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from queue_core.model import (
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
 
-#: The option ``ack`` of queries that delete what they hold, whatever becomes of it.
+#: The option ``ack`` of queries that delete all messages of a committed batch.
 DELETES_ON_COMMIT = "onCommit"
 
 _log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ def settle(
     """
     Settle messages of some queues in one transaction; return how many *holder* still held.
 
-    With *batch*, that of a streaming query, a second time changes nothing. Raises `BadOutcome` for
-    an id that the queues have never given out, `StaleCheckpoint`, and `BadOption` for messages of a
+    With the *batch* of a streaming query, a second call changes nothing. Raises `BadOutcome` for an
+    id that the queues have never assigned, `StaleCheckpoint`, and `BadOption` for messages of a
     query with ``ack=onCommit``; then nothing is changed.
     """
 
@@ -112,7 +112,7 @@ def _settle(
 def _located(
     connection: Connection, queues: Sequence[QueueInfo], settlement: Settlement
 ) -> Settlement:
-    """Return the settlement of the rows that hold the messages now, after any compaction."""
+    """Return the settlement of the rows that now hold the messages, after any compaction."""
     queue_ids = [queue.id for queue in queues]
     reasons = settlement.reasons
     numbers = id_map.physical(connection, queue_ids, reasons.column("message_id").to_numpy())
@@ -154,7 +154,7 @@ def _warn_of_others(
 
 
 def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[Slice]) -> None:
-    """Refuse messages that a query holds which deletes them when it commits the batch."""
+    """Refuse messages of a query that deletes them when it commits their batch."""
     holders = {piece.consumer_id for piece in held if piece.consumer_id is not None}
     if not holders:
         return
@@ -176,7 +176,7 @@ def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[S
 
 
 def _check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
-    """Refuse ids that no message of these queues can have had."""
+    """Refuse ids that no message of these queues can have."""
     queue_ids = {queue.id for queue in queues}
     names = ", ".join(repr(queue.name) for queue in queues)
     newest = dialect.of(connection).last_id(connection, segments)

@@ -1,11 +1,11 @@
 """Shovel: move sidelined messages back to main.
 
 Changes: slices of the sideline become slices at the tail of main, with the time of the move. No
-payload is read, unless a selector needs it, and a message is never in both magazines or in none.
-Guard: the turns of the sideline's shards, as in a firing. Only messages that were there at the
-beginning are moved, so that a shovel ends although they may fail again at once; messages that a
-bounded queue has no room for stay. Crash before the commit: the transaction's messages are still in
-the sideline.
+payload is read unless a selector needs it, and a message is always in exactly one magazine. Guard:
+the turns of the sideline's shards, as in a firing. Only messages that were in the sideline at the
+beginning are moved, so that a shovel ends even if they fail again at once. Messages for which a
+bounded queue has no room stay. Crash before the commit: the transaction's messages are still in the
+sideline.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from queue_core.selection.selection import Selection
 class Shovelful:
     """Which messages a shovel moves, and how fast."""
 
-    #: Messages at most; None: all.
+    #: The most messages; None: all.
     limit: int | None = None
-    #: Messages a second at most; None: no limit.
+    #: The most messages per second; None: no limit.
     rate: float | None = None
     #: Only messages that match.
     selection: Selection | None = None
-    #: Also messages that have failed or been fired too often, or have not rested yet.
+    #: Also messages that failed or were fired too often, or that still rest.
     force: bool = False
 
     @staticmethod
@@ -65,8 +65,8 @@ def shovel(
     """
     Move messages back to main, each shard in its order; return how many.
 
-    Without a limit and a rate, which need one count for all, and if the catalog lets writers work
-    in parallel, the shards are divided among `shovel_concurrency` threads.
+    If the catalog has parallel writers, the shards are divided among `shovel_concurrency` threads.
+    A limit or a rate needs one count, and so one thread.
     """
     request = FireRequest(
         queue_ids=(queue.id,),
@@ -101,7 +101,7 @@ def _move_all(
     rate: float | None,
     pause: Callable[[float], object],
 ) -> int:
-    """Move until nothing is left, at most a second's messages in each transaction."""
+    """Move until no message is left; each transaction moves at most one second's messages."""
     limit = inf if request.max_messages is None else request.max_messages
     second = inf if rate is None else max(int(rate), 1)
     moved = 0

@@ -1,11 +1,11 @@
-"""Sweep: move messages to the sideline that were fired too long ago and never finished.
+"""Sweep: sideline messages that were fired too long ago and never finished.
 
-Changes: fired slices become slices of the sideline, some in each transaction, and the shard's sweep
-pointer moves past them; so an interrupted sweep continues where it stopped. It ends after one round
-through all shards. Guard: the unacknowledged tickets of a living consumer are left alone, and so
-are those of a dead query that asks for them again when it restarts, unless the caller names it;
-slices that others have locked are passed over, and loaded ones are not touched. With a leader, each
-transaction is the leader's, or is refused. Crash before a commit: that batch is still fired.
+Changes: fired slices become slices of the sideline, a batch in each transaction, and the shard's
+sweep pointer moves past them. So an interrupted sweep continues where it stopped. It ends after one
+round through all shards. Guard: the unacknowledged tickets of a living consumer are left alone. So
+are those of a dead query that requests them again after its restart, unless the caller names the
+query. Slices that others have locked are skipped, and loaded slices are not touched. With a leader,
+transactions of other processes are refused. Crash before a commit: that batch is still fired.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 
-#: Slices that one transaction of a sweep moves at most.
+#: The most slices that one transaction of a sweep moves.
 BATCH_SLICES = 1000
 
 #: A shard and a place in it.
@@ -53,7 +53,7 @@ class _Limits:
     sideline: float
     #: Seconds without a heartbeat after which a consumer is dead.
     dead_after: float
-    #: The consumer whose messages alone are swept, even those that wait for its restart.
+    #: The only consumer whose messages are swept, even if they wait for its restart.
     consumer: str | None = None
 
     def conditions(self, magazine: Magazine) -> tuple[ColumnElement[bool], ...]:
@@ -79,9 +79,9 @@ def sweep(
     """
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
-    By default, the queue's settings say how long, which is longer for the sideline than for main.
-    With *consumer* only its messages are swept, by default however lately they were fired. Raises
-    `NotLeading` when *guard* does; messages that were swept by then stay swept.
+    By default, the queue's settings give the age, which is higher for the sideline than for main.
+    With *consumer*, only its messages are swept; by default, at any age. Raises `NotLeading` when
+    *guard* does; messages that were swept by then stay swept.
     """
     clock.check(catalog)
     settings = queue.settings

@@ -82,8 +82,8 @@ def test_create_takes_the_columns_of_a_file(ignis, address, tmp_path):
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (("orders",), "which columns"),
-        (("orders", "number LONG", "--like", "x.parquet"), "which columns"),
+        (("orders",), "give the columns"),
+        (("orders", "number LONG", "--like", "x.parquet"), "give the columns"),
         (("orders", "number"), "'number' has no type"),
         (("../x", "number LONG"), "queue name '../x'"),
         (("orders", "number LONG", "--set", "sweep_aftr=3"), "did you mean 'sweep_after'"),
@@ -353,6 +353,7 @@ def test_top_shows_the_rates_between_two_samples(store):
         (("vacuum", "--grace", "soon"), "--grace soon: use a duration"),
         (("load", "orders", "orders.csv"), "unknown extension"),
         (("load", "orders", "none.parquet"), "none.parquet cannot be read"),
+        (("load", "orders", "--format", "csv"), "--format csv; use jsonl, parquet, arrow"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_culprit(ignis, store, args, why):
@@ -419,6 +420,30 @@ def test_settings_are_changed_and_a_wrong_one_is_refused(ignis, store):
 
     settings = store.queue("orders").info.settings
     assert (settings.sweep_after, settings.shovel_interval) == (60, None)
+
+
+def test_settings_are_written_as_their_page_says(ignis, store):
+    pairs = ["message_expiry=2d", "sweep_after=15m", "attributes=number,customer", "policy=latest"]
+    make_queue(store, key="customer", shovel_interval=5)
+
+    assert ignis("set", "orders", *pairs, "shovel_interval=none").exit_code == 0
+    created = ("create", "others", "number LONG, customer STRING", "--key", "customer")
+    assert ignis(*created, *(f"--set={pair}" for pair in pairs)).exit_code == 0
+
+    assert store.queue("orders").info.settings.shovel_interval is None
+    for name in ("orders", "others"):
+        settings = store.queue(name).info.settings
+        assert (settings.message_expiry, settings.sweep_after) == (2 * 86400, 15 * 60)
+        assert (settings.attributes, settings.policy) == (("number", "customer"), "latest")
+
+
+def test_a_malformed_setting_changes_nothing(ignis, store):
+    before = make_queue(store).info.settings
+
+    why = refusal(ignis("set", "orders", "sweep_after=5m", "message_expiry=2 weeks"))
+
+    assert "message_expiry=2 weeks: use seconds, more than 0, or none; a duration" in why
+    assert store.queue("orders").info.settings == before
 
 
 def test_a_deactivated_queue_takes_no_messages(ignis, store):

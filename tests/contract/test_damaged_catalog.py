@@ -164,8 +164,9 @@ def test_a_store_of_a_newer_ignis_is_refused_and_left_as_it_is(store, address):
     with pytest.raises(FormatTooNew) as error:
         Store(address)
 
-    assert f"has format {format.FORMAT + 1}, and this ignis reads up to {format.FORMAT}" in str(
-        error.value
+    assert (
+        f"has format {format.FORMAT + 1}, and this ignis reads formats up to {format.FORMAT}"
+        in str(error.value)
     )
     assert "upgrade ignis" in str(error.value)
     with store.catalog.read() as connection:

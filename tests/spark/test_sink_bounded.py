@@ -54,7 +54,7 @@ def test_time_out_fails_the_query_and_the_batch_comes_once_later(rig):
     rig.orders(20)
     copy = bounded(rig, 10)
     stream = rig.source(maxMessagesPerTrigger=10)
-    with pytest.raises(StreamingQueryException, match="queue 'copy' is full: of max_size=10 it"):
+    with pytest.raises(StreamingQueryException, match=r"queue 'copy' is full \(max_size=10\): it"):
         finish(rig.sink(stream, "copy", timeout="200ms"))
     assert numbers_of(copy.browse()) == list(range(10))
     copy.delete(copy.fire())

@@ -143,9 +143,12 @@ def test_one_reason_may_stand_for_all():
         (described((1, None, None)), "outcome None is unknown"),
         (described((None, "delete", None)), "1 message ids are null"),
         (described((-5, "delete", None)), "-5 is not a message id"),
-        (described((1, "delete", None), (1, "reload", None)), "deleted and reloaded at once, 1 "),
-        (described((1, "delete", None), (1, "sideline", "x")), "deleted and sidelined at once"),
-        (described((1, "reload", None), (1, "sideline", "x")), "sidelined and reloaded at once"),
+        (
+            described((1, "delete", None), (1, "reload", None)),
+            "both deleted and reloaded, such as 1",
+        ),
+        (described((1, "delete", None), (1, "sideline", "x")), "both deleted and sidelined"),
+        (described((1, "reload", None), (1, "sideline", "x")), "both sidelined and reloaded"),
         (
             described().rename_columns(["message_id", "outcome", "reason"]),
             "needs the column '_message_id'; did you mean 'message_id'?",
@@ -209,7 +212,7 @@ def test_merging_nothing_settles_nothing():
 
 
 def test_settlements_that_contradict_each_other_cannot_be_merged():
-    with pytest.raises(BadOutcome, match="1 messages are to be deleted and reloaded at once, 7 "):
+    with pytest.raises(BadOutcome, match="1 messages are both deleted and reloaded, such as 7"):
         Settlement.merge(
             [
                 Settlement.of(described((7, "delete", None))),
