@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,13 @@ REFUSED = 2
 
 class Ignis(TyperGroup):
     """Accepts options of `ignis` after the command too; reports our errors in one red line."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command whose help is wrapped by the terminal, not by its docstring."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and command.help:
+            command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help)
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of `ignis` wherever they are."""

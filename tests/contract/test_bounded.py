@@ -30,9 +30,9 @@ def test_a_queue_holds_as_many_messages_as_it_may(store):
         queue.load(orders(1, 5))
 
     assert str(error.value) == (
-        "queue 'orders' is full: of max_size=5 it holds 5 messages, waiting or in flight, and a "
-        "load of 1 message does not fit; fire and delete some, wait longer with timeout, or raise "
-        "the bound"
+        "queue 'orders' is full (max_size=5): it holds 5 messages, waiting or in flight, and a "
+        "load of 1 message does not fit; fire and delete messages, wait longer with timeout, or "
+        "raise the bound"
     )
     assert dump(store) == before
 
@@ -45,7 +45,7 @@ def test_a_queue_holds_as_many_bytes_as_it_may(store):
     queue.load(orders(100, 100))
     queue.load(orders(100, 200))
 
-    with pytest.raises(QueueFull, match=rf"max_bytes={3 * size} it holds {3 * size} bytes"):
+    with pytest.raises(QueueFull, match=rf"\(max_bytes={3 * size}\): it holds {3 * size} bytes"):
         queue.load(orders(1))
     queue.delete(queue.fire(150))
     queue.load(orders(100, 300))

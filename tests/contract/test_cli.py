@@ -400,6 +400,14 @@ def test_version_and_help_need_no_store():
     assert [name for name in ("peek", "vacuum", "top") if name not in shown] == []
 
 
+def test_help_is_wrapped_by_the_terminal_alone(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run_alone("adopt", "--help").stdout
+    paragraph = shown.partition("owner of the storage.")[2].partition("╭")[0].strip()
+
+    assert len(paragraph.splitlines()) == 1
+
+
 def test_importing_the_command_line_imports_no_spark():
     script = "import sys, pyspark_ignis.cli; print(*sys.modules)"
     loaded = subprocess.run(

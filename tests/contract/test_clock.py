@@ -172,7 +172,7 @@ def test_a_machine_that_has_booted_believes_a_night(store, queue):
 def test_a_machine_that_has_booted_waits_after_a_longer_gap(store, queue, monkeypatch):
     jump(store, 3)
     boot(store)
-    with pytest.raises(CatalogUnavailable, match=r"not watched .*another 60 minutes"):
+    with pytest.raises(CatalogUnavailable, match=r"nobody has watched .*another 60 minutes"):
         queue.expire()
 
     monkeypatch.setattr(clock, "stopwatch", lambda now=clock.stopwatch: now() + DAY // 23)
