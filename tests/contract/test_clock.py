@@ -217,3 +217,10 @@ def test_machines_that_were_not_seen_for_a_month_are_forgotten(store, queue):
 
     with store.catalog.read() as connection:
         assert "old" not in connection.scalars(select(clocks.c.host)).all()
+
+
+def test_rows_are_sealed_after_a_jump_of_the_tests(store, queue):
+    jump(store, 3)
+    jump(store, -1.5)
+
+    assert store.fsck().num_rows == 0
