@@ -212,6 +212,10 @@ SELECT queue, number, CASE
         SELECT 1 FROM lives AS l
         WHERE l.life = p.life_before AND l.ended BETWEEN p.begun_before AND p.at
     ) THEN 'its process died'
+    WHEN EXISTS (
+        SELECT 1 FROM faults AS f
+        WHERE f.name = 'clock back' AND f.begun <= p.at AND f.ended >= p.begun_before
+    ) THEN 'clock back'
     WHEN p.at - p.begun_before >= :sweep_after THEN (
         SELECT coalesce(max(name) FILTER (WHERE f.life = p.life_before), max(name))
         FROM faults AS f WHERE f.begun <= p.at AND f.ended >= p.begun_before
@@ -253,6 +257,10 @@ AND NOT EXISTS (
     SELECT 1 FROM lives AS l WHERE l.life = x.life AND l.ended BETWEEN x.begun AND y.at
 )
 AND NOT EXISTS (SELECT 1 FROM restores AS r WHERE r.ended >= x.begun AND r.begun <= y.at)
+AND NOT EXISTS (
+    SELECT 1 FROM faults AS f
+    WHERE f.name = 'clock back' AND f.ended >= x.begun AND f.begun <= y.at
+)
 """
 
 _WRONG = ("lost", "unexpected", "duplicated", "disordered", "together")

@@ -9,6 +9,10 @@ from collections.abc import Callable, Sequence
 from pyspark_ignis.soak.cast import Cast, Part
 from pyspark_ignis.soak.history import History
 
+#: Of each so many seconds, those in which faults may begin that all processes share: a Spark query
+#: that any of them ends needs calm seconds to get on.
+ROUND, ROUGH = 60.0, 25.0
+
 
 class Fault:
     """A kind of fault. One of a kind is active at a time."""
@@ -21,6 +25,8 @@ class Fault:
     seconds: tuple[float, float] = (0.0, 0.0)
     #: Whether it excludes all other faults while it lasts.
     alone: bool = False
+    #: Whether it concerns what all processes need: the database or the storage.
+    shared: bool = False
 
     def possible(self) -> bool:
         """Return whether it can begin now."""
@@ -37,7 +43,7 @@ class Fault:
 class Kill(Fault):
     """A process is killed by SIGKILL."""
 
-    name, weight = "kill", 6.0
+    name, weight = "kill", 7.0
 
     def __init__(self, cast: Cast) -> None:
         self._cast = cast
@@ -56,7 +62,7 @@ class Kill(Fault):
 class Stop(Fault):
     """A process stands still for a while, as one on a machine that hangs."""
 
-    name, weight, seconds = "stop", 4.0, (0.2, 12.0)
+    name, weight, seconds = "stop", 6.0, (0.2, 8.0)
 
     def __init__(self, cast: Cast) -> None:
         self._cast = cast
@@ -85,12 +91,14 @@ class Nemesis:
         self._history = history
         self._chance = chance
         self._active: list[tuple[float, int, Fault]] = []
+        self._began = 0.0
         self.begun = 0
 
     def run(self, seconds: float, pause: float, meanwhile: Callable[[], None]) -> None:
         """Make faults for some seconds, with pauses of *pause* seconds on average; heal them."""
-        end = time.monotonic() + seconds
-        next_at = time.monotonic() + pause
+        self._began = time.monotonic()
+        end = self._began + seconds
+        next_at = self._began + pause
         while time.monotonic() < end:
             self._heal(time.monotonic())
             meanwhile()
@@ -105,7 +113,8 @@ class Nemesis:
             return
         active = {id(fault) for _, _, fault in self._active}
         idle = (fault for fault in self._faults if id(fault) not in active)
-        possible = [fault for fault in idle if fault.possible()]
+        rough = (time.monotonic() - self._began) % ROUND < ROUGH
+        possible = [f for f in idle if (rough or not f.shared) and f.possible()]
         if not possible:
             return
         (fault,) = self._chance.choices(possible, [fault.weight for fault in possible])

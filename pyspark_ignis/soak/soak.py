@@ -21,7 +21,7 @@ from queue_core import IgnisError, Store
 #: Seconds between two faults, on average.
 PAUSE_SECONDS = 0.8
 #: Seconds in which the processes may empty the queues, and then end.
-_EMPTY_SECONDS, _END_SECONDS = 60.0, 90.0
+EMPTY_SECONDS, _END_SECONDS = 60.0, 90.0
 #: Seconds between two looks at the size of the bounded queue.
 _LOOK_SECONDS = 1.0
 
@@ -60,12 +60,20 @@ class Soak:
         scene: The address of the store, and a new folder for the histories.
         seed: Decides the order of faults, and what each process does.
         copied: Queues that something copies to others, which the checker follows.
+        empty_seconds: Seconds in which the processes may empty the queues at the end.
     """
 
-    def __init__(self, scene: Scene, seed: int, copied: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        seed: int,
+        copied: dict[str, str] | None = None,
+        empty_seconds: float = EMPTY_SECONDS,
+    ) -> None:
         self.scene = scene
         self.seed = seed
         self.copied = copied or {}
+        self._empty_seconds = empty_seconds
         self.chance = random.Random(seed)
         self.history = History(scene.folder, "nemesis")
         self.cast = Cast(scene, self.history, self.chance)
@@ -122,7 +130,7 @@ class Soak:
             call()
 
     def _wait_until_empty(self) -> None:
-        end = time.monotonic() + _EMPTY_SECONDS
+        end = time.monotonic() + self._empty_seconds
         while time.monotonic() < end:
             self._meanwhile()
             with suppress(IgnisError), Store(self.scene.address, create=False) as store:

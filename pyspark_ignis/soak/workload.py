@@ -21,11 +21,24 @@ import pyarrow.compute as pc
 from pyspark_ignis.soak.checker import Rules
 from pyspark_ignis.soak.history import History
 from pyspark_ignis.soak.ledger import NUMBERS_BITS
-from queue_core import ConsumerFenced, ConsumerPool, Firing, IgnisError, Invalid, Queue, Store
+from queue_core import (
+    BadOutcome,
+    ConsumerFenced,
+    ConsumerPool,
+    DamagedSegment,
+    Firing,
+    IgnisError,
+    Invalid,
+    Queue,
+    Store,
+)
 from queue_core.address import Address
+from queue_core.ids import IdSet
 from queue_core.outcomes import Settlement
 from queue_core.segments import stager
 from queue_core.tasks.vacuum import GRACE_SECONDS
+from queue_core.verbs.quarantine import quarantine
+from queue_core.verbs.settle import settle
 
 SCHEMA = pa.schema(
     [
@@ -143,10 +156,15 @@ class Player:
         return store.queue(self.scene.prefix + name)
 
     def note(self, verb: str, error: IgnisError) -> None:
-        """Write down an error of ignis, and rest; raise it if a call was wrong."""
+        """
+        Write down an error of ignis, and rest; raise it if a call was wrong.
+
+        Ids that the store has never given out are the exception: an older copy of the catalog,
+        put back meanwhile, has not.
+        """
         kind = type(error).__name__
         self.history.write("error", kind=kind, verb=verb, text=str(error)[:300])
-        if isinstance(error, Invalid):
+        if isinstance(error, Invalid) and not isinstance(error, BadOutcome):
             raise error
         time.sleep(self.chance.uniform(0.05, 0.3))
 
@@ -366,7 +384,7 @@ def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
         queue.repair()
         # What a Spark query should have taken is left to be found.
         for magazine in ("main", "sideline") if name not in scene.more_loaded else ():
-            _give_back(queue, magazine)
+            _give_back(store, queue, magazine)
             for number in range(1000):
                 if not _take(queue, magazine, name, f"{name}/{magazine}/{number}", history):
                     break
@@ -379,17 +397,27 @@ def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:
     return left
 
 
-def _give_back(queue: Queue, magazine: str) -> None:
+def _give_back(store: Store, queue: Queue, magazine: str) -> None:
     """Reload messages of dead processes: an operator who knows that they are dead may do so."""
-    rows = queue.browse(magazine=magazine)
+    while True:
+        try:
+            rows = queue.browse(magazine=magazine)
+            break
+        except DamagedSegment:
+            # It is left to be found, and the rest is taken.
+            quarantine(store.catalog, store.storage)
     held = rows.filter(pc.is_valid(rows.column("_fired_at")))
     if held.num_rows:
-        queue.reload(held.column("_message_id"))
+        reloaded = Settlement(reloaded=IdSet.of(held.column("_message_id")))
+        settle(store.catalog, [queue.info], reloaded)
 
 
 def _take(queue: Queue, magazine: str, name: str, settle: str, history: History) -> bool:
     begun = time.monotonic()
-    firing = queue.fire(1000, magazine=magazine)
+    try:
+        firing = queue.fire(1000, magazine=magazine)
+    except DamagedSegment:
+        return True
     if firing.ticket is None:
         return False
     numbers = firing.messages.column("number").to_pylist()

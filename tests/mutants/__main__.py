@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.mutants.mutants import MUTANTS, Mutant
@@ -15,47 +16,90 @@ from tests.mutants.mutants import MUTANTS, Mutant
 ROOT = Path(__file__).parent.parent.parent
 #: What a copy of the tree needs.
 COPIED = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis", "tests", "pyproject.toml")
-#: Seconds for each of the two; a mutant that hangs is found.
-PATIENCE = 300.0
+#: Seconds for each finder; a mutant that hangs is found.
+PATIENCE = 600.0
+#: How a line of the table looks: the mutant, what found it, after how many seconds.
+_LINE = "| {} | {} | {:.0f} |"
 
 
 def main() -> int:
-    """Print a line for each mutant; return 1 if more than one was not found."""
+    """Print the table of mutants; return 1 if more than one was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--seeds", type=int, default=60, help="seeds of the simulation for each")
     parser.add_argument("--only", default="", help="mutants whose names have this text")
     given = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if given.only in mutant.name]
     missed = 0
-    for mutant in chosen:
-        found = found_by(mutant, given.seeds)
-        missed += found is None
-        print(f"{mutant.name:<48} {found or 'NOT FOUND'}", flush=True)
-    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    print("| mutant | found by | seconds |\n|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ignis-mutant-") as made:
+        folder = Path(made)
+        _copy(folder)
+        everything = sorted({test for mutant in chosen for test in mutant.tests})
+        begun = time.monotonic()
+        found = found_by(folder, everything, given.seeds)
+        assert found is None, f"the code as it is fails: {found}"
+        print(_LINE.format("none", "nothing", time.monotonic() - begun), flush=True)
+        for mutant in chosen:
+            begun = time.monotonic()
+            with _Made(mutant, folder):
+                found = found_by(folder, list(mutant.tests), given.seeds)
+            missed += found is None
+            print(
+                _LINE.format(mutant.name, found or "NOT FOUND", time.monotonic() - begun),
+                flush=True,
+            )
+    print(f"\n{len(chosen) - missed} of {len(chosen)} found")
     return int(missed > 1)
 
 
-def found_by(mutant: Mutant, seeds: int) -> str | None:
-    """Return what finds a mutant; None if nothing does."""
-    with tempfile.TemporaryDirectory(prefix="ignis-mutant-") as made:
-        folder = Path(made)
-        for name in COPIED:
-            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, folder / name)
-        file = folder / mutant.file
-        source = file.read_text()
-        assert source.count(mutant.old) == 1, f"{mutant.name}: the code has changed"
-        file.write_text(source.replace(mutant.old, mutant.new))
-        simulation = ["-m", "tests.simulation", "--seeds", str(seeds), "--stop"]
-        output = _fails(folder, simulation)
+def found_by(folder: Path, tests: list[str], seeds: int) -> str | None:
+    """Return what finds a mutant first, the cheapest tried first; None if nothing does."""
+    finders = {
+        "a test": ["-m", "pytest", "-x", "-q", *tests],
+        "the model": ["-m", "pytest", "-x", "-q", "tests/model"],
+        "the simulation": ["-m", "tests.simulation", "--seeds", str(seeds), "--stop"],
+    }
+    for name, arguments in finders.items():
+        output = _fails(folder, arguments)
         if output is not None:
-            seed = next((line for line in output if line.startswith("seed ")), "seed ?: hangs")
-            return f"simulation, {seed[:90]}"
-        output = _fails(folder, ["-m", "pytest", "-x", "-q", *mutant.tests])
-        if output is not None:
-            failed = (line for line in output if line.startswith(("FAILED", "ERROR")))
-            return next(failed, "tests: hang")[:110]
-        return None
+            return f"{name}, {_named(output)}"
+    return None
+
+
+class _Made:
+    """A mutant is made in the copy of the tree while the block runs."""
+
+    def __init__(self, mutant: Mutant, folder: Path) -> None:
+        self._mutant = mutant
+        self._file = folder / mutant.file
+        self._source = self._file.read_text()
+
+    def __enter__(self) -> None:
+        mutant = self._mutant
+        assert self._source.count(mutant.old) == 1, f"{mutant.name}: the code has changed"
+        self._file.write_text(self._source.replace(mutant.old, mutant.new))
+
+    def __exit__(self, *_: object) -> None:
+        self._file.write_text(self._source)
+
+
+def _copy(folder: Path) -> None:
+    without = shutil.ignore_patterns("__pycache__")
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=without)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+
+
+def _named(output: list[str]) -> str:
+    """Return the test or the seed that failed."""
+    for line in output:
+        if line.startswith(("FAILED", "ERROR")):
+            return f"`{line.split()[1].split('[')[0]}`"
+        if line.startswith("seed "):
+            return line.split(":")[0]
+    return "which hangs"
 
 
 def _fails(folder: Path, arguments: list[str]) -> list[str] | None:

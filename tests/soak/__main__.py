@@ -29,14 +29,16 @@ from queue_core import IgnisError, Store
 from queue_core.address import Address
 from tests import servers
 from tests.books import audit
-from tests.soak.postgres import SETTINGS, Failover, Freeze, Restart, Standby
+from tests.soak.postgres import SETTINGS, Cut, Failover, Freeze, Restart, Standby
 from tests.soak.proxy import proxy
 from tests.soak.spark import Copier, spark_faults
-from tests.soak.sqlite import Clock, Restore
+from tests.soak.sqlite import Clock, Restore, clocks
 from tests.soak.storage import NoRoom, bad_buckets
 
 #: Seconds for which vacuum leaves files alone: longer than the age of a copy that is put back.
 GRACE = 90.0
+#: Seconds in which the processes may empty the queues, of which Spark may take many.
+EMPTY_SECONDS = 600.0
 CATALOGS = ("sqlite", "postgresql")
 
 
@@ -72,9 +74,12 @@ def on_sqlite(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soak, l
     """A soak of an embedded store, and its faults."""
     address = Address.of(folder / "store")
     with _soak(address, folder, seed, spark) as (soak, faults, copier):
-        restore = Restore(address, soak.cast, soak.history, copier.kill if copier else lambda: None)
-        [clock] = (fault for fault in faults if isinstance(fault, Clock))
-        soak.meanwhile.append(lambda: clock.days or restore.keep_copy())
+        query = (copier.kill, copier.has_got_on) if copier else ()
+        restore = Restore(address, soak.cast, soak.history, *query)
+        wrong = [fault for fault in faults if isinstance(fault, Clock)]
+        for clock in wrong:
+            clock.after = restore.forget_copy
+        soak.meanwhile.append(lambda: any(clock.days for clock in wrong) or restore.keep_copy())
         yield soak, [*faults, restore, NoRoom(soak.cast, soak.chance)]
 
 
@@ -90,9 +95,13 @@ def on_postgresql(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soa
         address = Address(url, bucket.bucket().replace(bucket.endpoint, endpoint))
         standby = Standby(server)
         with _soak(address, folder, seed, spark) as (soak, faults, _):
+            for clock in (fault for fault in faults if isinstance(fault, Clock)):
+                clock.after = standby.forget
+            freeze = Freeze(server)
             faults += [
+                freeze,
+                Cut(url, freeze, soak.chance),
                 Restart(server, standby, soak.chance),
-                Freeze(server),
                 Failover(server, standby, address, soak.cast, soak.history),
                 *bad_buckets(bad, soak.chance),
             ]
@@ -106,8 +115,9 @@ def _soak(
     history = folder / "history"
     history.mkdir()
     more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
-    soak = Soak(Scene(address, history, grace=GRACE, **more), seed, {"in": "out"} if spark else {})
-    faults = [*soak.faults(), Clock(address, soak.chance)]
+    scene = Scene(address, history, grace=GRACE, **more)
+    soak = Soak(scene, seed, {"in": "out"} if spark else {}, EMPTY_SECONDS)
+    faults = [*soak.faults(), *clocks(address, soak.chance)]
     if not spark:
         yield soak, faults, None
         return

@@ -6,8 +6,10 @@ import random
 import shutil
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from pyspark_ignis.soak.cast import Cast
 from pyspark_ignis.soak.history import History
@@ -36,16 +38,46 @@ class Standby:
             _copy(self._server.data, self._copy)
             self.copied = stopping
 
+    def forget(self) -> None:
+        """Never let the copy take over that is there."""
+        self.copied = 0.0
+
     def take_over(self) -> None:
         """Put the copy in the place of the stopped server."""
         _copy(self._copy, self._server.data)
         self.copied = 0.0
 
 
+class Cut(Fault):
+    """The connections of the processes to the server are cut, half of them or all."""
+
+    name, weight, shared = "connections cut", 4.0, True
+
+    def __init__(self, url: str, freeze: Freeze, chance: random.Random) -> None:
+        self._url = url
+        self._freeze = freeze
+        self._chance = chance
+
+    def possible(self) -> bool:
+        # A server that stands still would not answer, and hold up all other faults.
+        return not self._freeze.is_on
+
+    def begin(self) -> str | None:
+        others = "pid <> pg_backend_pid() AND datname = current_database()"
+        if self._chance.random() < 0.5:
+            others += " AND random() < 0.5"
+        engine = sa.create_engine(self._url, poolclass=sa.NullPool)
+        with suppress(sa.exc.DBAPIError), engine.connect() as connection:
+            connection.exec_driver_sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"
+            )
+        return None
+
+
 class Restart(Fault):
     """The server is stopped and started again; half of the times it must recover."""
 
-    name, weight, alone = "restart", 1.0, True
+    name, weight, alone, shared = "restart", 1.0, True, True
 
     def __init__(self, server: Postgres, standby: Standby, chance: random.Random) -> None:
         self._server = server
@@ -64,18 +96,21 @@ class Restart(Fault):
 class Freeze(Fault):
     """All processes of the server stand still."""
 
-    name, weight, seconds = "freeze", 1.0, (0.5, 6.0)
+    name, weight, seconds, shared = "freeze", 1.0, (0.5, 6.0), True
 
     def __init__(self, server: Postgres) -> None:
         self._server = server
         self._frozen = ExitStack()
+        self.is_on = False
 
     def begin(self) -> str | None:
         self._frozen.enter_context(self._server.frozen())
+        self.is_on = True
         return None
 
     def heal(self) -> None:
         self._frozen.close()
+        self.is_on = False
 
 
 class Failover(Fault):
@@ -86,7 +121,7 @@ class Failover(Fault):
     vacuums is ended first, as `ignis adopt` asks.
     """
 
-    name, weight, alone = "failover", 0.6, True
+    name, weight, alone, shared = "failover", 0.6, True, True
 
     def __init__(
         self, server: Postgres, standby: Standby, address: Address, cast: Cast, history: History

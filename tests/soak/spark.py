@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -14,9 +13,12 @@ from pyspark_ignis.soak.nemesis import Fault
 from tests.crash.spark import checkpoint
 from tests.crash.spark.driver import Job
 from tests.crash.spark.lives import Life
+from tests.soak.driver import STALE
 
 #: Seconds between the end of a driver and its next start.
 _REST = 1.0
+#: Seconds after which a driver that commits nothing may be hit by a fault again.
+_PATIENCE = 180.0
 
 
 class Copier:
@@ -24,30 +26,42 @@ class Copier:
 
     def __init__(self, store: Mapping[str, str], folder: Path, history: History) -> None:
         self.checkpoint = folder / "checkpoint"
-        self._said = folder / "spark-stderr"
+        self._folder = folder
         self._newest = folder / "checkpoint-newest"
         self._job = Job(
             store=dict(store), checkpoint=str(self.checkpoint), limit=500, until_empty=False
         )
         self._history = history
         self._life: Life | None = None
-        self._start_at = 0.0
+        #: When it started, how many batches were committed then, and when the next may start.
+        self._started, self._committed, self._start_at = 0.0, 0, 0.0
         self.lives = 0
 
     def check(self) -> None:
         """Start the driver if there is none, as the supervisor of a service does."""
         if self._life is not None and not self._life.is_alive():
             said = self._life.last_words()
-            kinds = re.findall(r"queue_core\.errors\.(\w+)", said)
-            kind = kinds[-1] if kinds else "driver ended"
-            self._history.write("error", kind=kind, verb="spark", text=said[-1500:])
+            self._history.write("error", kind="driver ended", verb="spark", text=said[-1500:])
             self.kill()
-            if kind == "StaleCheckpoint" and self._newest.exists():
+            if STALE in said and self._newest.exists():
                 # What the error asks for.
                 _replace(self.checkpoint, self._newest)
         if self._life is None and time.monotonic() > self._start_at:
-            self._life = Life(self._job, self._said)
             self.lives += 1
+            said_to = self._folder / f"spark-{self.lives}.log"
+            histories = str(self._folder / "history")
+            self._committed = checkpoint.committed(self.checkpoint)
+            self._started = time.monotonic()
+            self._life = Life(
+                self._job, said_to, "tests.soak.driver", histories, f"spark-{self.lives}"
+            )
+
+    def has_got_on(self) -> bool:
+        """Whether the driver has committed a batch in this life, or has had long enough to."""
+        if self._life is None:
+            return False
+        committed = checkpoint.committed(self.checkpoint) > self._committed
+        return committed or time.monotonic() - self._started > _PATIENCE
 
     def kill(self) -> None:
         """Kill the driver with its JVM and its workers."""
@@ -96,6 +110,9 @@ class SparkKill(Fault):
         self._chance = chance
         self._loss = loss
 
+    def possible(self) -> bool:
+        return self._copier.has_got_on()
+
     def begin(self) -> str | None:
         copier = self._copier
         copier.kill()
@@ -117,6 +134,9 @@ class SparkStop(Fault):
 
     def __init__(self, copier: Copier) -> None:
         self._copier = copier
+
+    def possible(self) -> bool:
+        return self._copier.has_got_on()
 
     def begin(self) -> str | None:
         self._copier.pause()

@@ -38,6 +38,7 @@ class Restore(Fault):
         cast: Cast,
         history: History,
         kill_others: Callable[[], None] = lambda: None,
+        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self._address = address
         self._file = Path(address.catalog.removeprefix("sqlite:///"))
@@ -45,10 +46,11 @@ class Restore(Fault):
         self._cast = cast
         self._history = history
         self._kill_others = kill_others
+        self._may_begin = may_begin
         self._copied = 0.0
 
     def possible(self) -> bool:
-        return self._copied > 0.0
+        return self._copied > 0.0 and self._may_begin()
 
     def begin(self) -> str | None:
         begun = time.monotonic()
@@ -60,8 +62,12 @@ class Restore(Fault):
         Store(self._address, create=False, adopt=True).close()
         self._history.write("restored", copied=self._copied, begun=begun)
         self._cast.start()
-        self._copied = 0.0
+        self.forget_copy()
         return None
+
+    def forget_copy(self) -> None:
+        """Never put the copy back that is there."""
+        self._copied = 0.0
 
     def keep_copy(self) -> None:
         """Take a copy now and then, between the faults."""
@@ -78,23 +84,35 @@ class Restore(Fault):
 
 
 class Clock(Fault):
-    """The catalog's clock goes three days ahead, or back, and is set right again."""
+    """
+    The catalog's clock goes some days ahead or back, and is set right again.
 
-    name, weight, seconds, alone = "clock", 0.4, (0.5, 3.0), True
+    What happened while it was back looks days old afterwards, once a person has accepted the clock:
+    vacuum removes files at once that were let go then. *after* is called, since an older copy of
+    the catalog may need them.
+    """
 
-    def __init__(self, address: Address, chance: random.Random) -> None:
+    weight, seconds, alone = 0.2, (0.5, 3.0), True
+
+    def __init__(
+        self, address: Address, days: float, after: Callable[[], None] = lambda: None
+    ) -> None:
+        self.name = "clock ahead" if days > 0 else "clock back"
+        self.after = after
         self._address = address
-        self._chance = chance
+        self._wrong_by = days
         #: How far the clock is wrong now.
         self.days = 0.0
 
     def begin(self) -> str | None:
-        self._jump(self._chance.choice((3.0, 1.0, -1.0)))
+        self._jump(self._wrong_by)
         return None
 
     def heal(self) -> None:
         while self.days:
             self._jump(-self.days)
+        if self._wrong_by < 0:
+            self.after()
 
     def _jump(self, days: float) -> None:
         try:
@@ -107,3 +125,7 @@ class Clock(Fault):
         except IgnisError:
             # The database is away: another time.
             time.sleep(0.2)
+
+
+def clocks(address: Address, chance: random.Random) -> list[Clock]:
+    return [Clock(address, chance.choice((1.0, 3.0))), Clock(address, -1.0)]

@@ -22,7 +22,7 @@ _MODES = {
 class BadBucket(Fault):
     """The object store answers some or all requests badly."""
 
-    weight, seconds = 1.5, (0.3, 4.0)
+    weight, seconds, shared = 1.5, (0.3, 3.0), True
 
     def __init__(self, name: str, proxy: Proxy, chance: random.Random) -> None:
         self.name = name

@@ -61,6 +61,11 @@ class Job:
             **more,
         )
 
+    @staticmethod
+    def from_json(text: str) -> Job:
+        """The job that `to_json` has made a text of."""
+        return Job(**json.loads(text))
+
     def to_json(self) -> str:
         """The job as an argument of the command."""
         return json.dumps(asdict(self))
@@ -68,7 +73,7 @@ class Job:
 
 def main(text: str) -> None:
     """Do the job that *text* describes."""
-    job = Job(**json.loads(text))
+    job = Job.from_json(text)
     spark = session(job)
     query = copy(spark, job)
     print("up", flush=True)

@@ -24,11 +24,13 @@ _DAEMON = ["pyspark.daemon", "pyspark.worker"]
 class Life:
     """One life of a driver with its JVM and its Python workers; all are dead when it ends."""
 
-    def __init__(self, job: Job, said: Path) -> None:
+    def __init__(self, job: Job, said: Path, *command: str) -> None:
+        """Start the driver of these tests, or the module and its further arguments in *command*."""
         self._said = said
+        module, *more = command or ("tests.crash.spark.driver",)
         with said.open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.spark.driver", job.to_json()],
+                [sys.executable, "-m", module, job.to_json(), *more],
                 start_new_session=True,
                 cwd=ROOT,
                 env=_environment(job.fault),

@@ -252,6 +252,7 @@ def test_what_replaced_a_message_and_was_undone_is_no_reason_for_its_loss():
             .settle(1, held=0)
             .deliver(1, life="two"),
         ),
+        ("clock back", story().load(1).deliver(1).fault("clock back").deliver(1, life="two")),
         ("restore", restored(story().load(1).deliver(1).settle(1), 2.5).deliver(1)),
         ("restore", restored(story().load(1).deliver(1, ids=[7]), 0.5).deliver(1, ids=[8])),
     ],
