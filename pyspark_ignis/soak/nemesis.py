@@ -43,7 +43,7 @@ class Fault:
 class Kill(Fault):
     """A process is killed by SIGKILL."""
 
-    name, weight = "kill", 7.0
+    name, weight = "kill", 4.0
 
     def __init__(self, cast: Cast) -> None:
         self._cast = cast
@@ -62,7 +62,7 @@ class Kill(Fault):
 class Stop(Fault):
     """A process stands still for a while, as one on a machine that hangs."""
 
-    name, weight, seconds = "stop", 6.0, (0.2, 8.0)
+    name, weight, seconds = "stop", 4.0, (0.2, 8.0)
 
     def __init__(self, cast: Cast) -> None:
         self._cast = cast

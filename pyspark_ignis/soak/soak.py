@@ -83,7 +83,7 @@ class Soak:
 
     def faults(self) -> list[Fault]:
         """Return the faults that need nothing but the processes."""
-        return [Kill(self.cast), Stop(self.cast)]
+        return [Kill(self.cast), Stop(self.cast), Stop(self.cast)]
 
     def run(self, seconds: float, faults: Sequence[Fault], pause: float = PAUSE_SECONDS) -> Result:
         """Run the soak; return its result after everything has ended."""

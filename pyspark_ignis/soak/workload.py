@@ -201,6 +201,9 @@ def produce(player: Player) -> Any:
         store = yield
         name = player.chance.choice(names)
         count = player.chance.choice((1, 1, 1, player.chance.randint(2, 20), 100))
+        if name == "grouped":
+            # They come out one of a key at a time.
+            count = min(count, KEYS)
         while True:
             load += 1
             outcome = _load(player, store, name, load, first, count)
