@@ -7,7 +7,9 @@ import pytest
 from queue_core import Settlement, Store
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.firing import ids_of
+from queue_core.ids import IdSet
 from queue_core.segments import stager
+from queue_core.verbs.settle import settle
 from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
@@ -215,3 +217,12 @@ def test_an_unknown_consumer_is_an_error(store):
 
     with pytest.raises(BadOption, match="consumer='nobody' has never fired"):
         queue.delete(queue.fire().ids, consumer="nobody")
+
+
+def test_a_sink_that_knows_no_consumer_settles_nothing_that_waits(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    waiting = queue.browse().column("_message_id")
+
+    assert settle(store.catalog, [queue.info], Settlement(deleted=IdSet.of(waiting))) == 0
+    assert queue.browse().num_rows == 4
