@@ -137,6 +137,11 @@ class QueueConsumerManager:
         self._notify_one(NotifyReason.MORE)
 
     @property
+    def arrival(self) -> int:
+        """The number of the last arrival."""
+        return self._arrival
+
+    @property
     def has_work(self) -> bool:
         """Whether there may be work: False once a pull has found nothing since the last arrival."""
         return self._exhausted != self._arrival

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -205,7 +205,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._context = WorkerContext(
             name=consumer.name,
             sources={
-                dispatcher: self._source(queue, consumer)
+                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival)
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
             runner=self._runner,
@@ -299,6 +299,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         Wait until no message is left to handle.
 
+        Messages that other pools or processes hold are not waited for, nor those that wait for them
+        in their groups.
+
         Args:
             timeout: The most seconds to wait. By default, no limit.
 
@@ -369,7 +372,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             f"in hand{ended}>"
         )
 
-    def _source(self, queue: Queue, consumer: Consumer) -> MessageSource:
+    def _source(
+        self, queue: Queue, consumer: Consumer, on_available: Callable[[], None]
+    ) -> MessageSource:
         config = self._config
         if config.browse:
             return BrowsingSource(queue, consumer, config.read, magazine_of(config.magazine))
@@ -381,6 +386,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             selector=config.selector,
             order_by=config.order_by,
             prefetch=config.may_prefetch,
+            on_available=on_available,
         )
 
     def _is_interested(self) -> bool:
@@ -409,8 +415,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 source.give_back()
 
     def _is_idle(self) -> bool:
+        arrivals = self._started.arrivals
         # A paused queue gives no messages, but it may have some.
-        return not self._queue_paused and self._started.found_nothing and self._credit.used == 0
+        is_idle = not self._queue_paused and self._started.found_nothing and self._credit.used == 0
+        # A batch may have been settled between the two looks, which frees others of its groups.
+        return is_idle and self._started.arrivals == arrivals
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)

@@ -9,7 +9,7 @@ fired ahead are swept, like all messages of a dead consumer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ class MessageSource(Protocol):
 
 
 class AcquiringSource:
-    """Fires messages, and settles them."""
+    """Fires messages, and settles them; *on_available* is called when others can be fired then."""
 
     def __init__(
         self,
@@ -55,11 +55,13 @@ class AcquiringSource:
         selector: str | None,
         order_by: str | None,
         prefetch: bool,
+        on_available: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._consumer = consumer
         self._columns = list(columns)
         self._magazine = magazine
+        self._on_available = on_available
         self._selector = selector
         self._order_by = order_by
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
@@ -74,8 +76,10 @@ class AcquiringSource:
         return self._fire(limit) if prefetched is None else prefetched
 
     def settle(self, settlement: pa.Table) -> None:
-        """Settle."""
+        """Settle; the next messages of their groups can be fired then."""
         self._settle(settlement)
+        if self._queue.info.settings.group is not None:
+            self._on_available()
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""
@@ -83,6 +87,7 @@ class AcquiringSource:
         if left:
             ids = pa.chunked_array([batch.column("_message_id") for batch in left])
             self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
+            self._on_available()
 
     def held_back(self) -> float | None:
         """Ask the catalog; another heartbeat of a preceding consumer extends the time."""

@@ -16,6 +16,9 @@ class Workers:
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._lock = threading.Lock()
+        #: Held while workers are added or removed, so that each of them was started before it ends.
+        self._scaling = threading.Lock()
+        self._stopped = False
         self._workers: list[Worker] = []
         #: Removed workers, which finish their current batch.
         self._leaving: list[Worker] = []
@@ -27,29 +30,32 @@ class Workers:
         return len(self._workers)
 
     def increase(self, by: int) -> int:
-        """Add up to *by* workers, to 100 in all; return their new number."""
-        with self._lock:
-            more = max(min(by, MAX_CONCURRENCY - len(self._workers)), 0)
-            first = self._started + 1
-            self._started += more
-            added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
-            self._workers += added
-            suspended = set(self._suspended)
-        for worker in added:
-            for reason in suspended:
-                _set(worker, reason, suspended=True)
-            worker.start()
-        return len(self)
+        """Add up to *by* workers, to 100 in all; return their new number, 0 after `stop`."""
+        with self._scaling:
+            with self._lock:
+                room = 0 if self._stopped else MAX_CONCURRENCY - len(self._workers)
+                more = max(min(by, room), 0)
+                first = self._started + 1
+                self._started += more
+                added = [Worker(self._context, f"worker {first + n}") for n in range(more)]
+                self._workers += added
+                suspended = set(self._suspended)
+            for worker in added:
+                for reason in suspended:
+                    _set(worker, reason, suspended=True)
+                worker.start()
+            return len(self)
 
     def decrease(self, by: int) -> int:
         """Remove up to *by* workers, which finish their batch; return how many are left."""
-        with self._lock:
-            left = max(len(self._workers) - max(by, 0), 0)
-            removed, self._workers = self._workers[left:], self._workers[:left]
-            self._leaving = [worker for worker in self._leaving if worker.is_working] + removed
-        for worker in removed:
-            worker.end()
-        return len(self)
+        with self._scaling:
+            with self._lock:
+                left = max(len(self._workers) - max(by, 0), 0)
+                removed, self._workers = self._workers[left:], self._workers[:left]
+                self._leaving = [worker for worker in self._leaving if worker.is_working] + removed
+            for worker in removed:
+                worker.end()
+            return len(self)
 
     def set_suspended(self, reason: SuspendReason, suspended: bool) -> None:
         """Suspend all workers, including later ones, for a reason, or resume them."""
@@ -66,7 +72,8 @@ class Workers:
 
     def stop(self, seconds: float) -> None:
         """Remove all workers; after *seconds*, cancel the batches that are not finished."""
-        with self._lock:
+        with self._scaling, self._lock:
+            self._stopped = True
             workers, self._workers, self._leaving = self._workers + self._leaving, [], []
         for worker in workers:
             worker.end()
@@ -85,6 +92,11 @@ class Workers:
         """Have a worker check each queue for messages."""
         for dispatcher in self._context.sources:
             dispatcher.manager.notify_arrival()
+
+    @property
+    def arrivals(self) -> list[int]:
+        """The number of the last arrival in each queue."""
+        return [dispatcher.manager.arrival for dispatcher in self._context.sources]
 
     @property
     def found_nothing(self) -> bool:

@@ -387,3 +387,27 @@ def test_invalid_arguments_are_refused_before_anything_is_started(
     with pytest.raises(error, match=message):
         ConsumerPool(store, "orders", **{"handler": Recorder(), **how})
     assert store.view("consumers").num_rows == 0
+
+
+# Groups.
+
+
+@pytest.mark.parametrize(("concurrency", "batch", "shards"), [(1, 10, 1), (3, 5, 2), (1, 1, 1)])
+def test_drain_waits_for_those_that_wait_for_others_of_their_group(
+    store, concurrency, batch, shards
+):
+    queue = make_queue(store, "grouped", shards=shards, group="customer")
+    queue.load(orders(30, customers=4))
+
+    with ConsumerPool(store, "grouped", Recorder(), concurrency=concurrency, batch=batch) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 30}
+
+
+def test_a_stopped_pool_gets_no_more_workers(store, queue):
+    """Its watcher may be following the queue's setting while it stops."""
+    with ConsumerPool(store, "orders", Recorder(), concurrency=1) as pool:
+        pass
+
+    assert pool.increase(2) == 0
+    assert pool.concurrency == 0
