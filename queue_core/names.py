@@ -12,6 +12,7 @@ from queue_core.errors import BadName
 _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 _OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
+_OF_PROCESS = re.compile(r"(python|pool|keeper):.*:[0-9]+:[0-9a-f]{8}")
 _LONGEST_COLUMN = 255
 
 
@@ -55,6 +56,11 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
 def of_process() -> str:
     """Return a unique name for this process: host, process id and a random suffix."""
     return f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def is_of_process(name: str) -> bool:
+    """Return whether a consumer's name was made for a process, so that no other one gets it."""
+    return _OF_PROCESS.fullmatch(name) is not None
 
 
 def of_query() -> str:

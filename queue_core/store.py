@@ -23,9 +23,10 @@ from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
 from queue_core.integrity.new_store import NewStore
 from queue_core.model import Consumer, QueueInfo
-from queue_core.names import check_consumer, check_queue, nearest, of_process
+from queue_core.names import check_consumer, check_queue, nearest
 from queue_core.policies import binding
 from queue_core.presence.keeper import Keeper
+from queue_core.presence.own_consumer import OwnConsumer
 from queue_core.queue import Queue
 from queue_core.schema import canonical
 from queue_core.segments.buffers import DEFAULT_BUFFERS
@@ -86,7 +87,7 @@ class Store(AbstractContextManager["Store"]):
         except BaseException:
             self.catalog.close()
             raise
-        self._consumer: Consumer | None = None
+        self._own_consumer = OwnConsumer(self.catalog)
         self._keeper = Keeper(self.catalog)
         _close_in_children(self)
 
@@ -264,7 +265,8 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: A letter or digit, then letters, digits or any of ``_.:@-``; up to 200 characters.
-                By default, a name of this process; repeated calls return the same consumer.
+                By default, a name of this process, which changes once a day; other calls return the
+                same consumer.
             beats: Whether the consumer sends heartbeats, so that sweeps leave its messages alone
                 while it lives. The caller must send them.
 
@@ -279,9 +281,7 @@ class Store(AbstractContextManager["Store"]):
             return self.catalog.write(
                 lambda connection: consumers.enlist(connection, checked, beats=beats)
             )
-        if self._consumer is None:
-            self._consumer = self.consumer(f"python:{of_process()}")
-        return self._consumer
+        return self._own_consumer.consumer()
 
     def vacuum(self, *, grace: float = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
         """
@@ -489,7 +489,7 @@ def _close_in_children(store: Store) -> None:
         inherited = alive()
         if inherited is not None:
             inherited.catalog.engine.dispose(close=False)
-            inherited._consumer = None
+            inherited._own_consumer = OwnConsumer(inherited.catalog)
             inherited._keeper = Keeper(inherited.catalog)
 
     os.register_at_fork(after_in_child=forget)

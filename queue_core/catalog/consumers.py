@@ -360,6 +360,7 @@ def _is_current(consumer: Consumer) -> ColumnElement[bool]:
 
 def _fenced(consumer: Consumer) -> ConsumerFenced:
     return ConsumerFenced(
-        f"consumer {consumer.name!r} was started again elsewhere, which ends this one; "
+        f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
+        "without a sign of life, which ends this one; "
         "give each query that runs at the same time a consumer name of its own"
     )

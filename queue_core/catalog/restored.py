@@ -20,6 +20,11 @@ _RESTORED_AT = select(facts.c.value).where(facts.c.name == RESTORED_AT)
 _log = logging.getLogger(__name__)
 
 
+def last_restore(connection: Connection) -> str | None:
+    """Return when the catalog was last restored; None if it never was."""
+    return connection.scalar(_RESTORED_AT)
+
+
 def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
     """
     Report the batches of a query that were published after the backup, and are lost with it.
@@ -27,7 +32,7 @@ def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> No
     They are the batches between the last one that the catalog has recorded and the first one after
     the restore.
     """
-    restored_at = connection.scalar(_RESTORED_AT)
+    restored_at = last_restore(connection)
     if restored_at is None:
         return
     row = connection.execute(

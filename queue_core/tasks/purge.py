@@ -1,18 +1,20 @@
 """Purge: remove records that are no longer needed, as a part of the vacuum.
 
-Reports of tasks, and failures of messages that are gone, are kept for a week. Keys of messages are
-kept for their de-duplication window, and the schedule of a queue as long as the queue.
+Reports of tasks, failures of messages that are gone, and consumers of processes that are gone are
+kept for a week. Keys of messages are kept for their de-duplication window, and the schedule of a
+queue as long as the queue. Consumers of streaming queries, consumers with a chosen name, and
+publications stay: they identify a query that returns.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dedup, dialect, failures, schedule, task_log
+from queue_core.catalog import dedup, dialect, failures, idle_consumers, schedule, task_log
 from queue_core.catalog.database import Catalog
 from queue_core.integrity import clock
 
-#: Seconds for which reports of tasks, and failures of messages that are gone, are kept.
+#: Seconds for which reports, failures of messages that are gone, and idle consumers are kept.
 KEPT_SECONDS = 7 * 24 * 3600.0
 
 
@@ -23,6 +25,8 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
     def work(connection: Connection) -> None:
         now = dialect.read_clock(connection)
         before = now - int(older_than * 1e6)
+        # First, in the order of locks: a firing locks its consumer before all else.
+        idle_consumers.forget(connection, before)
         dedup.forget(connection)
         failures.forget(connection, before)
         task_log.forget(connection, before)

@@ -22,6 +22,7 @@ from queue_core.errors import (
     StorageUnavailable,
 )
 from queue_core.leader import leases
+from queue_core.presence import own_consumer
 from queue_core.segments import stager
 from tests.books import audit
 from tests.dump import dump
@@ -400,7 +401,8 @@ def test_the_old_catalog_does_not_own_the_storage_any_more(store, queue, folder,
         assert restored.vacuum(grace=0) == []
 
 
-def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder):
+@pytest.mark.parametrize("days", [0, 2])
+def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder, monkeypatch, days):
     """Its consumer has the name and the number of one that is restored, and could settle for it."""
     consumer = store.consumer("worker")
     store.backup(folder)
@@ -413,6 +415,9 @@ def test_a_process_from_before_the_restore_is_fenced_off(store, queue, folder):
 
     with pytest.raises(ConsumerFenced):
         store.catalog.write(lambda connection: consumers.check(connection, consumer))
+    if days:
+        # It would take another name by now.
+        monkeypatch.setattr(own_consumer, "RENEW_AFTER", -1)
     with pytest.raises(ConsumerFenced):
         queue.fire(max_messages=1)
     queue.delete(firing)

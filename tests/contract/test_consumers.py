@@ -5,8 +5,11 @@ import threading
 
 import pytest
 
+from queue_core import ConsumerPool
 from queue_core.catalog import consumers
 from queue_core.errors import BadName, ConsumerFenced
+from queue_core.presence import own_consumer
+from queue_core.tasks.purge import purge
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 from tests.forks import in_a_fork
@@ -130,3 +133,61 @@ def test_a_fork_while_a_connection_is_in_use_disturbs_nobody(store):
 
     assert child == 2
     assert numbers_of(queue.fire().messages) == [2, 3, 4, 5]
+
+
+# Consumers that are forgotten.
+
+
+def names_of(store):
+    return sorted(store.view("consumers").column("consumer").to_pylist())
+
+
+def test_a_process_that_holds_nothing_is_forgotten_and_comes_back_under_another_name(
+    store, monkeypatch
+):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    firing = queue.fire(2)
+    (before,) = names_of(store)
+
+    purge(store.catalog, 0)
+    assert names_of(store) == [before], "it holds messages"
+    assert queue.delete(firing) == 2
+    purge(store.catalog)
+    assert names_of(store) == [before], "it may be at work"
+    purge(store.catalog, 0)
+    assert names_of(store) == []
+
+    monkeypatch.setattr(own_consumer, "RENEW_AFTER", -1)
+    later = queue.fire(1)
+    assert numbers_of(later.messages) == [2]
+    assert names_of(store) != [before]
+    # What it fired under the name before is still its own.
+    assert numbers_of(queue.fire(1).messages) == [3]
+    assert queue.delete(later.ids) == 1
+
+
+def test_keepers_and_pools_that_are_gone_are_forgotten(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    assert queue.delete(queue.get_and_keep(2)) == 2
+    with ConsumerPool(store, "orders", lambda message: True) as pool:
+        assert pool.drain(30)
+    with ConsumerPool(store, "orders", lambda message: True, browse=True) as browser:
+        browser.drain(30)
+
+    purge(store.catalog, 0)
+
+    assert names_of(store) == []
+    assert store.fsck().num_rows == 0
+
+
+def test_consumers_that_can_come_back_are_never_forgotten(store):
+    """A checkpoint names them and their tickets, however old it is."""
+    names = ["pool:main", "python:3", f"spark:{'0' * 32}", "till-1", "till:1:0123abcd"]
+    for name in names:
+        store.consumer(name, beats=name.startswith("spark"))
+
+    purge(store.catalog, 0)
+
+    assert names_of(store) == names

@@ -9,8 +9,10 @@ from queue_core.names import (
     check_columns,
     check_consumer,
     check_queue,
+    is_of_process,
     is_of_query,
     nearest,
+    of_process,
     of_query,
 )
 
@@ -125,3 +127,13 @@ def test_a_new_query_has_a_name_that_no_other_has():
 @pytest.mark.parametrize("name", ["reader", "spark:", "spark:reader", "spark:" + "0" * 33])
 def test_the_name_of_a_consumer_may_be_that_of_another_in_another_store(name):
     assert not is_of_query(name)
+
+
+@pytest.mark.parametrize("prefix", ["python:", "pool:", "keeper:"])
+def test_the_name_of_a_process_is_known_as_one(prefix):
+    assert is_of_process(prefix + of_process())
+
+
+@pytest.mark.parametrize("name", [of_process(), of_query(), "python:3", "pool:main:1:0123abc"])
+def test_other_names_are_not_taken_for_that_of_a_process(name):
+    assert not is_of_process(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_core.model import Magazine, State, TicketRange
+from queue_core.tasks.purge import purge
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.read_tickets import read_tickets
 from tests.books import audit
@@ -155,3 +156,20 @@ def test_a_selector_takes_only_what_is_still_there(store, one, two):
 
     assert one.finish() == [7, 8, 9]
     audit(store)
+
+
+# purge
+
+
+def test_a_consumer_that_fires_for_the_first_time_is_not_forgotten(store, one, two):
+    queue = make_queue(store)
+    queue.load(orders(10))
+
+    one.start(fires(4, name="python:host:1:0123abcd"), "fire.before_commit")
+    two.start(lambda store: purge(store.catalog, 0))
+    assert two.waits()
+
+    assert one.finish() == [0, 1, 2, 3]
+    two.finish()
+    assert store.view("consumers").column("consumer").to_pylist() == ["python:host:1:0123abcd"]
+    assert queue.sweep(0) == 4
