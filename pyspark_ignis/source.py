@@ -5,6 +5,10 @@ Spark creates one in each of many processes, so modules that need the catalog ar
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -70,10 +74,12 @@ class IgnisDataSource(DataSource):
             BadOption: An option is unknown, malformed, or for batches only.
             SchemaMismatch: The queue or the reports lack one of the columns.
         """
-        from ignis_source.options import SourceOptions
-        from ignis_source.schema import projection
-        from ignis_source.stream import IgnisStreamReader
-        from ignis_source.task_stream import IgnisTaskReader
+        # A query waits for these.
+        with _without_collections():
+            from ignis_source.options import SourceOptions
+            from ignis_source.schema import projection
+            from ignis_source.stream import IgnisStreamReader
+            from ignis_source.task_stream import IgnisTaskReader
 
         options = SourceOptions.of(self.options)
         if options.reports:
@@ -145,6 +151,27 @@ class IgnisDataSource(DataSource):
         except IgnisError as error:
             target = error
         return LoadStreamWriter(options, target)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """
+    Import modules without the garbage collector, which would find next to nothing in them.
+
+    Otherwise it searches all modules once or more while a query starts, Spark's modules too.
+    """
+    if not gc.isenabled() or gc.get_freeze_count():
+        # The program controls the collector by itself.
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        # Together these count every object as old, so that no full collection is due soon.
+        gc.freeze()
+        gc.unfreeze()
+        gc.enable()
 
 
 def _refuse_order(order_by: str | None) -> None:

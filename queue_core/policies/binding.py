@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
-from queue_core.policies.inputs import BoundPolicy
 from queue_core.settings import QueueSettings
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
+    from queue_core.policies.inputs import BoundPolicy
 
 
 def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:

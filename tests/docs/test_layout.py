@@ -16,7 +16,12 @@ PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
 #: Libraries that no import loads. Pandas takes a third of a second; some calls of Arrow load it.
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.
-NOT_TO_START = {"queue_core.queue", "queue_core.smart", "queue_core.tasks.runner"}
+NOT_TO_START = {
+    "queue_core.policies.inputs",
+    "queue_core.queue",
+    "queue_core.smart",
+    "queue_core.tasks.runner",
+}
 
 
 def source_of(module: str) -> Path:
