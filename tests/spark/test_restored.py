@@ -4,6 +4,10 @@ import shutil
 import sqlite3
 from contextlib import closing
 
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_ignis.cli import app
 from tests.factories import numbers_of, orders
 from tests.spark.rig import Rig, finish
 
@@ -18,23 +22,45 @@ def arrived(rig):
     return sorted(numbers_of(rig.store.queue("copy").browse()))
 
 
-def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig):
+def by_the_database(rig):
+    """Keep a copy of the catalog, and return what puts it back."""
     catalog, backup = rig.folder / "store" / "catalog.db", rig.folder / "backup.db"
-    queue = rig.orders(30)
+    copy(catalog, backup)
+    return lambda: copy(backup, catalog)
+
+
+def by_ignis(rig):
+    """Write a backup, and return what restores it over the store."""
+
+    def ignis(*words):
+        result = CliRunner().invoke(app, ["--path", rig.path, *words])
+        assert result.exit_code == 0, result.output
+
+    backup = str(rig.folder / "backup")
+    ignis("backup", backup)
+    return lambda: ignis("restore", backup, "--over")
+
+
+@pytest.mark.parametrize(
+    ("back_up", "named"),
+    [(by_the_database, ["tickets 3 to 4"]), (by_ignis, ["batches 2 to 3", "tickets 3 to 4"])],
+)
+def test_messages_loaded_after_a_restore_are_neither_lost_nor_deleted_unseen(rig, back_up, named):
+    queue = rig.orders(20)
     stream = rig.source(maxMessagesPerTrigger=10)
     finish(rig.sink(stream, "copy"))
-    copy(catalog, backup)
-    queue.load(orders(60, 30))
+    restore = back_up(rig)
+    queue.load(orders(20, 20))
     finish(rig.sink(stream, "copy"))
-    assert arrived(rig) == list(range(90))
+    assert arrived(rig) == list(range(40))
 
-    copy(backup, catalog)
-    queue.load(orders(100, 1000))
+    restore()
+    queue.load(orders(30, 1000))
     finish(rig.sink(stream, "copy"))
 
-    assert arrived(rig) == [*range(30), *range(1000, 1100)]
-    (report,) = rig.view("reports").where("task = 'restore'").collect()
-    assert report["from"].startswith("tickets 4 to 9 of consumer 'spark:")
+    assert arrived(rig) == [*range(20), *range(1000, 1030)]
+    lost = rig.view("reports").where("task = 'restore'").collect()
+    assert sorted(row["from"].partition(" of ")[0] for row in lost) == named
 
 
 def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):
