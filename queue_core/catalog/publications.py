@@ -73,6 +73,7 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
     Return the newest ticket of a consumer that a recorded batch names.
 
     None if no batch names one, because the query writes to another store or its log cannot be read.
+    0 if its tickets were removed (`forget_tickets`), and the catalog was restored again since then.
     """
     if not is_of_query(consumer.name):
         # The store that a batch comes from may have a consumer of the same name.
@@ -80,12 +81,25 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
     named = select(publications.c.content).where(
         publications.c.content.contains(consumer.name, autoescape=True)
     )
-    found = [_tickets(json.loads(content)["tickets"]) for content in connection.scalars(named)]
-    return max((at[consumer.name] for at in found if consumer.name in at), default=None)
+    here = restored.generation(connection)
+    found = []
+    for record in map(json.loads, connection.scalars(named)):
+        at, forgotten = _tickets(record["tickets"]), record.get("forgotten", {})
+        if consumer.name in at:
+            found.append(at[consumer.name])
+        elif forgotten.get(consumer.name, here) != here:
+            found.append(0)
+    return max(found, default=None)
 
 
 def forget_tickets(connection: Connection, consumer: Consumer) -> None:
-    """Remove the tickets of a consumer from all recorded batches."""
+    """
+    Remove the tickets of a consumer from all recorded batches.
+
+    The record keeps the generation of the catalog, since a restore to this moment loses the next
+    publication as well.
+    """
+    here = restored.generation(connection)
     named = publications.c.content.contains(consumer.name, autoescape=True)
     rows = connection.execute(
         select(publications.c.queue_id, publications.c.query_id, publications.c.content)
@@ -93,7 +107,11 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
         .order_by(publications.c.queue_id, publications.c.query_id)
     )
     for row in rows.all():
-        content = json.loads(row.content) | {"tickets": None}
+        content = json.loads(row.content)
+        lines = (content["tickets"] or "").splitlines()
+        others = [line for line in lines if json.loads(line)["consumer"] != consumer.name]
+        content["tickets"] = "\n".join(others) or None
+        content["forgotten"] = content.get("forgotten", {}) | {consumer.name: here}
         seals.change(
             connection,
             publications,

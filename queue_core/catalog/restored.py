@@ -15,6 +15,9 @@ RESTORE = "restore"
 #: The fact that says when the catalog was restored.
 RESTORED_AT = "restored_at"
 
+#: The fact that changes whenever a catalog takes over a storage, as it must after each restore.
+ADOPTED = "adopted"
+
 _RESTORED_AT = select(facts.c.value).where(facts.c.name == RESTORED_AT)
 
 _log = logging.getLogger(__name__)
@@ -23,6 +26,11 @@ _log = logging.getLogger(__name__)
 def last_restore(connection: Connection) -> str | None:
     """Return when the catalog was last restored; None if it never was."""
     return connection.scalar(_RESTORED_AT)
+
+
+def generation(connection: Connection) -> str | None:
+    """Return what changes with each `ignis adopt`; None before the first."""
+    return connection.scalar(select(facts.c.value).where(facts.c.name == ADOPTED))
 
 
 def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.restored import ADOPTED
 from queue_core.catalog.tables import facts, files
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.segments.storage import Storage
@@ -129,7 +130,7 @@ class Identity:
         def work(connection: Connection) -> str:
             store = _facts(connection).store or uuid.uuid4().hex
             _put(connection, store=store, tokens=token, place=self._place(connection))
-            _put(connection, storage=self._storage.name)
+            _put(connection, storage=self._storage.name, **{ADOPTED: token})
             return store
 
         store = self._catalog.write(work)

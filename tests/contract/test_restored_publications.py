@@ -9,10 +9,12 @@ from sqlalchemy import delete, select, update
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
+from queue_core import Store
 from queue_core.blocking.publish import publish_once
+from queue_core.catalog.publications import forget_tickets, newest_ticket
 from queue_core.catalog.tables import consumers, publications, slices, turns
 from queue_core.errors import Conflict
-from queue_core.model import State
+from queue_core.model import Consumer, State
 from queue_core.names import of_query
 from queue_core.segments.reader import read_table
 from tests.books import audit
@@ -86,6 +88,31 @@ def test_messages_whose_publication_was_lost_come_again(store, history, caplog):
     assert publish(store, 2, [2, 3])
     assert read(history, 3) == [4, 5]
     audit(store)
+
+
+def test_they_come_again_once_more_if_the_next_publication_is_lost_too(store, history):
+    publication_lost(store, 0)
+    assert read(history, 2) == [2, 3]
+
+    # What was published since is lost by a restore to this moment; it ends with an adoption.
+    Store(store.address, create=False, adopt=True).close()
+    assert read(history, 3) == [2, 3]
+    assert read(history, 4) == [4, 5]
+    audit(store)
+
+
+def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, history):
+    other = of_query()
+    both = "\n".join(json.dumps(at(2, name).to_json()) for name in (NAME, other))
+    content = json.dumps({"rows": 2, "digest": "0", "entry": "0", "tickets": both})
+    one, two = (Consumer(id=1, name=name, epoch=1) for name in (NAME, other))
+
+    def forget(connection):
+        connection.execute(update(publications).values(content=content)).close()
+        forget_tickets(connection, one)
+        return newest_ticket(connection, one), newest_ticket(connection, two)
+
+    assert store.catalog.write(forget) == (None, 2)
 
 
 def test_messages_whose_publication_is_known_are_deleted(store, history):
