@@ -148,8 +148,8 @@ MUTANTS = (
     _of(
         "an epoch is not raised",
         "queue_core/catalog/consumers",
-        '{"epoch": consumers.c.epoch + 1}',
-        '{"epoch": consumers.c.epoch + 0}',
+        '{"epoch": consumers.c.epoch + 1,',
+        '{"epoch": consumers.c.epoch + 0,',
         "consumers",
     ),
     _of(
