@@ -12,18 +12,22 @@ import pytest
 
 from queue_core import Store, faults
 from queue_core.address import Address
-from tests import servers
+from tests import servers, statements
 from tests.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
+#: Spark runs for seconds here, too briefly for the optimizing compiler and parallel collectors.
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def pytest_configure() -> None:
     """Nothing that is set for ignis outside reaches the tests or what they start."""
     _forget_ignis()
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
+    statements.share()
     # No example fails for the time it took: machines are busy at times.
     hypothesis.settings.register_profile("ignis", deadline=None)
     hypothesis.settings.load_profile("ignis")

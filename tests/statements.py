@@ -1,0 +1,42 @@
+"""Statements that SQLAlchemy has compiled, shared by all engines of a test process.
+
+A store has an engine of its own, and SQLAlchemy compiles each statement once per engine: once in a
+process of a user, and a thousand times in a process of tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.util import LRUCache
+
+_compiled: LRUCache[Any, Any] = LRUCache(2_000)
+
+
+class _Shared:
+    """The cache of one engine, whose keys begin with the kind of the database."""
+
+    def __init__(self, engine: Engine) -> None:
+        dialect = engine.dialect
+        self._kind = (dialect.name, dialect.driver, dialect.server_version_info)
+
+    def get(self, key: tuple[Any, ...]) -> Any:
+        return _compiled.get((self._kind, *key[1:]))
+
+    def __setitem__(self, key: tuple[Any, ...], statement: Any) -> None:
+        _compiled[self._kind, *key[1:]] = statement
+
+    def clear(self) -> None:
+        """Nothing: others use it too."""
+
+
+def share() -> None:
+    """Let the engines of this process share what they compile."""
+    event.listen(Engine, "engine_connect", _share)
+
+
+def _share(connection: Connection) -> None:
+    engine = connection.engine
+    if not isinstance(engine._compiled_cache, _Shared):
+        engine._compiled_cache = _Shared(engine)
