@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,15 @@ synchronous_commit = off
 full_page_writes = off
 """
 
+#: The schema that every new database has, as it is there.
+_EMPTY = """
+DROP SCHEMA public CASCADE;
+CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+GRANT USAGE ON SCHEMA public TO PUBLIC;
+"""
+#: How many tests use a database one after the other. Its own tables grow with each.
+_USES = 50
+
 
 class Postgres:
     """A PostgreSQL server of this test process, and fresh databases in it."""
@@ -33,16 +43,54 @@ class Postgres:
     def __init__(self, server: Any) -> None:
         self._server = server
         self._admin = sa.create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
+        #: Empty databases, and how often each was used.
+        self._spare: list[tuple[str, int]] = []
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of an empty database, dropped at the end, whoever is still connected."""
+        """The URL of an empty database; at the end it is gone, whoever is still connected."""
         name = f"ignis_{uuid.uuid4().hex[:12]}"
-        self._run(f"CREATE DATABASE {name}")
+        uses = self._take(name)
         try:
             yield self._url(name)
         finally:
-            self._run(f"DROP DATABASE {name} WITH (FORCE)")
+            self._put_back(name, uses)
+
+    def _take(self, name: str) -> int:
+        """Make a database of this name, and return how often it was used under other names."""
+        if not self._spare:
+            self._run(f"CREATE DATABASE {name}")
+            return 0
+        spare, uses = self._spare.pop()
+        self._run(f"ALTER DATABASE {spare} RENAME TO {name}")
+        return uses
+
+    def _put_back(self, name: str, uses: int) -> None:
+        """Empty a database and give it another name: much cheaper than another database."""
+        spare = f"spare_{uuid.uuid4().hex[:12]}"
+        try:
+            if uses < _USES:
+                self._cut_off(name)
+                self._run(f"ALTER DATABASE {name} RENAME TO {spare}")
+                name = spare
+                engine = sa.create_engine(self._url(spare), poolclass=sa.NullPool)
+                with engine.begin() as connection:
+                    connection.exec_driver_sql(_EMPTY)
+                self._cut_off(spare)
+                self._spare.append((spare, uses + 1))
+                return
+        except sa.exc.DBAPIError:
+            pass  # A test has damaged it, or somebody has connected again.
+        self._run(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _cut_off(self, name: str) -> None:
+        """End what is connected to a database."""
+        end = sa.text(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+        )
+        with self._admin.connect() as connection:
+            while connection.execute(end, {"name": name}).all():
+                time.sleep(0.001)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
