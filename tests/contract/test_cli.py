@@ -515,3 +515,68 @@ def test_fsck_shows_what_is_broken_and_ends_with_one(ignis, store):
     assert repaired.exit_code == 0
     assert "the store is in order, and 4 were repaired" in repaired.stdout
     assert answer(ignis("fsck", "--json")) == [{"broken": 0, "repaired": 0}]
+
+
+def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    queue.load(orders(5))
+    folder, new = tmp_path / "backup", tmp_path / "new"
+
+    (written,) = answer(ignis("backup", folder, "--json"))
+    again = ignis("backup", folder).stdout
+    (restored,) = answer(run_alone("--path", new, "restore", folder, "--json"))
+
+    assert written["rows"] > 0
+    assert [written[name] for name in ("segments", "copied", "missing")] == [1, 1, []]
+    assert f"1 segments are in {folder}, 0 of them new" in again
+    assert [restored[name] for name in ("messages", "copied", "damaged")] == [5, 1, 0]
+    with Store.open(new, create=False) as other:
+        assert numbers_of(other.queue("orders").fire().messages) == list(range(5))
+
+
+def test_a_backup_into_a_folder_of_other_files_is_refused(ignis, store, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.joinpath("notes.txt").write_text("mine")
+
+    assert "is not empty, and holds no backup" in refusal(ignis("backup", folder))
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_restore_over_a_store_needs_the_option_over(ignis, store, tmp_path):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    assert ignis("backup", tmp_path / "backup", "--catalog-only").exit_code == 0
+    queue.delete(queue.fire())
+
+    assert "is not empty; nothing was changed" in refusal(ignis("restore", tmp_path / "backup"))
+    assert "holds no complete backup" in refusal(ignis("restore", tmp_path / "none", "--over"))
+    assert "5 messages are restored" in ignis("restore", tmp_path / "backup", "--over").stdout
+    assert queue.browse().num_rows == 5
+
+
+def test_leftovers_of_a_restore_are_listed_and_given_up(ignis, store, tmp_path, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    assert ignis("backup", tmp_path / "backup").exit_code == 0
+    queue.load(orders(5))
+    (location,) = store.storage.list()
+
+    said = ignis("restore", tmp_path / "backup", "--over").stdout
+
+    assert "1 segments are newer than the backup: `ignis leftovers` lists them" in said
+    assert answer(ignis("leftovers", "--json")) == [{"given_up": False, "files": [location]}]
+    assert "1 files were given up" in ignis("leftovers", "--give-up").stdout
+    assert answer(ignis("leftovers", "--json")) == [{"given_up": False, "files": []}]
+    assert "no ignis store" in refusal(run_alone("--path", tmp_path / "none", "leftovers"))
+
+
+def test_grants_are_printed_and_need_no_store():
+    printed = run_alone("grants", "--role", "producer", "--schema", "shop", 'the "loader"')
+
+    assert printed.exit_code == 0
+    lines = printed.stdout.splitlines()
+    assert lines[0] == 'GRANT USAGE ON SCHEMA "shop" TO "the ""loader""";'
+    assert all(line.startswith("GRANT ") and line.endswith(";") for line in lines)
+    assert "did you mean 'producer'" in refusal(run_alone("grants", "--role", "producr", "loader"))
