@@ -46,7 +46,7 @@ def test_the_locks_have_the_order_of_the_code():
 def test_the_figures_are_those_of_the_code():
     page = " ".join(PAGE.split())
 
-    assert f"has not beaten for {DEAD_AFTER_SECONDS:.0f} seconds is dead" in page
+    assert f"without a heartbeat for {DEAD_AFTER_SECONDS:.0f} seconds is dead" in page
     assert GRACE_SECONDS == 3600, "the page says an hour"
     assert f"a format version, now {format.FORMAT}." in page
 
