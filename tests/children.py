@@ -28,7 +28,7 @@ _CONTEXT.set_forkserver_preload(
 
 
 class Child:
-    """A process that runs ``target(*args)``; what it says goes to the file *log*."""
+    """A process that runs ``target(*args)``; its output goes to the file *log*."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Child:
 
 
 class Journal:
-    """What a child has done, one line each, on file before it goes on; survives its death."""
+    """The actions of a child, one line each, in a file that survives the child."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -20,7 +20,7 @@ _TIMES = {
 
 
 def jump(store: Store, days: float) -> None:
-    """Let the clock be so many days further: all that it has stamped is so much older."""
+    """Let the clock be *days* further: all its times become older by as much."""
 
     def work(connection: Connection) -> None:
         for table, names in _TIMES.items():

@@ -24,7 +24,7 @@ BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def pytest_configure() -> None:
-    """Nothing that is set for ignis outside reaches the tests or what they start."""
+    """Settings of ignis in the environment do not reach the tests or their processes."""
     _forget_ignis()
     os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
     statements.share()
@@ -45,7 +45,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean_environment() -> Iterator[None]:
-    """What a test sets or arms for ignis ends with it."""
+    """Settings and crash points of a test end with the test."""
     yield
     _forget_ignis()
 

@@ -61,7 +61,7 @@ def _answer(look: Any) -> Any:
 
 
 def damage(store: Store, rng: random.Random) -> str:
-    """Damage one value of one row, or one file; return what was done."""
+    """Damage one value of one row, or one file; return a description."""
     while True:
         done = _damage_file(store, rng) if rng.random() < 0.15 else _damage_row(store, rng)
         if done is not None:

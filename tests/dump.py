@@ -21,7 +21,7 @@ def dump(store: Store) -> dict[str, Any]:
 
 
 def backdate(store: Store, seconds: float) -> None:
-    """Let what is fired have been fired so many seconds earlier."""
+    """Let fired messages have been fired *seconds* earlier."""
     by = int(seconds * 1e6)
     store.catalog.write(
         lambda connection: connection.execute(
@@ -33,7 +33,7 @@ def backdate(store: Store, seconds: float) -> None:
 
 
 def age(store: Store, seconds: float) -> None:
-    """Let every queue have been created, and given up, so many seconds earlier."""
+    """Let every queue have been created and deactivated *seconds* earlier."""
     by = int(seconds * 1e6)
     earlier = update(queues).values(
         created_at=queues.c.created_at - by, deactivated_at=queues.c.deactivated_at - by

@@ -132,11 +132,11 @@ def make_batch(staged: Iterable[Staged], number: int, query: str = "query", **kn
 def planned(
     store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
 ) -> Ticket | None:
-    """Fire as a streaming query does: nobody has seen the messages until they are planned."""
+    """Fire as a streaming query does: the messages are unseen until they are planned."""
     what = FireRequest(queue_ids=(queue.info.id,), max_messages=count, **wanted)
     return fire(store.catalog, consumer, what, seen=False)
 
 
 def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:
-    """Plan what a ticket holds, as a streaming query does."""
+    """Plan the messages of a ticket, as a streaming query does."""
     return read_tickets(store.catalog, store.storage.uri, [queue.info], TicketRange.of(ticket))

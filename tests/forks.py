@@ -21,7 +21,7 @@ _RECURSIVE, _PRIVATE = 0x4000, 0x40000
 
 
 def in_a_fork(work: Callable[[], Any]) -> Any:
-    """What *work* returns in a forked child of this process; what it raises is raised here."""
+    """Run *work* in a forked child of this process; return its result, or raise its error."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -38,7 +38,7 @@ def in_a_fork(work: Callable[[], Any]) -> Any:
 
 
 def as_nobody(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The work done by a user who may only do what all may."""
+    """The work, done by a user without special rights."""
 
     def do() -> Any:
         if os.geteuid() == 0:

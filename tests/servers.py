@@ -48,7 +48,7 @@ class Postgres:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of an empty database; at the end it is gone, whoever is still connected."""
+        """The URL of an empty database, gone at the end, even with open connections."""
         name = f"ignis_{uuid.uuid4().hex[:12]}"
         uses = self._take(name)
         try:
@@ -94,7 +94,7 @@ class Postgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop all processes of the server, as a machine that hangs does, and let them go on."""
+        """Stop all processes of the server, like a hanging machine, and let them continue."""
         main = psutil.Process(self._server.get_pid())
         main.suspend()
         processes = [main, *main.children(recursive=True)]
@@ -196,7 +196,7 @@ class ObjectStore:
         return self.uri(f"{name}/some/folder")
 
     def uri(self, path: str) -> str:
-        """The URI of a bucket and what is in it, whether or not it is there."""
+        """The URI of a bucket and its contents; the bucket may not exist."""
         return self.at(self.endpoint, path)
 
     @classmethod
@@ -208,7 +208,7 @@ class ObjectStore:
 
 @contextmanager
 def object_store() -> Iterator[ObjectStore]:
-    """Start an S3 server on a free port; what is in it ends with it."""
+    """Start an S3 server on a free port; its contents end with it."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -18,13 +18,13 @@ IN_A_BUCKET = pytest.mark.parametrize(
 
 
 class Files:
-    """The files of a storage, as somebody sees them who goes round the store."""
+    """The files of a storage, seen without the store."""
 
     def __init__(self, uri: str) -> None:
         self._fs, self._root = connect(uri)
 
     def names(self) -> set[str]:
-        """All files that are there, whoever has written them."""
+        """All files, from any writer."""
         selector = pafs.FileSelector(self._root, recursive=True, allow_not_found=True)
         found = self._fs.get_file_info(selector)
         return {info.path[len(self._root) + 1 :] for info in found if info.is_file}

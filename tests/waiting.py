@@ -1,4 +1,4 @@
-"""Those who wait: callers in threads, and who stands in line at a queue."""
+"""Waiting callers in threads, and the line of a queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 class Caller(threading.Thread):
-    """Somebody who loads or fires in a thread of his own."""
+    """A caller that loads or fires in its own thread."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -34,7 +34,7 @@ class Caller(threading.Thread):
             self.error = error
 
     def done(self) -> Any:
-        """What came of it, or raise what it failed with."""
+        """Return the result, or raise the error."""
         self.join(PATIENCE)
         assert not self.is_alive(), "it waits for ever"
         if self.error is not None:
@@ -43,7 +43,7 @@ class Caller(threading.Thread):
 
 
 def standing(store: Store, verb: str = "load") -> list[int]:
-    """The numbers of those who wait."""
+    """The numbers of the waiters."""
     with store.catalog.read() as connection:
         query = select(waiters.c.id).where(waiters.c.verb == verb).order_by(waiters.c.id)
         return list(connection.scalars(query))
@@ -58,12 +58,12 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def waits(store: Store, count: int, verb: str = "load") -> None:
-    """Wait until so many stand in line."""
+    """Wait until *count* waiters are in line."""
     until(lambda: len(standing(store, verb)) == count)
 
 
 def stands_for_ever(store: Store, queue: Queue, verb: str, alive: float) -> None:
-    """Somebody in line who does nothing."""
+    """A waiter in line that does nothing."""
     now = dialect.now()
     row = {"queue_id": queue.info.id, "verb": verb}
     store.catalog.write(

@@ -25,7 +25,7 @@ minSessionTimeout=400
 
 
 class ZooKeeper:
-    """A server that can be stopped and started again, with what it knew, at the same port."""
+    """A server that can be stopped and started again, with its data and port."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:

@@ -1,4 +1,4 @@
-"""Deliveries: what was handed out too often is set aside for good."""
+"""Deliveries: messages that were handed out too often are sidelined for good."""
 
 import pytest
 

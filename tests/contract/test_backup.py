@@ -1,4 +1,4 @@
-"""A backup of a store that is in use, and what a restore makes of it."""
+"""A backup of a store in use, and its restore."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.storages import EVERYWHERE
 
 @pytest.fixture
 def queue(store, monkeypatch):
-    """A queue with messages in files and in the catalog, of which some are in flight."""
+    """A queue with messages in files and in the catalog; some are in flight."""
     queue = make_queue(store, shards=2, key="number")
     queue.load(orders(5))
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
@@ -54,7 +54,7 @@ def everything(store, name="orders"):
 
 
 def books_of(store):
-    """What a restore keeps: rows that are neither of processes nor of the identity."""
+    """The rows that a restore keeps: those that belong neither to processes nor to the identity."""
     rows = dump(store)
     return {name: rows[name] for name in ("queues", "schemas", "segments", "slices", "counters")}
 

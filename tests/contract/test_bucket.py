@@ -1,4 +1,4 @@
-"""A bucket: where it is, what is told when it cannot be used, and the verbs in it."""
+"""A bucket: its address, its errors, and the verbs in it."""
 
 import socket
 import time
@@ -26,7 +26,7 @@ SECRETS = (ObjectStore.KEY, ObjectStore.SECRET)
 
 @contextmanager
 def hears_nobody():
-    """A port at which nobody listens."""
+    """A port without a listener."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         yield other.getsockname()[1]

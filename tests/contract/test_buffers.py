@@ -68,7 +68,7 @@ def test_what_nobody_wrote_is_zero(tiles):
 
 
 def test_a_load_writes_from_where_the_rows_were_put(tiles, monkeypatch):
-    """By addresses: what the storage is handed lies within the buffer's own memory."""
+    """By addresses: the storage gets the buffer's own memory."""
     written = []
 
     # Only where bytes are written can be seen whether they were copied before.

@@ -32,7 +32,7 @@ def believed(store):
 
 @pytest.fixture
 def queue(store, monkeypatch):
-    """A queue with 900 messages, of which 100 are in flight, and files."""
+    """A queue with files and 900 messages, 100 of them in flight."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = make_queue(store, queue_expiry=2 * 24 * 3600.0)
     queue.load(orders(900))
@@ -153,7 +153,7 @@ def available_now(store, queue):
 
 
 def test_time_that_really_passed_is_believed(store, queue):
-    """Nobody opened the store for a week, and the machine was on."""
+    """The machine was on for a week in which nobody opened the store."""
     jump(store, 7)
     passed = update(clocks).values(host_at=clocks.c.host_at - 7 * DAY)
     store.catalog.write(lambda connection: connection.execute(passed))

@@ -1,4 +1,4 @@
-"""Compaction: many small segments become few, and nobody can tell but by the number of slices."""
+"""Compaction: many small segments become few, and only the number of slices shows it."""
 
 import pyarrow as pa
 import pytest

@@ -17,7 +17,7 @@ MANY = NEIGHBOURS + 6
 
 
 def meanwhile(monkeypatch, act):
-    """Do something between the reading of what is compacted and its transaction, once."""
+    """Do something once, between the reading of a compaction and its transaction."""
     repack = compaction.repack
 
     def then_act(*args):

@@ -183,7 +183,7 @@ def test_keepers_and_pools_that_are_gone_are_forgotten(store):
 
 
 def test_consumers_that_can_come_back_are_never_forgotten(store):
-    """A checkpoint names them and their tickets, however old it is."""
+    """A checkpoint of any age names them and their tickets."""
     names = ["pool:main", "python:3", f"spark:{'0' * 32}", "till-1", "till:1:0123abcd"]
     for name in names:
         store.consumer(name, beats=name.startswith("spark"))

@@ -45,7 +45,7 @@ def catalog_of(folder):
 
 
 def use_everything(folder):
-    """Every verb that reads; what they raise."""
+    """Run every verb that reads; return their errors."""
     raised = []
     calls = [
         lambda queue: queue.store.queues(),
@@ -204,7 +204,7 @@ def test_a_file_in_the_place_of_the_folder_is_told_of(tmp_path):
 
 @pytest.mark.parametrize("create", [True, False])
 def test_nothing_is_loaded_into_the_void_when_a_folder_vanishes(folder, create):
-    """What was opened goes on in the new folder, if it may make one, and never in the old."""
+    """An open store continues in the new folder, if it may make one, and never in the old."""
     with Store.open(folder, create=create) as store:
         queue = store.queue("orders")
         shutil.rmtree(folder)

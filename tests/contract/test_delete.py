@@ -1,4 +1,4 @@
-"""Delete: what is fired is finished, and gone."""
+"""Delete: fired messages are finished and removed."""
 
 import numpy as np
 import pyarrow as pa

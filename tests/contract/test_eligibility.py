@@ -1,4 +1,4 @@
-"""What the settings of a queue, and the columns of its messages, let a firing take, and when."""
+"""The messages that a firing may take, by the queue's settings and the messages' columns."""
 
 import threading
 import time
@@ -379,7 +379,7 @@ def test_many_take_from_groups_one_after_the_other(store: Store) -> None:
 
 
 def _made_older(store: Store, seconds: float) -> None:
-    """As if what is loaded now had been so many seconds ago."""
+    """Let messages that are loaded now be *seconds* old."""
     ago = int(seconds * 1e6)
     with store.catalog.engine.begin() as connection:
         connection.execute(update(segments).values(loaded_at=segments.c.loaded_at - ago))

@@ -1,4 +1,4 @@
-"""Expire: what nobody has finished in time is never handed out again, and then gone."""
+"""Expire: messages whose time is over are not fired any more, and then removed."""
 
 import pytest
 from sqlalchemy import update
@@ -14,7 +14,7 @@ EXPIRY = 10_000.0
 
 
 def age(store, seconds=EXPIRY):
-    """Let everything that is there have been loaded so many seconds earlier."""
+    """Let all messages be *seconds* older."""
     by = int(seconds * 1e6)
     for table in (slices, segments):
         earlier = update(table).values(loaded_at=table.c.loaded_at - by)
@@ -125,7 +125,7 @@ def test_an_expiry_of_ages_never_overflows(store):
 
 @pytest.fixture
 def aged(store, queue):
-    """200 single loads, of which the first 90 are too old."""
+    """200 single loads; the first 90 are too old."""
     for number in range(90):
         queue.load(orders(1, number))
     age(store)

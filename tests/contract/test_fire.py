@@ -20,7 +20,7 @@ def shards_of(firing):
 
 
 def fill(store, shards, each, *, loads=1, **settings):
-    """A queue with as many messages in every shard, in so many loads of each."""
+    """A queue with the same number of messages in every shard, from *loads* loads each."""
     queue = make_queue(store, shards=shards, **settings)
     for load in range(loads):
         for shard in range(shards):
@@ -127,7 +127,7 @@ def test_every_shard_gets_its_turn_while_all_have_messages(store):
 
 
 def test_every_shard_gets_its_turn_while_as_much_comes_in_as_goes_out(store):
-    """What is loaded must not push the same shards back again and again."""
+    """Loads must not push back the same shards again and again."""
     queue = fill(store, shards=4, each=20)
     seen = Counter()
 

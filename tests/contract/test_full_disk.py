@@ -1,4 +1,4 @@
-"""An embedded store on a full disk: what frees room goes on, and what needs room is refused."""
+"""An embedded store on a full disk: calls that free room work, and others are refused."""
 
 import os
 from functools import partial

@@ -1,4 +1,4 @@
-"""Roles of PostgreSQL with the rights that `ignis grants` prints: what they can do, and cannot."""
+"""Roles of PostgreSQL with the rights of `ignis grants`: what they may and may not do."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def test_a_copy_of_the_catalog_reads_and_neither_writes_nor_cleans(store, queue,
 def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says_so(
     store, queue, elsewhere
 ):
-    """A backup that lacks what was loaded since, under the name of the catalog."""
+    """A backup that lacks later loads, under the name of the catalog."""
     copied(store, elsewhere)
     queue.load(orders(10, 10))
     store.vacuum(grace=0)

@@ -1,4 +1,4 @@
-"""Who may fire: priorities, exclusive and single active consumers, between processes."""
+"""Which consumer may fire: priorities, exclusive and single active consumers, between processes."""
 
 import pytest
 import sqlalchemy as sa

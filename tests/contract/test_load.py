@@ -204,7 +204,7 @@ def fails_after(times, call):
 
 
 def test_memory_of_a_writer_is_bounded_by_its_runs(store, monkeypatch):
-    """A stager keeps no more rows than a run has, however many come."""
+    """A stager keeps at most the rows of one run in memory."""
     monkeypatch.setattr(stager, "RUN_BYTES", 50_000)
     queue = make_queue(store)
     writer = make_stager(queue)

@@ -1,4 +1,4 @@
-"""Metadata: pointers and counters say what happened, and agree with what is there."""
+"""Metadata: pointers and counters show what happened, and agree with the messages."""
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ COUNTS = (
 
 
 def counts(queue, magazine="main"):
-    """What is not zero in the only shard of a queue."""
+    """The counters that are not zero in the only shard of a queue."""
     (row,) = (r for r in queue.metadata().to_pylist() if r["magazine"] == magazine)
     return {name: row[name] for name in COUNTS if row[name]}
 

@@ -46,7 +46,7 @@ def filled(public):
 
 
 def forbid(path):
-    """Make a path read-only for everybody, including its owner, who may run the tests."""
+    """Make a path read-only for all users, including its owner, who may run the tests."""
     path.chmod(0o555 if path.is_dir() else 0o444)
 
 

@@ -1,4 +1,4 @@
-"""Notifications: which transactions wake those who wait, on PostgreSQL; SQLite shows any commit."""
+"""Notifications: the transactions that wake waiting threads; SQLite shows any commit."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

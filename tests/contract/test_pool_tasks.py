@@ -29,7 +29,7 @@ def make_due(store):
 
 
 def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
-    """What another process has left in flight, of its own queue and of one that nobody works on."""
+    """Messages that another process left in flight, in two queues."""
     mine, other = make_queue(store), make_queue(store, "other")
     for queue in (mine, other):
         queue.load(orders(3))

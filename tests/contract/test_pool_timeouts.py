@@ -1,4 +1,4 @@
-"""A worker whose handler's call timed out goes on: it pulls until there is nothing more to do."""
+"""A worker continues after a call that timed out: it pulls until no message is left."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Publish once: a batch of a streaming query is loaded once, however often it comes."""
+"""Publish once: a repeated batch of a streaming query is loaded once."""
 
 import json
 import threading

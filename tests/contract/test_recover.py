@@ -1,4 +1,4 @@
-"""Recover and acknowledge: what becomes of tickets that nobody speaks of any more."""
+"""Recover and acknowledge: the fate of tickets that no checkpoint names."""
 
 import pytest
 

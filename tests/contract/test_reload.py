@@ -1,4 +1,4 @@
-"""Reload: what is fired goes back to its old place, as if nobody had taken it."""
+"""Reload: fired messages go back to their old places, as if they had not been taken."""
 
 import random
 

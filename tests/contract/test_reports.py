@@ -13,7 +13,7 @@ from tests.factories import make_queue, orders
 
 
 def shovelled(store, count=5, name="orders", **shape):
-    """A queue of so many orders, which were sidelined and brought back."""
+    """A queue of *count* orders, which were sidelined and moved back."""
     queue = make_queue(store, name, **shape)
     queue.load(orders(count))
     queue.sideline(queue.fire())

@@ -1,4 +1,4 @@
-"""A restore of a store that is the source and the target of a query: what was published is gone."""
+"""A restore of a store that is source and target of a query: it has lost published messages."""
 
 import json
 import logging
@@ -69,7 +69,7 @@ def publication_lost(store, number):
 
 @pytest.fixture
 def history(store, query):
-    """Two batches that Spark has committed, the second of which is not acknowledged yet."""
+    """Two batches that Spark has committed; the second is not acknowledged yet."""
     for number in range(2):
         assert publish(store, number, read(query, number))
     return query

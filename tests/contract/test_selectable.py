@@ -80,7 +80,7 @@ def test_no_message_is_forgotten_where_priorities_grow_with_age(store: Store) ->
 
 
 def test_a_consumer_of_one_type_gets_its_oldest_message_or_any(store: Store) -> None:
-    """As `msgrcv` of System V does: a type, or 0 for whatever is oldest."""
+    """Like `msgrcv` of System V: a type, or 0 for the oldest message."""
     schema = pa.schema([("type", pa.int64()), ("text", pa.string())])
     messages = make_queue(store, "messages", schema, attributes=["type"])
     messages.load([{"type": 1 + n % 2, "text": str(n)} for n in range(6)])

@@ -116,7 +116,7 @@ def test_statistics_keep_slices_closed_that_cannot_match(store: Store) -> None:
 
 
 def _gone(store: Store, condition: str) -> None:
-    """The files of some segments are not there any more: whoever opens one finds it missing."""
+    """Remove the files of some segments, so that opening one fails."""
     with store.catalog.engine.begin() as connection:
         connection.exec_driver_sql(
             f"UPDATE segments SET data = NULL, location = 'gone-' || id WHERE {condition}"

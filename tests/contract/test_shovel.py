@@ -1,4 +1,4 @@
-"""Shovel: what was set aside comes back to main, at its tail."""
+"""Shovel: sidelined messages come back to the tail of main."""
 
 import pytest
 

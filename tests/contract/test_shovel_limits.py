@@ -1,4 +1,4 @@
-"""Shovel: some of what was set aside, at a pace, and not what has failed too often."""
+"""Shovel: a part of the sidelined messages, at a rate, and none that failed too often."""
 
 import pyarrow as pa
 import pytest
@@ -24,14 +24,14 @@ def aside(queue):
 
 
 def fail_again(queue, times):
-    """Bring everything back and let it fail, so many times."""
+    """Shovel all messages and let them fail, *times* times."""
     for _ in range(times):
         queue.shovel(force=True)
         queue.sideline(queue.fire())
 
 
 def rest(store, seconds):
-    """Let what is aside have come there so many seconds earlier."""
+    """Let sidelined messages be in the sideline for *seconds* longer."""
     by = int(seconds * 1e6)
     earlier = update(slices).values(moved_at=slices.c.moved_at - by)
     store.catalog.write(lambda connection: connection.execute(earlier))

@@ -1,4 +1,4 @@
-"""Side tasks: of all who come, one runs what is due; the leader alone sweeps."""
+"""Side tasks: of all processes that ask, one runs a due task; only the leader sweeps."""
 
 import pytest
 

@@ -24,7 +24,7 @@ START = Offset("reader", 0)
 
 @pytest.fixture
 def session(store):
-    """What a streaming reader is in its process; it runs no side tasks unless told."""
+    """The session of a streaming reader; without side tasks by default."""
     made = []
 
     def make(**options):
@@ -213,7 +213,7 @@ def test_a_query_keeps_its_columns_when_one_of_its_queues_is_given_more(store, s
 
 
 def test_a_pause_stops_a_query_at_once(store, session):
-    """Whatever it knows: the firing itself asks the catalog."""
+    """Independent of its knowledge: the firing itself asks the catalog."""
     queue = make_queue(store)
     queue.load(orders(1))
     query = session()

@@ -1,4 +1,4 @@
-"""What the process of a query does when it starts."""
+"""The start of a query's process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a storage promises, in a folder and in a bucket alike."""
+"""The promises of a storage, in a folder and in a bucket."""
 
 import time
 
@@ -19,7 +19,7 @@ def storage(storage_uri):
 
 @pytest.fixture
 def files(storage_uri):
-    """What is really there."""
+    """The real files."""
     return Files(storage_uri)
 
 

@@ -1,4 +1,4 @@
-"""Sweep: what was fired too long ago and never finished goes to the sideline."""
+"""Sweep: messages that were fired too long ago and never finished go to the sideline."""
 
 import pytest
 

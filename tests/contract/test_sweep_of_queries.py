@@ -30,7 +30,7 @@ def queue(store):
 
 
 def hold(store, queue, consumer, count=3):
-    """Fire and plan so many messages, long ago."""
+    """Fire and plan *count* messages, long ago."""
     ticket = planned(store, queue, consumer, count)
     seen(store, queue, ticket)
     backdate(store, HOURS)

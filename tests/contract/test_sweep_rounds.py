@@ -14,7 +14,7 @@ from tests.factories import make_queue, numbers_of, orders
 
 
 def fired_in_slices(store, count, shards=1, **settings):
-    """So many slices of one message each, all fired long ago."""
+    """*count* slices of one message each, all fired long ago."""
     queue = make_queue(store, shards=shards, **settings)
     for number in range(count):
         queue.load(orders(1, number))

@@ -1,4 +1,4 @@
-"""A query of side tasks without Spark: what it runs, what it tells, and how it comes to an end."""
+"""A query of side tasks without Spark: its runs, its reports, and its end."""
 
 import pytest
 from sqlalchemy import update
@@ -20,7 +20,7 @@ ALWAYS = {"interval": "0", "idleWait": "2s"}
 
 @pytest.fixture
 def session(store):
-    """What a streaming reader of side tasks is in its process."""
+    """The session of a streaming reader of side tasks."""
     made = []
 
     def make(task="shovel", **options):
@@ -52,7 +52,7 @@ def told(session, start, end):
 
 
 def failing(monkeypatch, times, queue="orders"):
-    """Let the shovel of a queue fail so many times; return the list that counts down."""
+    """Let the shovel of a queue fail *times* times; return the list that counts down."""
     left, shovel = [None] * times, shovel_task.shovel
 
     def fails(catalog, info, *rest):

@@ -1,4 +1,4 @@
-"""Types: what was loaded comes back as it was, whatever its type and wherever it lies."""
+"""Types: loaded values of every type come back unchanged, from files and from the catalog."""
 
 from pathlib import Path
 

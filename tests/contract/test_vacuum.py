@@ -28,7 +28,7 @@ def queue(store, monkeypatch):
 
 
 def age(store, seconds):
-    """Let all files have been written, and become garbage, so many seconds earlier."""
+    """Let all files be *seconds* older, and garbage for as much longer."""
     storage, there = store.storage, store.storage.list()
     earlier = int(seconds * 1e6)
     if "://" in storage.uri:
@@ -256,7 +256,7 @@ def test_files_that_were_never_ours_are_left_alone_among_the_segments(store, que
 
 @EVERYWHERE
 def test_writers_and_vacuums_at_once_lose_nothing(store, queue, address):
-    """With no grace at all, a writer may be refused, but never robbed of what it published."""
+    """Without a grace period, a writer may be refused, but published files are never removed."""
     published, refused, stop = [], [], threading.Event()
 
     def clean():
@@ -317,7 +317,7 @@ def test_an_impossible_grace_period_is_refused(store, grace):
 
 @pytest.mark.parametrize("inside", [True, False], ids=["a queue's folder", "the segments' folder"])
 def test_folders_that_are_links_are_not_followed(store, queue, tmp_path, inside):
-    """What a link leads to may belong to somebody else, whatever its files are called."""
+    """The target of a link may belong to another program, even if its files have our names."""
     outside = tmp_path / "outside"
     outside.mkdir()
     alien = outside / f"{'a' * 32}.arrow"

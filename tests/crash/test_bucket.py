@@ -1,4 +1,4 @@
-"""A process that writes to a bucket is killed: what it left is not seen, and is removed."""
+"""A process that writes to a bucket is killed: its files stay invisible, and are removed."""
 
 import pytest
 

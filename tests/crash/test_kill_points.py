@@ -1,4 +1,4 @@
-"""A process is killed at every named point of the core; the store is whole, and goes on."""
+"""A process is killed at every named point of the core; the store stays correct and usable."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def work(address: Address, act, journal: Journal) -> None:
 
 
 def check_nothing_lost(books: Books, journal: Journal) -> None:
-    """What was loaded is there, but for what was being deleted."""
+    """Loaded messages are there, except those that were being deleted."""
     loaded = {i for entry in journal.read("loaded") for i in entry["ids"]}
     deleting = {i for entry in journal.read("deleting") for i in entry["ids"]}
     assert loaded - books.ids() <= deleting

@@ -47,7 +47,7 @@ def functions():
 
 
 def inherited(cls, member):
-    """Whether a class of somebody else says what the method does."""
+    """Whether a class of another package describes the method."""
     foreign = [base for base in cls.__mro__ if not base.__module__.startswith(PACKAGES)]
     return any(member in vars(base) for base in foreign)
 

@@ -72,7 +72,7 @@ def needed(names: list[str]) -> Iterator[Distribution]:
 
 
 def link(found: Distribution, site: Path) -> None:
-    """Link what a distribution has installed into another environment."""
+    """Link the files of a distribution into another environment."""
     for name in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
         target = site / name
         if not target.exists() and not name.startswith("__pycache__"):
@@ -81,7 +81,7 @@ def link(found: Distribution, site: Path) -> None:
 
 @pytest.fixture
 def environment(tmp_path):
-    """A Python with what the project declares, and nothing else."""
+    """A Python with only the declared dependencies of the project."""
     folder = tmp_path / "environment"
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")

@@ -1,4 +1,4 @@
-"""What the pages point to is there."""
+"""The targets of all links exist."""
 
 import re
 from pathlib import Path

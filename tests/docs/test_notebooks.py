@@ -1,4 +1,4 @@
-"""Every notebook runs from its first cell to its last, and comes to what it says."""
+"""Every notebook runs from its first cell to its last, and has the results that it shows."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The protocol's page tells what a crash at each point leaves, and the order of the locks."""
+"""The protocol's page has the state after a crash at each point, and the order of the locks."""
 
 import re
 from pathlib import Path

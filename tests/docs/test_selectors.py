@@ -1,4 +1,4 @@
-"""The page on selectors: what it shows can be used, and it names all that can be called."""
+"""The page on selectors: its examples can be used, and it names all functions."""
 
 import re
 from pathlib import Path

@@ -45,7 +45,7 @@ MODULES = {
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """What a module imports at its top, at run time; empty for a module of a library."""
+    """The imports at the top of a module, at run time; empty for a module of a library."""
     found: set[str] = set()
     pending = ast.parse(MODULES[module].read_text()).body if module in MODULES else []
     while pending:

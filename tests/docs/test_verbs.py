@@ -1,4 +1,4 @@
-"""The table of the verbs names each of them once, with what it does to slices."""
+"""The table of the verbs names each of them once, with its effect on slices."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stores that were written by released versions are read, and go on, for ever."""
+"""Stores of released versions can be read and used forever."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A store of format 1 becomes one of this format, on either database, whoever dies or comes."""
+"""A store of format 1 becomes one of this format, on either database, even with crashes."""
 
 import itertools
 import json

@@ -44,7 +44,7 @@ class Change:
 
 @dataclass
 class Transaction:
-    """One event: what a transaction changed, in order."""
+    """One event: the changes of a transaction, in order."""
 
     number: int
     changes: list[Change] = field(default_factory=list)

@@ -77,7 +77,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What one database holds, and what a backup of it puts back."""
+    """The contents of one database, which a backup restores."""
 
     slices: frozenset[Slice] = frozenset()
     tickets: frozenset[Ticket] = frozenset()
@@ -90,7 +90,7 @@ class Catalog:
     done: frozenset[int] = frozenset()
 
     def held(self, after: int, upto: int) -> frozenset[Slice]:
-        """Return what the query's tickets hold between two numbers."""
+        """Return the messages of the query's tickets between two numbers."""
         return frozenset(s for s in self.slices if s.consumer == QUERY and after < s.ticket <= upto)
 
     def without(self, gone: frozenset[Slice], *new: Slice) -> Catalog:
@@ -110,7 +110,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Driver:
-    """A life of the query: its epoch, and what it has in memory about the batch in progress."""
+    """A life of the query: its epoch, and its memory of the batch in progress."""
 
     epoch: int
     phase: str
@@ -344,7 +344,7 @@ def _skipped(catalog: Catalog, logged: int, rules: Rules) -> Catalog:
 
 
 def _handler(state: State, rules: Rules, bounds: Bounds) -> Iterator[Step]:
-    """A consumer without a checkpoint, that deletes or gives back what it has fired."""
+    """A consumer without a checkpoint, which deletes or reloads its fired messages."""
     catalog = state.catalog
     for one in sorted(catalog.slices):
         rest = frozenset({one})

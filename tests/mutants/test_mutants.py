@@ -1,4 +1,4 @@
-"""The mutants fit the code as it is."""
+"""The mutants fit the present code."""
 
 import ast
 

@@ -26,7 +26,7 @@ class RolledBack(Exception):
 
 
 class Actor:
-    """Somebody who runs one verb at a time on a store."""
+    """A client that runs one verb at a time on a store."""
 
     def __init__(self, name: str, address: Address) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Actor:
             assert self._stopped.wait(PATIENCE), f"{self.name} did not reach {stop_at}"
 
     def finish(self) -> Any:
-        """Let the verb go on to its end; return what it returns, or raise what it raises."""
+        """Let the verb run to its end; return its result, or raise its error."""
         self._resumed.set()
         assert self._ended.wait(PATIENCE), f"{self.name} did not end"
         if self._error is not None:
@@ -78,7 +78,7 @@ class Actor:
 
     def waits(self) -> bool:
         """
-        Whether the verb waits for somebody else; False when it has ended.
+        Whether the verb waits for another; False when it has ended.
 
         SQLite does not tell. There it must be known that another one has the database: then the
         verb cannot end, however long this takes.

@@ -15,7 +15,7 @@ from tests.processes.roles import Scene
 
 @dataclass
 class Part:
-    """A role, and who plays it now."""
+    """A role, and the process that plays it now."""
 
     role: object
     name: str
@@ -25,7 +25,7 @@ class Part:
 
 
 class Ensemble:
-    """Eight who load, four who fire, and one each who shovels, sweeps, compacts and vacuums."""
+    """Eight producers, four consumers, and one process for each of four side tasks."""
 
     def __init__(self, scene: Scene, *, loads: int, loaders: int = 8, firers: int = 4, seed: int):
         self.scene = scene
@@ -60,7 +60,7 @@ class Ensemble:
                     part.child.kill()
 
     def entries(self, *what: str) -> Iterator[dict]:
-        """What the processes have written down, of all their lives."""
+        """The entries of the processes, of all their lives."""
         for part in self.parts:
             for journal in part.journals:
                 yield from journal.read(*what)

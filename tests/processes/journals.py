@@ -1,4 +1,4 @@
-"""What the journals of an ensemble show: the counts of messages, and their order."""
+"""The results of an ensemble's journals: the counts of messages, and their order."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def play(role: Callable[..., None], scene: Scene, journal: Journal, *args: int) 
 def load(
     store: Store, scene: Scene, journal: Journal, loader: int, loads: int, first: int, seed: int
 ) -> None:
-    """So many loads, most of them of one message, some of hundreds."""
+    """Some loads, most of them of one message, others of hundreds."""
     queue, chance = store.queue("ensemble"), random.Random(seed)
     for _ in range(loads):
         count = chance.choice((1, 1, 1, 1, 1, chance.randint(2, 20), chance.randint(50, 400)))
@@ -163,7 +163,7 @@ def _settle(
 
 
 def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> None:
-    """As a streaming query that dies before it plans what it has fired."""
+    """Like a streaming query that dies before it plans the fired messages."""
     query = store.consumer(name, beats=True)
     wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=10)
     ticket = fire(store.catalog, query, wanted, seen=False)
@@ -177,7 +177,7 @@ def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> Non
 
 
 def _check(rows: pa.Table) -> None:
-    """What is handed out is what was loaded."""
+    """Delivered messages equal the loaded ones."""
     said = rows.select(["loader", "number", "payload", "key"]).to_pydict()
     for loader, number, text, key in zip(*said.values(), strict=True):
         assert text == payload(loader, number)

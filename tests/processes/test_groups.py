@@ -21,7 +21,7 @@ SELECTORS = (None, "number >= 0", "number % 2 = 0", "who < 'g15'", "number % 3 <
 
 
 def consume(address: Address, journal: Path, stop: Path, selector: str | None) -> None:
-    """Fire, say what was fired, and delete it, until told to stop."""
+    """Fire messages, report them, and delete them, until told to stop."""
     told = Journal(journal)
     with Store(address) as store:
         queue = store.queue("groups")

@@ -1,4 +1,4 @@
-"""Three instances, each a process: one sweeps; when it dies another does; without a judge, nobody.
+"""Three instances, each a process: one sweeps; if it dies, another does; without a judge, none.
 
 By the catalog's lease and by a real ZooKeeper alike. Each instance says in its journal when it
 begins to lead and when it no longer does, and sweeps for as long as it leads.
@@ -56,7 +56,7 @@ def work(make: Callable[..., Leader], address: Address, name: str, hosts: str, j
 
 
 class Instances:
-    """The processes, and what they say."""
+    """The processes and their output."""
 
     def __init__(self, make: Callable[..., Leader], address: Address, hosts: str, folder: Path):
         self.journals = {name: Journal(folder / name) for name in INSTANCES}
@@ -68,12 +68,12 @@ class Instances:
         }
 
     def leading(self) -> list[str]:
-        """Who said last that it leads, of those that live."""
+        """The living instance that last said that it leads."""
         said = {name: self.journals[name].read("leads", "follows") for name in self.children}
         return [name for name, lines in said.items() if lines and lines[-1]["what"] == "leads"]
 
     def wait_for(self, count: int) -> list[str]:
-        """Wait until so many lead."""
+        """Wait until *count* instances lead."""
         wait_until(lambda: len(self.leading()) == count)
         return self.leading()
 
@@ -157,7 +157,7 @@ def test_the_one_that_leads_sweeps_a_queue_that_no_instance_works_on(store, queu
 
 
 def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
-    """Whoever begins to lead does it after the last one has ended, or was killed."""
+    """Each leader begins after the last one has ended, or was killed."""
     for left in (2, 1):
         (leader,) = leased.wait_for(1)
         leased.kill(leader)

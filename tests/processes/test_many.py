@@ -1,4 +1,4 @@
-"""Many processes at work on one store at once: nothing lost, nothing doubled, nobody refused."""
+"""Many processes at work on one store at once: no message lost or doubled, no call refused."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_end(store: Store, loaded: int) -> None:
 
 
 def check_waits(ensemble: Ensemble, store: Store) -> None:
-    """Nobody starved, and the database never had to choose a victim."""
+    """No process starved, and the database never had to choose a victim."""
     assert max(entry["seconds"] for entry in ensemble.entries("took")) < LONGEST_SECONDS
     refused = [entry["why"] for entry in ensemble.entries("refused by the database")]
     assert refused == []

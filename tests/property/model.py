@@ -34,7 +34,7 @@ class Message:
 
 @dataclass
 class Model:
-    """Where each message is, in which order, and what was counted."""
+    """The place of each message, their order, and the counters."""
 
     messages: dict[int, Message] = field(default_factory=dict)
     #: The messages of each shard of each magazine, in order, whatever they are doing.

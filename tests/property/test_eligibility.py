@@ -254,7 +254,7 @@ class Eligibility(RuleBasedStateMachine):
         return next(m for m in self.main if m.id == id)
 
     def _heads(self) -> list[Message]:
-        """What may be fired: with groups the oldest of each of which nothing is in flight."""
+        """The fireable messages: with groups, the oldest of each group without one in flight."""
         waiting = [m for m in self.main if m.wanted and not m.fired]
         if self.group is None:
             return waiting

@@ -215,7 +215,7 @@ class Verbs(RuleBasedStateMachine):
     @precondition(lambda self: self.model.seen)
     @rule(data=st.data())
     def plan(self, data) -> None:
-        """A ticket gives what it holds, the same as often as it is asked."""
+        """A ticket gives the same messages each time."""
         number = data.draw(st.sampled_from(sorted(self.model.seen)))
         held = [m for m in self.model.in_flight() if m.holder == (QUERY, number)]
         for name in QUEUES:
@@ -285,7 +285,7 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(name=queue_names, dead=st.booleans())
     def sweep(self, name: str, dead: bool) -> None:
-        """All that is in flight is old enough; what a living query works on is left alone."""
+        """All messages in flight are old enough; those of a living query are left alone."""
         if dead:
             self.let_the_query_die()
         swept = self.queue(name).sweep(0)
@@ -302,7 +302,7 @@ class Verbs(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        """The query has died; what nobody has seen goes back."""
+        """The query has died; its unseen messages go back."""
         self.let_the_query_die()
         given_back = self.store.recover()
         self.let_the_query_live()
@@ -348,7 +348,7 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(name=queue_names)
     def compact(self, name: str) -> None:
-        """Nobody can tell, but by the number of slices."""
+        """Only the number of slices shows it."""
         self.queue(name).compact()
 
     @rule()

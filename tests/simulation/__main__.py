@@ -14,7 +14,7 @@ from tests.simulation.scenario import Report, run
 
 
 def main() -> int:
-    """Run what was asked for; return 1 if a seed failed."""
+    """Run the requested seeds; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run one seed, and print its history")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def told(report: Report) -> str:
-    """Return what is wrong with a seed, and the command that runs it again."""
+    """Return the faults of a seed, and the command that runs it again."""
     wrong = "\n  ".join(report.wrong[:5])
     return f"seed {report.seed}: {wrong}\n  python -m tests.simulation --seed {report.seed}"
 

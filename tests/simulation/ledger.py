@@ -25,7 +25,7 @@ class _Message:
 
 @dataclass(frozen=True)
 class _Restore:
-    """A catalog was put back: what was written between the two entries is forgotten."""
+    """A catalog was put back: it has forgotten everything between the two entries."""
 
     store: str
     backed_up: int
@@ -135,7 +135,7 @@ class Ledger:
             self._held.pop(number, None)
 
     def restored(self, store: str, backed_up: int) -> None:
-        """A catalog is what it was at an entry."""
+        """A catalog is as it was at an entry."""
         self._restores.append(_Restore(store, backed_up, self._next()))
         self.counts["restores"] += 1
 

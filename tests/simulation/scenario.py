@@ -58,7 +58,7 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a seed's history is made of."""
+    """The parts of a seed's history."""
 
     steps: int
     odds: Odds
@@ -190,7 +190,7 @@ class _History:
     # Clients
 
     def _keep_alive(self) -> None:
-        """Start what is not running."""
+        """Start the processes that do not run."""
         running = {client.name.split("#")[0] for client in self.world.alive()}
         wanted: dict[str, Callable[[Client], object]] = {"copier": self._copies}
         if not self.calm:

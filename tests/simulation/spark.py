@@ -78,7 +78,7 @@ class Checkpoint:
         self._write("commits", number, "v1\n{}")
 
     def copy_to(self, folder: Path) -> Checkpoint:
-        """Copy the folder as it is now."""
+        """Copy the present folder."""
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.folder, folder)
         return Checkpoint(folder)
@@ -95,7 +95,7 @@ class Checkpoint:
 
 
 class Sink:
-    """What a query does with a batch; a subclass is a sink of ignis."""
+    """The work of a query with a batch; a subclass is a sink of ignis."""
 
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         """Note the rows of a batch before anything is done with them."""

@@ -1,4 +1,4 @@
-"""The ledger finds what is wrong with a bad history, and nothing with a good one."""
+"""The ledger finds the faults of a bad history, and none in a good one."""
 
 import pytest
 
@@ -9,7 +9,7 @@ PATIENCE = 100.0
 
 @pytest.fixture
 def ledger():
-    """One message that was loaded, copied and handed to somebody who deleted it."""
+    """One message that was loaded, copied and handed to a client that deleted it."""
     made = Ledger(patience=PATIENCE)
     load(made, 1)
     copy(made, 1)

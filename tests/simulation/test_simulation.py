@@ -59,5 +59,5 @@ def test_a_failure_names_the_command_that_repeats_it(tmp_path, monkeypatch):
 
 
 def failing(folder):
-    """Run seeds whose histories need what is broken."""
+    """Run seeds whose histories use the broken part."""
     return (run(seed, folder) for seed in ONCE_FAILED)

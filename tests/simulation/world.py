@@ -66,7 +66,7 @@ class Odds:
 
 
 class Client:
-    """Somebody with a process of its own, who lives and dies by turns."""
+    """A client with its own process, which lives and dies in turns."""
 
     def __init__(self, world: World, name: str, work: Callable[[Client], object]) -> None:
         self.name = name
@@ -239,7 +239,7 @@ class World:
     # Seams
 
     def seam(self, what: str, *, sleep: float = 0.0) -> None:
-        """Let chance decide whether this client goes on, waits or dies here."""
+        """Let chance decide whether this client continues, waits or dies here."""
         client = current()
         if client is None or client.world is not self:
             return
@@ -416,7 +416,7 @@ def dispose(address: Address) -> None:
 
 
 def back_up(address: Address, to: Path) -> None:
-    """Copy a catalog as it is now."""
+    """Copy the present catalog."""
     with sqlite3.connect(_file(address)) as source, sqlite3.connect(to) as copy:
         source.backup(copy)
     source.close()

@@ -43,7 +43,7 @@ CATALOGS = ("sqlite", "postgresql")
 
 
 def main() -> int:
-    """Run what the command line asks for; 0 when every promise was kept."""
+    """Run the soak of the command line; return 0 if every promise was kept."""
     # So that no process outlives a soak that is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
@@ -131,7 +131,7 @@ def _soak(
 
 
 def books(address: Address) -> list[str]:
-    """What the books of the store say in the end."""
+    """The state of the store's books at the end."""
     with Store(address, create=False) as store:
         try:
             audit(store)

@@ -24,7 +24,7 @@ _BUSY = (
 
 
 class Proxy:
-    """What it does now: ``pass``, ``refuse``, ``slow``, ``cut``, ``missing`` or ``busy``."""
+    """Its present behaviour: ``pass``, ``refuse``, ``slow``, ``cut``, ``missing`` or ``busy``."""
 
     def __init__(self, upstream: str, seed: int) -> None:
         self.upstream = upstream

@@ -81,7 +81,7 @@ class Copier:
         return False
 
     def go_on(self) -> None:
-        """Let its JVM go on."""
+        """Let its JVM continue."""
         try:
             if self._life is not None:
                 self._life.go_on()
@@ -101,7 +101,7 @@ class Copier:
 
 
 class SparkKill(Fault):
-    """The driver is killed with all its processes; its checkpoint may lose what it noted last."""
+    """The driver is killed with all its processes; its checkpoint may lose its last notes."""
 
     def __init__(self, copier: Copier, chance: random.Random, loss: str) -> None:
         self.name = "spark killed" if loss == "nothing" else f"spark killed, {loss}"

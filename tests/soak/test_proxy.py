@@ -1,4 +1,4 @@
-"""The proxy of the soak passes everything on, or answers as it is told to."""
+"""The proxy of the soak passes requests on, or answers as told."""
 
 import pyarrow.fs as pafs
 import pytest

@@ -1,4 +1,4 @@
-"""What a Spark Connect client does with queues; run by itself, it says in JSON what came of it."""
+"""The work of a Spark Connect client with queues; as a script, it prints the results as JSON."""
 
 from __future__ import annotations
 

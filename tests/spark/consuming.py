@@ -1,4 +1,4 @@
-"""What the tests of `consume` share."""
+"""Helpers of the tests of `consume`."""
 
 import os
 from collections import Counter
@@ -62,7 +62,7 @@ def counts(queue: Queue, name: str) -> int:
 
 
 class Journal:
-    """Notes which messages a handler has seen, in whatever process it runs; survives its death."""
+    """Notes the messages that a handler has seen, in any process; the notes survive its death."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)

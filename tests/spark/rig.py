@@ -1,4 +1,4 @@
-"""What the tests of the source and the sink share: a store, its queues, and queries over them."""
+"""Helpers of the tests of source and sink: a store, its queues, and queries over them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rig:
         self.store = Store.open(self.path)
 
     def orders(self, count: int, name: str = "orders", **shape: Any) -> Queue:
-        """A queue of so many orders, in one shard unless told."""
+        """A queue of *count* orders, in one shard by default."""
         queue = make_queue(self.store, name, **shape)
         queue.load(orders(count))
         return queue
@@ -113,7 +113,7 @@ class Rig:
 
 
 def finish(query: StreamingQuery) -> None:
-    """Wait for the end of a query that ends by itself; raises what it failed with."""
+    """Wait for the end of a query that ends by itself; raises its error."""
     assert query.awaitTermination(PATIENCE), "the query did not end"
 
 

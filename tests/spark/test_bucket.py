@@ -1,4 +1,4 @@
-"""A catalog in PostgreSQL and segments in a bucket: what a cluster of machines would use."""
+"""A catalog in PostgreSQL and segments in a bucket, as for a cluster of machines."""
 
 import pytest
 from chispa import assert_df_equality

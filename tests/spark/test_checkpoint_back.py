@@ -45,7 +45,7 @@ def test_new_messages_after_a_reset_are_refused_and_not_lost(rig, batches, named
 
 
 def test_a_named_consumer_goes_on_after_a_reset_where_that_is_sound(rig):
-    """Its first batch is again that of the ticket that it holds, and known by it."""
+    """Its first batch is that of its ticket again, and is recognised by it."""
     queue = rig.orders(30)
     finish(rig.sink(rig.source(consumer="copier"), "copy", trigger=ONCE))
     reset(rig)

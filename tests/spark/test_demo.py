@@ -1,4 +1,4 @@
-"""The demo, on a part of its flights: what it shows is so, and it would notice if it were not."""
+"""The demo, on a part of its flights: its results are right, and its checks notice errors."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which message next, through Spark: selectors, priorities, holds, groups, and who sets them."""
+"""The next message through Spark: selectors, priorities, holds, groups, and their options."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ATTEMPTS = 3
 
 
 def handle(order):
-    """What a message does is written in the last two digits of its number."""
+    """The last two digits of a message's number decide its fate."""
     kind = order["number"] % 100
     if kind == 99:
         raise ValueError(f"never {order['number']}")
@@ -45,7 +45,7 @@ def by_hand(rig: Rig, queue):
 
 
 def by_a_manager(rig: Rig, queue):
-    """The same, by itself: the query goes on, and the shovel is due again and again."""
+    """The same, by itself: the query continues, and the shovel is due repeatedly."""
     manager = IgnisManager(
         rig.spark,
         path=rig.path,
@@ -77,7 +77,7 @@ def test_only_what_fails_for_ever_is_left_and_each_failure_is_told(rig, live):
 
 
 def told(queue):
-    """Each failure: of which message, how often that had failed before, and why it did."""
+    """Each failure: its message, the number of earlier failures, and the reason."""
     failures = queue.failures().select(["message_id", "attempt", "kind", "reason"])
     return sorted(zip(*(column.to_pylist() for column in failures.columns), strict=True))
 

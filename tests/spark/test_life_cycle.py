@@ -37,7 +37,7 @@ def start(rig: Rig, handler, **how):
 
 
 def run_task(rig: Rig, task: str) -> list[tuple]:
-    """Run a side task once, as a streaming query; what it reports."""
+    """Run a side task once, as a streaming query; return its reports."""
     batches = rig.batches(rig.source(task=task), checkpoint=task)
     rows = [row for batch in batches for row in batch]
     return [(row.task, row["from"], row.to, row.moved) for row in rows]
@@ -113,7 +113,7 @@ def test_fired_to_sidelined(rig, handler):
 
 
 def test_sidelined_to_deleted_from_main_at_once(rig):
-    """Whoever looks sees each message once, while batches of them are being settled."""
+    """A browser sees each message once, while batches are being settled."""
     queue = rig.orders(500)
     query = start(rig, fail, max_messages=100)
     sums = []

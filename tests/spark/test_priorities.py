@@ -10,7 +10,7 @@ from tests.spark.rig import PATIENCE, counts, wait_until
 
 
 class Query:
-    """A query that runs until it is stopped, and what it has seen."""
+    """A query that runs until it is stopped, and the messages it has seen."""
 
     def __init__(self, rig, name, **options):
         self.seen = []
@@ -74,7 +74,7 @@ def test_without_credit_the_higher_priority_steps_aside(rig):
 
 
 def test_credit_bounds_what_is_in_flight_over_batches(rig):
-    """What a batch leaves unsettled uses it up: here, nobody settles anything."""
+    """Unsettled messages use up the credit: here, no message is settled."""
     queue = rig.orders(20)
     stuck = Query(rig, "stuck", maxInFlight=8, maxMessagesPerTrigger=5, ack="settle")
 

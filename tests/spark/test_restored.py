@@ -13,7 +13,7 @@ from tests.spark.rig import Rig, finish
 
 
 def copy(source, target):
-    """Copy a catalog as a backup does, or put a copy back under those who have it open."""
+    """Copy a catalog as a backup does, or put a copy back while processes have it open."""
     with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
         one.backup(other)
 

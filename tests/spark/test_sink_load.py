@@ -1,4 +1,4 @@
-"""mode=load: which queue comes of which DataFrame, and what does not fit."""
+"""mode=load: the queue of a DataFrame, and DataFrames that do not fit."""
 
 import pyarrow as pa
 import pytest

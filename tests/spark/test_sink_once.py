@@ -1,4 +1,4 @@
-"""Loading a micro-batch exactly once, whatever Spark repeats; and what failures leave behind."""
+"""A micro-batch is loaded exactly once, even if Spark repeats it; and the remains of failures."""
 
 import pyarrow as pa
 import pytest
@@ -110,7 +110,7 @@ def test_a_stream_whose_task_fails_loads_nothing_and_all_of_it_when_it_is_mended
 
 
 def test_a_commit_that_fails_loads_nothing_and_removes_nothing(rig):
-    """Spark aborts then; what was staged may have been published, so it is left to vacuum."""
+    """Spark aborts then. The staged files may be published, so vacuum decides about them."""
     rig.write(wide(rig, 200), "in")
     path = rig.path
 

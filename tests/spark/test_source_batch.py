@@ -27,7 +27,7 @@ def test_an_empty_queue_is_an_empty_table(rig):
 
 
 def test_a_table_shows_what_was_there_when_it_was_first_read(rig):
-    """Spark plans the reads of a DataFrame once; a new one shows what is there now."""
+    """Spark plans the reads of a DataFrame once; a new one shows the present state."""
     queue = rig.orders(2)
     table = rig.read()
     assert table.count() == 2

@@ -1,4 +1,4 @@
-"""Which columns a stream has: the queue's, the metadata, and what a schema picks of them."""
+"""The columns of a stream: the queue's, the metadata, and a schema's choice of them."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Several queries and processes at one queue: who gets what, and who is swept."""
+"""Several queries and processes at one queue: their messages, and sweeps."""
 
 import time
 

@@ -33,7 +33,7 @@ def test_a_micro_batch_takes_so_many_bytes_at_most_but_one_message_at_least(rig)
 
 
 def test_the_bytes_of_a_micro_batch_are_those_that_its_readers_hold(rig):
-    """However small the stored file is."""
+    """Even if the stored file is small."""
     queue = make_queue(rig.store, schema=PAYLOADS, compression="zstd")
     queue.load([{"number": number, "payload": "x" * 10_000} for number in range(20)])
 

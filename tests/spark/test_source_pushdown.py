@@ -1,4 +1,4 @@
-"""With Spark's pushing of filters on, a table has the right rows, however often it is used."""
+"""With Spark's filter push-down on, a table has the right rows each time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A query that is started again: what it goes on with, and what it reads again."""
+"""A restarted query: where it continues, and which messages it reads again."""
 
 import json
 import re

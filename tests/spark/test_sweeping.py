@@ -1,4 +1,4 @@
-"""Sweeps beside queries that work: who lives loses nothing, however slow, and who is gone does."""
+"""Sweeps beside running queries: a living query loses no messages, and a dead one does."""
 
 from threading import Event
 

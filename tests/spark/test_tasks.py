@@ -78,7 +78,7 @@ def test_the_checkpoint_says_since_when_and_how_far_the_log_is_read(rig):
 
 @pytest.mark.parametrize("lose_commit", [False, True])
 def test_a_batch_that_is_read_again_has_the_same_rows(rig, lose_commit):
-    """The first one too, of which Spark does not log where it began."""
+    """The first one too, whose beginning Spark does not log."""
     queue = sidelined(rig, 5, shards=2, key="number")
     stream = report(rig)
     seen = []
@@ -230,7 +230,7 @@ def numbers(rows):
 
 
 def test_two_queries_of_two_queues_sweep_both(rig):
-    """One of them leads; each shows what was swept of its own queue."""
+    """One of them leads; each shows the sweeps of its own queue."""
     queues = {name: rig.orders(2, name) for name in ("a", "b")}
     for queue in queues.values():
         queue.fire()

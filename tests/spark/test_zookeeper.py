@@ -1,4 +1,4 @@
-"""Sweeping through Spark where a real ZooKeeper says who leads: one does, and without it nobody."""
+"""Sweeps through Spark with a leader by a real ZooKeeper: one query sweeps; without it, none."""
 
 import pytest
 from sqlalchemy import select, update

@@ -1,4 +1,4 @@
-"""The tree of errors: the class says what a caller should do."""
+"""The tree of errors: the class shows what a caller should do."""
 
 import inspect
 

@@ -17,7 +17,7 @@ TRANSACTED = re.compile(r"transact\(catalog, \"([a-z_]+)\"")
 
 
 def ends(pid, within):
-    """Whether a process is gone in time, or a zombie that nobody has collected yet."""
+    """Whether a process is gone in time, or a zombie that is not collected yet."""
     state = Path(f"/proc/{pid}/stat")
     end = time.monotonic() + within
     while time.monotonic() < end:

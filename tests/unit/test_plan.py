@@ -75,7 +75,7 @@ def test_nobody_gets_two_more_than_another_who_could_have_taken_them(available, 
 
 @given(st.integers(1, 9), st.integers(1, 30))
 def test_over_a_round_of_turns_all_get_the_same(names, limit):
-    """The next turn begins where the last one ended, when it counts what was handed out."""
+    """The next turn begins where the last one ended, if it counts the taken messages."""
     available = {f"shard {number}": 1_000_000 for number in range(names)}
     got = dict.fromkeys(available, 0)
 

@@ -1,4 +1,4 @@
-"""Rows behave as a set of numbers does, whatever the form in which they are kept."""
+"""Rows behave like a set of numbers, in each of their forms."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a queue can hold is what Spark can hold; what does not fit is refused by name."""
+"""A queue holds the types that Spark can hold; other columns are refused by name."""
 
 import datetime as dt
 from decimal import Decimal
@@ -28,7 +28,7 @@ def schema_of(kind, name="a"):
 
 
 def spark_takes(kind):
-    """Whether PySpark's own converter gives this type back as it is."""
+    """Whether PySpark's own converter returns this type unchanged."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     theirs = to_arrow_schema(from_arrow_schema(schema_of(kind)), timezone="UTC")
@@ -173,7 +173,7 @@ def test_columns_may_come_in_any_order_and_nullable_ones_may_be_missing():
 
 
 def test_the_metadata_columns_of_another_queue_are_dropped():
-    """So that what was read from one queue can be loaded into another."""
+    """So that messages of one queue can be loaded into another."""
     row = {"number": 1} | dict.fromkeys(METADATA.names)
 
     assert conform([row], ROWS, "orders").column_names == ROWS.names

@@ -1,5 +1,5 @@
 """
-The long campaign: queue to queue through Spark is exactly once, whatever is killed, whenever.
+The long campaign: queue to queue through Spark is exactly once, with kills at any time.
 
     python -m tests.crash.spark.campaign --seed 7 --only points
 
@@ -65,7 +65,7 @@ def runs(seed: int, kills: int) -> list[Run]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 0 when all came out exactly once."""
+    """Run the campaign of the command line; return 0 if all messages came out exactly once."""
     # So that no driver outlives a campaign that is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def _rehearse(folder: Path, console: Console) -> str:
-    """A copy that nobody kills, whose JVM leaves its classes behind: the next ones start faster."""
+    """A copy without kills, whose JVM leaves its classes behind: the next ones start faster."""
     archive = folder / "classes.jsa"
     job = Job.of(scene := Scene(folder / "rehearsal", 20_000), limit=5_000)
     began = time.monotonic()

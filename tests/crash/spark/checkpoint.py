@@ -1,4 +1,4 @@
-"""What Spark has noted in a checkpoint, and what is left when its newest notes are lost."""
+"""The notes of Spark in a checkpoint, and the loss of its newest notes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def committed(checkpoint: Path) -> int:
 
 
 def forget_commit(checkpoint: Path) -> str:
-    """Lose the newest note of a commit: Spark runs that batch again. Returns what was lost."""
+    """Lose the newest note of a commit, and return it: Spark runs that batch again."""
     return _forget(checkpoint / "commits", last(checkpoint / "commits"))
 
 

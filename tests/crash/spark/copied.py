@@ -14,7 +14,7 @@ from tests.crash.spark.scene import SCHEMA, Scene, numbered
 
 
 def count(scene: Scene) -> Counts:
-    """Count at any time: what is not out yet has to be in still. Takes nothing."""
+    """Count at any time, without taking: messages that are not out yet must still be in."""
     with scene.store() as store:
         out = store.queue("out").browse().select(SCHEMA.names)
         still_in = np.concatenate([_numbers(table) for table in _magazines(store.queue("in"))])
@@ -83,7 +83,7 @@ def _disorder(out: pa.Table) -> int:
 
 
 def _left_in(store: Store, scene: Scene) -> Iterator[str]:
-    """What is left of `in`, from which everything must be gone and accounted for."""
+    """The rest of `in`, which must be empty, with all messages accounted for."""
     totals = store.queue("in").metadata()
     for name in ("waiting", "in_flight", "damaged"):
         if total := sum(totals.column(name).to_pylist()):

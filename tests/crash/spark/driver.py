@@ -33,7 +33,7 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a driver is to do."""
+    """The work of a driver."""
 
     #: The options of source and sink that say where the store is.
     store: dict[str, str]

@@ -78,7 +78,7 @@ class Life:
         os.kill(self._jvm(), signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let the JVM go on after a `pause`."""
+        """Let the JVM continue after a `pause`."""
         os.kill(self._jvm(), signal.SIGCONT)
 
     def workers(self) -> list[int]:

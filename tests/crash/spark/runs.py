@@ -36,7 +36,7 @@ LOSSES: dict[str, Callable[[Path], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """How a life ends: at a named point, or so many seconds after something that it does."""
+    """The end of a life: at a named point, or some seconds after an action."""
 
     point: str | None = None
     passage: int = 1
@@ -56,7 +56,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obituary:
-    """What a life came to."""
+    """The result of a life."""
 
     death: Death | None
     batches: int

@@ -25,7 +25,7 @@ LOAD = 100_000
 
 
 class Scene:
-    """Where a driver is killed: its store, its checkpoint, and what was loaded at first."""
+    """The scene of a kill: a store, a checkpoint, and the first load."""
 
     def __init__(self, folder: Path, messages: int) -> None:
         folder.mkdir(parents=True)
@@ -55,7 +55,7 @@ class Scene:
 
 
 def numbered(numbers: np.ndarray) -> pa.Table:
-    """The messages of those numbers, each of which says all that is in its message."""
+    """The messages of these numbers; a number determines its whole message."""
     customers = pc.cast(pa.array(numbers % CUSTOMERS), pa.string())
     mixed = pc.cast(pa.array(numbers * 2_654_435_761 % (1 << 62)), pa.string())
     payloads = pc.binary_repeat(pc.utf8_lpad(mixed, 20, "0"), 5)

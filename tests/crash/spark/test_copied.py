@@ -1,4 +1,4 @@
-"""The checks of a copy notice whatever can go wrong; here the copy is made by hand."""
+"""The checks of a copy notice every fault; here, the copy is made by hand."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,5 +1,5 @@
 """
-Queue to queue through Spark is exactly once, however the driver dies.
+Queue to queue through Spark is exactly once, even if the driver dies.
 
 One copy dies at the points that matter most; `tests.crash.spark.campaign` is the long version.
 """

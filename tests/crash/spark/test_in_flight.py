@@ -21,7 +21,7 @@ def scene(tmp_path):
 
 
 def pass_time(store: Store, seconds: float) -> None:
-    """Let all that has happened have happened so many seconds earlier."""
+    """Let all events have happened *seconds* earlier."""
     by = int(seconds * 1e6)
     stamps = (slices.c.fired_at, consumers.c.heartbeat_at, leases.c.ends_at)
     store.catalog.write(

@@ -28,7 +28,7 @@ def begin(store):
 
 
 def fire(session, *tickets):
-    """Fire tickets of one message each, all but the last of which are then done with."""
+    """Fire tickets of one message each; all but the last one are then finished."""
     for ticket in tickets:
         start = Offset("copier", ticket - 1)
         session.acknowledge(start)
@@ -49,7 +49,7 @@ def messages(session, after, upto):
 
 
 def test_a_batch_that_is_done_with_keeps_its_number_and_is_empty(begin):
-    """Its number is published: a sink would drop whatever came under it."""
+    """Its number is published, so a sink would drop rows with this number."""
     fire(begin(), 1, 2, 3, 4)
     session = begin()
 

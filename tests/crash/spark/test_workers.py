@@ -1,4 +1,4 @@
-"""A Python worker that dies alone: Spark tries its task again, and what it staged is never seen."""
+"""A Python worker that dies alone: Spark repeats its task, and its staged files stay invisible."""
 
 import random
 import time
@@ -23,7 +23,7 @@ RETRYING = "local[2,6]"
 
 
 def stray_files(scene):
-    """Files of the queue `out` that nobody has published."""
+    """Unpublished files of the queue `out`."""
     with scene.store() as store:
         removable = store.vacuum(grace=0, dry_run=True)
     return [location for location in removable if "/out/" in location]
@@ -77,7 +77,7 @@ def test_workers_that_are_killed_at_random_moments_change_nothing(tmp_path):
 
 
 def test_a_query_that_fails_for_good_leaves_nothing_that_is_seen(tmp_path):
-    """Without a second attempt the query fails; the next one goes on where it was."""
+    """Without a second attempt, the query fails, and the next one continues where it was."""
     scene = Scene(tmp_path / "scene", 20_000)
     with Life(Job.of(scene, limit=2_000, fault="sink.staged:3=exit"), scene.said) as life:
         assert life.wait() == 1, life.last_words()

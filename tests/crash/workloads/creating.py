@@ -26,7 +26,7 @@ def created(store: Store, journal: Journal) -> None:
 
 
 def grows_old(store: Store, journal: Journal) -> None:
-    """The store has messages, and is of format 1; whoever opens it migrates it."""
+    """The store has messages and format 1; the first opening migrates it."""
     prepared(store, journal)
     turn_back(store)
 

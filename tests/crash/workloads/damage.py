@@ -42,7 +42,7 @@ def restores_the_file(store: Store) -> None:
 
 
 def reads_all(store: Store, journal: Journal) -> None:
-    """Once what is damaged is set apart, the others can be read."""
+    """After the damaged messages are quarantined, the others can be read."""
     with contextlib.suppress(DamagedSegment):
         the_queue(store).browse()
     journal.write("read", count=the_queue(store).browse().num_rows)

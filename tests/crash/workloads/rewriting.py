@@ -1,4 +1,4 @@
-"""Small segments become large ones, and files are removed that nobody needs."""
+"""Small segments become large ones, and files without use are removed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def only_what_is_needed_is_left(store: Store, journal: Journal) -> None:
 
 
 def loads_singly(store: Store, journal: Journal) -> None:
-    """Many single messages in each magazine, and a file of which little is left."""
+    """Many single messages in each magazine, and a file with few live messages."""
     queue = make_queue(store)
     for _ in range(NEIGHBOURS):
         load(store, journal, 1)

@@ -1,4 +1,4 @@
-"""What is fired is settled."""
+"""Fired messages are settled."""
 
 from __future__ import annotations
 

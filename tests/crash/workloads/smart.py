@@ -30,7 +30,7 @@ def merges(store: Store, journal: Journal) -> None:
 
 
 def merged_all_or_none(store: Store, journal: Journal) -> None:
-    """Each message has taken over what the loads had that were done, and all have the same."""
+    """Each message has the values of the finished loads, and all have the same."""
     messages = the_queue(store).browse()
     (loaded,) = journal.read("loaded")
     assert set(messages.column("_message_id").to_pylist()) == set(loaded["ids"])

@@ -24,7 +24,7 @@ from tests.factories import make_queue, orders
 
 
 def fills(store: Store, journal: Journal) -> None:
-    """A queue that is full of what is in flight."""
+    """A queue that is full of messages in flight."""
     make_queue(store, max_size=FEW)
     load(store, journal, FEW)
     the_queue(store).fire()
@@ -32,7 +32,7 @@ def fills(store: Store, journal: Journal) -> None:
 
 @contextlib.contextmanager
 def hurry() -> Iterator[None]:
-    """Who has died in line is not waited for long."""
+    """A dead waiter does not block the line for long."""
     with mock.patch.object(waiters, "ALIVE_SECONDS", 0.3):
         yield
 
@@ -54,13 +54,13 @@ def nothing_came_in(store: Store, journal: Journal) -> None:
 
 
 def meets_nobody(store: Store, journal: Journal) -> None:
-    """Offers messages that nobody fires, and withdraws them."""
+    """Offers messages that no consumer fires, and withdraws them."""
     with hurry(), contextlib.suppress(QueueFull):
         the_queue(store).load(orders(FEW), timeout=0.5)
 
 
 def withdrawn(store: Store, journal: Journal) -> None:
-    """What was offered by who died waits, and what by who lived is gone."""
+    """Messages that a dead caller offered wait, and those of a living one are gone."""
     books = audit(store)
     assert len(books.ids(Magazine.MAIN, State.LOADED)) == len(books.ids()) in (0, FEW)
     assert books.deleted + len(books.ids()) in (FEW, 2 * FEW)

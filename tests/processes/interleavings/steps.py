@@ -1,4 +1,4 @@
-"""What the two of a race do, as steps of `Actor`s."""
+"""The actions of the two in a race, as steps of `Actor`s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Firings, from main and from the sideline, and who else fires or shovels."""
+"""Firings from main and from the sideline, beside other firings and shovels."""
 
 from __future__ import annotations
 

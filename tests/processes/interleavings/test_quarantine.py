@@ -12,7 +12,7 @@ from tests.processes.interleavings.steps import MANY, fired_ids, settles
 
 
 def spoil(store):
-    """Fire all, of which the segment is then found to be damaged."""
+    """Fire all messages; then, their segment is found to be damaged."""
     ids = fired_ids(store)
     (location,) = store.storage.list()
     store.storage.report_damage(location, "by the test")

@@ -1,4 +1,4 @@
-"""Settlements, and who sweeps or settles at the same time."""
+"""Settlements beside sweeps and other settlements."""
 
 from __future__ import annotations
 

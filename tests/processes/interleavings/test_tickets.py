@@ -1,4 +1,4 @@
-"""What a streaming query does: acknowledge, recover and hold; and looking on."""
+"""The verbs of a streaming query: acknowledge, recover and hold; and peeking."""
 
 from __future__ import annotations
 

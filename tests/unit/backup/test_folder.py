@@ -1,4 +1,4 @@
-"""The folder of a backup: nothing is believed without its checksum, and nothing else is removed."""
+"""The folder of a backup: every file is checked, and other files are not removed."""
 
 import io
 

@@ -60,5 +60,5 @@ def test_a_catalog_on_a_server_has_no_reserve():
 
 
 def test_a_folder_that_cannot_be_written_needs_no_reserve(tmp_path):
-    """As for those who may only read; only a disk without room refuses loads."""
+    """As for processes that may only read: only a disk without room refuses loads."""
     assert Reserve(tmp_path / "missing" / "catalog.db").is_there()

@@ -90,7 +90,7 @@ def test_deleted_entries_do_not_pile_up_in_a_list_without_passes():
 
 
 class Machine(RuleBasedStateMachine):
-    """Against a plain list; passes stop anywhere and go on."""
+    """Against a plain list; passes stop anywhere and continue."""
 
     entries_of = Bundle("entries_of")
 
@@ -141,7 +141,7 @@ TestMachine.settings = settings(max_examples=60, stateful_step_count=40)
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.booleans(), max_size=60), min_size=2, max_size=4), st.integers(0, 9))
 def test_threads_lose_and_add_no_items(scripts, seed):
-    """Each thread appends, deletes what it or its neighbour has appended, and passes over all."""
+    """Each thread appends, deletes its own or its neighbour's entries, and passes over all."""
     entries = EntryList()
     shared = [[] for _ in scripts]
     deletions = [0] * len(scripts)

@@ -1,4 +1,4 @@
-"""Which consumer is notified, why, and what it pulls; the queue is a list of numbers."""
+"""The notified consumer, the reason, and its messages; the queue is a list of numbers."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""The options of a handler: what is refused, and how long a call may take."""
+"""The options of a handler: refusals, and the time limit of a call."""
 
 import math
 from dataclasses import dataclass

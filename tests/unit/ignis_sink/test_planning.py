@@ -1,4 +1,4 @@
-"""What a task is told of the queue that it writes to, and what has changed when it is done."""
+"""The target of a task, and changes of the queue while the task runs."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""`PeriodicThread`: its work is repeated, whatever it raises."""
+"""`PeriodicThread`: its work is repeated, even after an error."""
 
 import logging
 import threading

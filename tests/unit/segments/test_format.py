@@ -1,4 +1,4 @@
-"""Segments are ordinary Arrow data of which every chunk is checked."""
+"""Segments are ordinary Arrow data, and every chunk is checked."""
 
 import io
 

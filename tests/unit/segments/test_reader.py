@@ -1,4 +1,4 @@
-"""Reading takes the same memory, however large the segment is, and fetches only what it needs."""
+"""Reading takes the same memory for segments of any size, and fetches only needed chunks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Writing takes the same memory, however large the segment is."""
+"""Writing takes the same memory for segments of any size."""
 
 from pathlib import Path
 

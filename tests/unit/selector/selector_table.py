@@ -1,4 +1,4 @@
-"""A table with a column of each kind that conditions can be about, and what they choose of it."""
+"""A table with columns of all kinds, and the rows that conditions choose."""
 
 import datetime as dt
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What statistics rule out, and what they must leave open."""
+"""The rows that statistics exclude, and those that they must leave open."""
 
 import datetime as dt
 from decimal import Decimal

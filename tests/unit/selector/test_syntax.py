@@ -1,4 +1,4 @@
-"""A selector comes from a user: what it must not contain, and how a fault is shown."""
+"""A selector comes from a user: forbidden parts, and the report of a fault."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What is worth compacting, and together with what."""
+"""The slices that are worth compacting, and their groups."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The registry of side tasks: each row names a function that is there, and does what it says."""
+"""The registry of side tasks: each row names an existing function that does its steps."""
 
 import inspect
 import re
