@@ -27,8 +27,9 @@ synchronous_commit = off
 full_page_writes = off
 """
 
-#: The schema that every new database has, as it is there.
+#: The schema that every new database has, as it is there; and nothing counted, such as deadlocks.
 _EMPTY = """
+SELECT pg_stat_reset();
 DROP SCHEMA public CASCADE;
 CREATE SCHEMA public AUTHORIZATION pg_database_owner;
 GRANT USAGE ON SCHEMA public TO PUBLIC;
