@@ -1,8 +1,10 @@
 """Recover and acknowledge: the fate of tickets that no checkpoint names."""
 
 import pytest
+from sqlalchemy import select
 
 from queue_core.catalog import consumers
+from queue_core.catalog.tables import tickets
 from queue_core.errors import ConsumerFenced
 from queue_core.model import Magazine
 from queue_core.verbs.acknowledge import acknowledge
@@ -24,6 +26,8 @@ def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, qu
     planned(store, queue, query, 6)
 
     assert store.recover(dead_after=0) == 6
+    with store.catalog.read() as connection:
+        assert connection.execute(select(tickets)).all() == []
     assert numbers_of(queue.fire().messages) == list(range(10))
 
 

@@ -51,14 +51,14 @@ MUTANTS = (
         "queue_core/verbs/acknowledge",
         "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
         "slices.c.consumer_id == consumer.id",
-        "source_session",
+        "recover",
     ),
     _of(
         "acknowledge deletes tickets of others",
         "queue_core/verbs/acknowledge",
         "(slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)",
         "slices.c.ticket <= upto",
-        "source_session",
+        "recover",
     ),
     _of(
         "acknowledge deletes what a restore took back",
@@ -143,6 +143,7 @@ MUTANTS = (
         "queue_core/catalog/consumers",
         "last_ticket=consumers.c.last_ticket + 1,",
         "last_ticket=consumers.c.last_ticket + 0,",
+        "recover",
         "source_session",
     ),
     _of(
@@ -164,6 +165,7 @@ MUTANTS = (
         "queue_core/catalog/consumers",
         "acknowledged=furthest, seal",
         "acknowledged=consumers.c.acknowledged, seal",
+        "recover",
         "source_session",
         "source_restored",
     ),
