@@ -237,8 +237,8 @@ MUTANTS = (
     _of(
         "a firing takes no turns",
         "queue_core/catalog/turns",
-        "skip_locked(query, turns)",
-        "skip_locked(query)",
+        "dialect.of(connection).skip_locked(query, turns)",
+        "query",
         f"{_RACES}/test_fire.py",
     ),
     _of(
