@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE, waits
 pytestmark = pytest.mark.crash
 
 BOUND = 12
-PRODUCERS, LOADS = 4, 15
+PRODUCERS, LOADS = 4, 10
 
 
 def produce(address: Address, first: int, journal: Journal) -> None:
@@ -69,7 +69,7 @@ def test_many_processes_never_fill_a_queue_above_its_bound(address, store, tmp_p
     most = []
     while any(child.running for child in producers):
         most.append(held(store))
-        if kills and len(journals[0].read("loaded")) > 5:
+        if kills and len(journals[0].read("loaded")) > 3:
             # In whatever they were: loading, or waiting in line.
             for victim in producers[:kills]:
                 victim.kill()
