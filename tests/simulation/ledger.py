@@ -18,9 +18,10 @@ class _Message:
     began: int
     #: When its load returned; None if it did not.
     acknowledged: int | None = None
-    #: Entries at which it was published or finished; True: for certain.
+    #: Entries at which it was published or finished; True: for certain. A deletion that returns
+    #: late may have happened since the entry before it, the third one.
     published: list[tuple[int, bool]] = field(default_factory=list)
-    finished: list[tuple[int, bool]] = field(default_factory=list)
+    finished: list[tuple[int, bool, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class _Restore:
     backed_up: int
     at: int
 
-    def covers(self, entry: int) -> bool:
-        return self.backed_up < entry <= self.at
+    def covers(self, entry: int, begun: int | None = None) -> bool:
+        return self.backed_up < entry and (entry if begun is None else begun) <= self.at
 
 
 @dataclass(frozen=True)
@@ -113,19 +114,25 @@ class Ledger:
                 explained = self._gone_back(held.at, at) or now - held.since >= self._patience
                 if not explained:
                     self._violation(f"{number} is handed to {holder} while {held.holder} holds it")
-            for finished, certain in message.finished:
-                explained = self._gone_back(finished, at) or self._may_be_double(number, message)
+            for finished, certain, begun in message.finished:
+                explained = self._gone_back(finished, at, begun)
+                explained = explained or self._may_be_double(number, message)
                 if certain and not explained:
                     self._violation(f"{number} is handed to {holder} after it was finished")
             if message.finished:
                 self.counts["doubled, explained"] += 1
             self._held[number] = _Held(holder, at, since)
 
-    def finished(self, numbers: list[int], *, certain: bool) -> None:
-        """Messages were deleted; not *certain*: perhaps, or perhaps others held them by then."""
+    def finished(self, numbers: list[int], *, certain: bool, begun: int | None = None) -> None:
+        """
+        Messages were deleted; not *certain*: perhaps, or perhaps others held them by then.
+
+        *begun* is the last entry before the deletion began, by default this one.
+        """
         at = self._next()
+        begun = at if begun is None else begun
         for number in numbers:
-            self._known(number, "finished").finished.append((at, certain))
+            self._known(number, "finished").finished.append((at, certain, begun))
             self._held.pop(number, None)
 
     def freed(self, numbers: list[int]) -> None:
@@ -176,7 +183,7 @@ class Ledger:
 
     def _copies(self, message: _Message, present: int) -> int:
         """Return how many copies arrived for certain: those that are there, and one finished."""
-        done = [at for at, certain in message.finished if certain]
+        done = [at for at, certain, _ in message.finished if certain]
         return present + bool(done)
 
     def _may_be_lost(self, message: _Message) -> bool:
@@ -206,13 +213,13 @@ class Ledger:
     def _may_be_double(self, number: int, message: _Message) -> bool:
         if number in self._excused:
             return True
-        published = [at for at, _ in message.published]
-        done = [at for at, _ in message.finished]
-        return any(r.covers(at) for r in self._restores for at in (*published, *done))
+        times = [(at, at) for at, _ in message.published]
+        times += [(at, begun) for at, _, begun in message.finished]
+        return any(r.covers(*time) for r in self._restores for time in times)
 
-    def _gone_back(self, before: int, now: int) -> bool:
+    def _gone_back(self, before: int, now: int, begun: int | None = None) -> bool:
         """Return whether a restore forgot an entry that others rely on."""
-        return any(r.backed_up < before <= r.at <= now for r in self._restores)
+        return any(r.covers(before, begun) and r.at <= now for r in self._restores)
 
     def _known(self, number: int, what: str) -> _Message:
         if number not in self._messages:

@@ -78,6 +78,19 @@ def test_a_source_that_holds_a_message_twice(ledger):
     assert ledger.faults_of([2, 2], []) == ["the source holds a message twice"]
 
 
+def test_a_deletion_that_returns_after_the_restore_that_undid_it(ledger):
+    load(ledger, 2)
+    copy(ledger, 2)
+    hand(ledger, 2)
+    backed_up = before = ledger.entry
+    ledger.restored("near", backed_up)
+    ledger.finished([2], certain=True, begun=before)
+    hand(ledger, 2, holder="two")
+    ledger.finished([2], certain=True)
+
+    assert ledger.faults_of([], []) == []
+
+
 def test_a_message_that_comes_after_it_was_finished(ledger):
     hand(ledger, 1, holder="two")
 
