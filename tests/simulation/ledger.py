@@ -18,9 +18,9 @@ class _Message:
     began: int
     #: When its load returned; None if it did not.
     acknowledged: int | None = None
-    #: Entries at which it was published or finished; True: for certain. A deletion that returns
-    #: late may have happened since the entry before it, the third one.
-    published: list[tuple[int, bool]] = field(default_factory=list)
+    #: Entries at which it was published or finished; True: for certain. The third is the last one
+    #: before that began: a deletion may return late, and a batch was read before it is published.
+    published: list[tuple[int, bool, int]] = field(default_factory=list)
     finished: list[tuple[int, bool, int]] = field(default_factory=list)
 
 
@@ -67,7 +67,7 @@ class Ledger:
     @property
     def has_published(self) -> bool:
         """Whether a batch was published."""
-        return any(certain for m in self._messages.values() for _, certain in m.published)
+        return any(certain for m in self._messages.values() for _, certain, _ in m.published)
 
     # What clients write down
 
@@ -87,17 +87,24 @@ class Ledger:
             self._messages[number].acknowledged = at
         self.counts["acknowledged"] += len(numbers)
 
-    def publishing(self, numbers: list[int]) -> None:
-        """A query begins to publish a batch."""
+    def publishing(self, numbers: list[int], begun: int | None = None) -> None:
+        """
+        A query begins to publish a batch.
+
+        *begun* is the last entry before it has read the batch. In a store that is source and
+        target, a batch is refused that was read before a restore.
+        """
         at = self._next()
+        if begun is None or self._source == self._target:
+            begun = at
         for number in numbers:
-            self._known(number, "published").published.append((at, False))
+            self._known(number, "published").published.append((at, False, begun))
 
     def published(self, numbers: list[int]) -> None:
         """The commit of the batch has returned."""
         at = self._next()
         for number in numbers:
-            self._known(number, "published").published.append((at, True))
+            self._known(number, "published").published.append((at, True, at))
 
     def handed(self, holder: str, numbers: list[int], since: float, now: float) -> None:
         """
@@ -188,7 +195,7 @@ class Ledger:
 
     def _may_be_lost(self, message: _Message) -> bool:
         acknowledged = message.acknowledged or 0
-        entries = [at for at, _ in message.published]
+        entries = [at for at, _, _ in message.published]
         for restore in self._restores:
             # Unless its load had returned when the backup was made.
             of_load = restore.store == self._source and message.began <= restore.at
@@ -213,8 +220,7 @@ class Ledger:
     def _may_be_double(self, number: int, message: _Message) -> bool:
         if number in self._excused:
             return True
-        times = [(at, at) for at, _ in message.published]
-        times += [(at, begun) for at, _, begun in message.finished]
+        times = [(at, begun) for at, _, begun in (*message.published, *message.finished)]
         return any(r.covers(*time) for r in self._restores for time in times)
 
     def _gone_back(self, before: int, now: int, begun: int | None = None) -> bool:

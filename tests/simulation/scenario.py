@@ -575,16 +575,18 @@ class _Copying(Sink):
         self._history, self._inner = history, inner
         self._risk = history.risk.setdefault("copier", {})
         self._numbers: list[int] = []
+        self._before = 0
 
     def begins(self, rows: list[pa.RecordBatch]) -> None:
         self._numbers = [n for batch in rows for n in batch.column("number").to_pylist()]
         self._risk[len(self._risk)] = self._numbers
+        self._before = self._history.ledger.entry
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
         return self._inner.write(rows)
 
     def commit(self, messages: list[Any], number: int) -> None:
-        self._history.ledger.publishing(self._numbers)
+        self._history.ledger.publishing(self._numbers, self._before)
         self._inner.commit(messages, number)
 
     def committed(self, number: int) -> None:
