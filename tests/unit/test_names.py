@@ -134,6 +134,14 @@ def test_the_name_of_a_process_is_known_as_one(prefix):
     assert is_of_process(prefix + of_process())
 
 
-@pytest.mark.parametrize("name", [of_process(), of_query(), "python:3", "pool:main:1:0123abc"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(of_process(), id="without a prefix"),
+        pytest.param(of_query(), id="of a query"),
+        "python:3",
+        "pool:main:1:0123abc",
+    ],
+)
 def test_other_names_are_not_taken_for_that_of_a_process(name):
     assert not is_of_process(name)
