@@ -5,6 +5,7 @@ import threading
 import pytest
 from sqlalchemy import select
 
+from queue_core import Store
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog import tables
 from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
@@ -210,7 +211,7 @@ def test_a_queue_in_use_is_not_dropped(store):
 # --- what was noted -------------------------------------------------------------------------------
 
 
-def test_notes_of_messages_that_are_gone_are_forgotten(store):
+def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
     queue = make_queue(store)
     queue.load(orders(2))
     queue.sideline(queue.fire(), reason="no")
@@ -220,7 +221,10 @@ def test_notes_of_messages_that_are_gone_are_forgotten(store):
     with store.catalog.read() as connection:
         assert connection.execute(select(tables.task_log)).all() == []
 
-    queue.delete(queue.fire())
+    with Store(address) as another:
+        # Not as the consumer that the purge has removed.
+        again = another.queue("orders")
+        again.delete(again.fire())
     purge(store.catalog, 3600)
     assert queue.failures().num_rows == 2
     purge(store.catalog, 0)
