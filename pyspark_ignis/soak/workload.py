@@ -111,7 +111,15 @@ def make_queues(store: Store, scene: Scene) -> None:
     for name in scene.queues:
         settings = QUEUES.get(name, {})
         key = None if "group" in settings else "customer"
-        store.create_queue(scene.prefix + name, SCHEMA, shards=SHARDS, key=key, **settings)
+        store.create_queue(
+            scene.prefix + name,
+            SCHEMA,
+            shards=SHARDS,
+            key=key,
+            # A clock that was wrong makes messages look days old.
+            message_expiry=None,
+            **settings,
+        )
 
 
 def messages(first: int, count: int) -> pa.Table:

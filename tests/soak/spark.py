@@ -29,7 +29,12 @@ class Copier:
         self._folder = folder
         self._newest = folder / "checkpoint-newest"
         self._job = Job(
-            store=dict(store), checkpoint=str(self.checkpoint), limit=500, until_empty=False
+            store=dict(store),
+            checkpoint=str(self.checkpoint),
+            limit=500,
+            # With the option `consumer`, a restore may lose what was published after the copy.
+            consumer=None,
+            until_empty=False,
         )
         self._history = history
         self._life: Life | None = None
