@@ -135,7 +135,7 @@ def test_messages_of_several_queues_are_settled_together(rig):
         ([("first", "delte")], "outcome 'delte' is unknown; did you mean 'delete'"),
         ([("first", None)], "outcome None is unknown; use delete, sideline, reload"),
         ([("null", "delete")], "1 message ids are null"),
-        ([("first", "delete"), ("first", "reload")], "deleted and reloaded at once"),
+        ([("first", "delete"), ("first", "reload")], "both deleted and reloaded"),
         ([("unborn", "delete")], r"message \d+ is not of queue 'orders'"),
         ([("negative", "delete")], "-1 is not a message id"),
     ],
@@ -161,7 +161,7 @@ def test_a_kind_that_is_no_word_is_refused_and_nothing_is_settled(rig):
 def test_outcomes_that_contradict_in_different_tasks_are_refused(rig):
     queue, ids = fired(rig)
     one, other = verdicts(rig, (ids[0], "delete", None)), verdicts(rig, (ids[0], "reload", None))
-    with pytest.raises(PySparkException, match="deleted and reloaded at once"):
+    with pytest.raises(PySparkException, match="both deleted and reloaded"):
         rig.write(one.union(other), mode="settle")
     assert counts(queue, "deleted", "in_flight") == [0, 4]
 
