@@ -18,19 +18,21 @@ RESTORED_AT = "restored_at"
 #: The fact that changes whenever a catalog takes over a storage, as it must after each restore.
 ADOPTED = "adopted"
 
-_RESTORED_AT = select(facts.c.value).where(facts.c.name == RESTORED_AT)
-
 _log = logging.getLogger(__name__)
 
 
 def last_restore(connection: Connection) -> str | None:
     """Return when the catalog was last restored; None if it never was."""
-    return connection.scalar(_RESTORED_AT)
+    return _fact(connection, RESTORED_AT)
 
 
 def generation(connection: Connection) -> str | None:
     """Return what changes with each `ignis adopt`; None before the first."""
-    return connection.scalar(select(facts.c.value).where(facts.c.name == ADOPTED))
+    return _fact(connection, ADOPTED)
+
+
+def _fact(connection: Connection, name: str) -> str | None:
+    return connection.scalar(select(facts.c.value).where(facts.c.name == name))
 
 
 def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> None:

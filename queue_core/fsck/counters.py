@@ -11,10 +11,9 @@ from typing import Any
 
 from sqlalchemy import Table, func, select
 
-from queue_core.catalog import seals
 from queue_core.catalog.tables import counters, queues, shards, slices, turns
 from queue_core.fsck.finding import Finding, Remedy
-from queue_core.fsck.scope import Scope
+from queue_core.fsck.scope import ALTERED, Scope, is_altered
 from queue_core.model import Magazine, State
 
 #: Counters of messages that have left a shard.
@@ -41,8 +40,8 @@ def check_shards(scope: Scope) -> Iterator[Finding]:
         for place in sorted(known.keys() - wanted):
             yield _of("I16", table.name, place, "its queue has no such shard")
         for place, row in known.items():
-            if row["seal"] is not None and row["seal"] != seals.seal(table, row):
-                yield _of("I1", table.name, place, "a value of the row is not what was written")
+            if is_altered(table, row):
+                yield _of("I1", table.name, place, ALTERED)
     for place in sorted(wanted):
         load, turn, count = (rows[table.name].get(place) for table in _TABLES)
         if load is not None and turn is not None and count is not None:

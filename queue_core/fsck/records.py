@@ -33,7 +33,7 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
     known = set()
     for row in scope.connection.execute(select(queues)):
         known.add(row.id)
-        if is_altered(queues, row):
+        if is_altered(queues, row._asdict()):
             yield of_row(queues, row, "I1", ALTERED)
         elif not _works(_read_queue, row):
             yield of_row(queues, row, "I27", "its name or its settings cannot be read")
@@ -42,7 +42,7 @@ def check_queues(scope: Scope) -> Iterator[Finding]:
             text = f"it has the schemas {sorted(versions)}, and needs that of {row.schema_version}"
             yield of_row(queues, row, "I27", text)
     for row in written.values():
-        if is_altered(schemas, row):
+        if is_altered(schemas, row._asdict()):
             yield of_row(schemas, row, "I1", ALTERED)
         elif row.queue_id not in known or not _works(_read_schema, row):
             yield of_row(schemas, row, "I27", "it has no queue, or cannot be read")
@@ -61,7 +61,7 @@ def check_records(scope: Scope) -> Iterator[Finding]:
         query = select(table).execution_options(yield_per=1_000)
         for row in scope.connection.execute(query):
             owners = known | {STORE} if table is task_log else known
-            if is_altered(table, row):
+            if is_altered(table, row._asdict()):
                 yield of_row(table, row, "I1", ALTERED)
             elif row.queue_id not in owners or not _works(read, row):
                 yield of_row(table, row, "I26", "it has no queue, or cannot be read")

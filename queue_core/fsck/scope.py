@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,9 +59,9 @@ def of_row(
     )
 
 
-def is_altered(table: Table, row: Any) -> bool:
+def is_altered(table: Table, row: Mapping[str, Any]) -> bool:
     """Return whether a value of a whole row is not what was written."""
-    return row.seal is not None and row.seal != seals.seal(table, row._asdict())
+    return row["seal"] is not None and row["seal"] != seals.seal(table, row)
 
 
 def broken(query: Select[Any], problems: dict[str, ColumnElement[bool]]) -> Select[Any]:

@@ -97,7 +97,7 @@ def check_ids(scope: Scope) -> Iterator[Finding]:
         .outerjoin(segments, segments.c.id == id_map.c.segment_id)
         .where(or_(segments.c.id.is_(None), _TRUSTED))
     ):
-        wrong = is_altered(id_map, row)
+        wrong = is_altered(id_map, row._asdict())
         if row.owner is None or row.owner != row.queue_id:
             yield of_row(id_map, row, "I12", "there is no such segment in its queue", Remedy.REMOVE)
         elif wrong or not _readable(row.arrow):

@@ -48,7 +48,7 @@ def check_tickets(scope: Scope) -> Iterator[Finding]:
     )
     for row in scope.connection.execute(query):
         planned = (row.planned_at is not None, row.planned_epoch is not None, row.lives > 0)
-        if is_altered(tickets, row):
+        if is_altered(tickets, row._asdict()):
             yield of_row(tickets, row, "I1", ALTERED)
         elif row.name is None or not 0 < row.number <= row.last_ticket:
             text = "its consumer does not exist, or has never had it"
@@ -63,7 +63,7 @@ def check_consumers(scope: Scope) -> Iterator[Finding]:
     """Check the rows of consumers."""
     for row in scope.connection.execute(select(consumers)):
         name, beat = f"consumer {row.name!r}", row.heartbeat_at
-        if is_altered(consumers, row):
+        if is_altered(consumers, row._asdict()):
             yield of_row(consumers, row, "I1", f"{name}: {ALTERED}")
         elif not 0 <= row.acknowledged <= row.last_ticket or row.epoch < 1:
             yield of_row(
@@ -86,7 +86,7 @@ def check_interests(scope: Scope) -> Iterator[Finding]:
         .outerjoin(queues, queues.c.id == interests.c.queue_id)
     )
     for row in scope.connection.execute(query):
-        altered = is_altered(interests, row)
+        altered = is_altered(interests, row._asdict())
         if altered or row.name is None or row.queue is None or row.claim not in _CLAIMS:
             text = "its queue, its consumer or its claim does not exist"
             found = ("I1", ALTERED) if altered else ("I25", text)

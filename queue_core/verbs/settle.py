@@ -155,13 +155,13 @@ def _warn_of_others(
 
 def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[Slice]) -> None:
     """Refuse messages of a query that deletes them when it commits their batch."""
-    holders = {piece.consumer_id for piece in held if piece.consumer_id is not None}
-    if not holders:
+    holding = {piece.consumer_id for piece in held if piece.consumer_id is not None}
+    if not holding:
         return
     name = connection.scalar(
         select(consumers.c.name)
         .where(
-            dialect.of(connection).one_of(consumers.c.id, sorted(holders)),
+            dialect.of(connection).one_of(consumers.c.id, sorted(holding)),
             consumers.c.ack == DELETES_ON_COMMIT,
         )
         .limit(1)
