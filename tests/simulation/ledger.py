@@ -40,6 +40,8 @@ class _Restore:
 class _Held:
     holder: str
     at: int
+    #: The last entry before the firing began.
+    begun: int
     since: float
 
 
@@ -106,29 +108,35 @@ class Ledger:
         for number in numbers:
             self._known(number, "published").published.append((at, True, at))
 
-    def handed(self, holder: str, numbers: list[int], since: float, now: float) -> None:
+    def handed(
+        self, holder: str, numbers: list[int], since: float, now: float, begun: int | None = None
+    ) -> None:
         """
         Messages are handed to somebody, who holds them until they are finished or freed.
 
-        *since*: when they were fired, or some time before.
+        *since*: when they were fired, or some time before. *begun* is the last entry before the
+        firing began, by default this one: a firing may return after a restore that forgets it.
         """
         at = self._next()
+        begun = at if begun is None else begun
         self.counts["delivered"] += len(numbers)
         for number in numbers:
             message = self._known(number, "delivered")
             held = self._held.get(number)
             if held is not None and held.holder != holder:
-                explained = self._gone_back(held.at, at) or now - held.since >= self._patience
-                if not explained:
+                explained = self._gone_back(held.at, at, held.begun)
+                explained = explained or now - held.since >= self._patience
+                # Each of two copies may have a holder.
+                if not explained and not self._may_be_double(number, message):
                     self._violation(f"{number} is handed to {holder} while {held.holder} holds it")
-            for finished, certain, begun in message.finished:
-                explained = self._gone_back(finished, at, begun)
+            for finished, certain, deletion in message.finished:
+                explained = self._gone_back(finished, at, deletion)
                 explained = explained or self._may_be_double(number, message)
                 if certain and not explained:
                     self._violation(f"{number} is handed to {holder} after it was finished")
             if message.finished:
                 self.counts["doubled, explained"] += 1
-            self._held[number] = _Held(holder, at, since)
+            self._held[number] = _Held(holder, at, begun, since)
 
     def finished(self, numbers: list[int], *, certain: bool, begun: int | None = None) -> None:
         """

@@ -286,14 +286,14 @@ class _History:
         with self._expected(client):
             queue = client.store(self.target).queue("b")
             while True:
-                begun = self.seconds
+                begun, before = self.seconds, self.ledger.entry
                 firing = queue.fire(self.chance.randrange(1, 6))
                 numbers = firing.messages.column("number").to_pylist()
                 if not numbers:
                     self.world.seam("handler idle", sleep=1.5)
                     continue
                 self.world.note(f"handles {numbers}")
-                self.ledger.handed(client.name, numbers, begun, self.seconds)
+                self.ledger.handed(client.name, numbers, begun, self.seconds, before)
                 self.world.seam("handler works", sleep=self.chance.choice([0.0, 0.2, 5.0]))
                 outcome = self.chance.choice(["delete"] * 7 + ["reload", "sideline", "forget"])
                 if self.calm:

@@ -125,6 +125,32 @@ def test_a_message_that_was_swept_or_given_back_comes_to_another(ledger):
     assert ledger.faults_of([], [2, 3]) == []
 
 
+def test_a_firing_that_returns_after_a_restore_that_forgot_it(ledger):
+    load(ledger, 2)
+    backed_up = before = ledger.entry
+    load(ledger, 3)
+    ledger.restored("near", backed_up)
+    ledger.handed("one", [2], 0, 0, before)
+    hand(ledger, 2, holder="two")
+    hand(ledger, 2, holder="three")
+
+    assert ledger.faults_of([], [2]) == ["2 is handed to three while two holds it"]
+
+
+def test_two_copies_after_a_restore_may_have_two_holders():
+    ledger = Ledger(source="near", target="far")
+    load(ledger, 1, 2)
+    copy(ledger, 2)
+    backed_up = ledger.entry
+    copy(ledger, 1)
+    ledger.restored("near", backed_up)
+    copy(ledger, 1)
+    for holder in ("one", "two"):
+        ledger.handed(holder, [1, 2], 0, -1)
+
+    assert ledger.violations == ["2 is handed to two while one holds it"]
+
+
 def test_a_restore_excuses_only_what_it_certainly_lost(ledger):
     load(ledger, 2)
     backed_up = ledger.entry
