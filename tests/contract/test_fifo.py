@@ -116,3 +116,23 @@ def test_packets_of_a_document_are_put_together_in_order(store):
 
     assert receiver.done() == text
     sender.done()
+
+
+def test_what_a_producer_changes_after_a_load_changes_no_message(store):
+    """A load copies the rows, so their memory can be used again."""
+    tiles = make_queue(store, "tiles", TILE)
+    pixels = np.zeros(SIDE * SIDE, np.float32)
+    flat = pa.array(pixels)
+    assert flat.buffers()[1].address == pixels.ctypes.data, "Arrow has copied them already"
+    column = pa.ListArray.from_arrays(pa.array([0, SIDE * SIDE], pa.int32()), flat)
+    rows = [{"tile": 1, "pixels": [1.0]}]
+    tiles.load(pa.table([pa.array([0], pa.int32()), column], schema=TILE))
+    tiles.load(rows)
+
+    pixels[:] = 9
+    rows[0]["tile"] = 9
+    rows[0]["pixels"].append(9)
+
+    first, second = tiles.fire().messages.to_pylist()
+    assert first["pixels"] == [0.0] * (SIDE * SIDE)
+    assert (second["tile"], second["pixels"]) == (1, [1.0])

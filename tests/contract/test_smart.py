@@ -138,3 +138,13 @@ def test_a_held_message_is_met_before_its_time(store: Store) -> None:
     assert display.load([{"kind": "reminder"}]).null_count == 1
     assert len(display.fire()) == 0
     assert display.browse().column("times").to_pylist() == [2]
+
+
+def test_a_consumer_selects_among_messages_that_a_policy_has_left(store: Store) -> None:
+    display = make_queue(store, schema=DISPLAY, key="kind", policy="latest")
+    for done in (10, 20, 30):
+        display.load([{"kind": kind, "text": f"{done}%"} for kind in ("copying", "printing")])
+    assert shown(display.fire(selector="text < '30%'").messages, "kind") == []
+    assert shown(display.fire(selector="kind = 'printing'").messages, "text") == ["30%"]
+    display.load([{"kind": "copying", "text": "40%"}])
+    assert shown(display.fire(selector="text > '30%'").messages, "kind") == ["copying"]

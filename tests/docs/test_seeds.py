@@ -1,0 +1,100 @@
+"""The page about the documents behind ignis: each item names tests that exist."""
+
+import ast
+import inspect
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from queue_core.leader.zookeeper import ZooKeeperLeader
+from queue_core.settings import MAX_CONCURRENCY, QueueSettings
+from queue_core.tasks.registry import REGISTRY
+from queue_core.tasks.runner import RETRY_SECONDS
+from queue_core.tasks.task import Timing
+from queue_core.verbs import sweep
+
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "docs" / "seeds.md").read_text()
+#: The cells of each row with an item: the document's, ours, and the tests.
+ITEMS = [
+    [cell.strip() for cell in line.strip("|").split(" |")]
+    for table in re.findall(r"^\| the document \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.M)
+    for line in table.splitlines()
+]
+DIFFERS, NOT_BUILT = "**Differs:**", "**Not built:**"
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """The functions of a test file."""
+    found = ast.walk(ast.parse(path.read_text())) if path.is_file() else ()
+    return frozenset(node.name for node in found if isinstance(node, ast.FunctionDef))
+
+
+def missing_tests(cell: str) -> list[str]:
+    """What a cell names and is no test."""
+    missing = []
+    for part in cell.split("<br>"):
+        path, _, name = part.strip("`").partition("::")
+        if not name.startswith("test_") or name not in functions_of(TESTS / path):
+            missing.append(part)
+    return missing
+
+
+def test_the_items_are_found():
+    assert len(ITEMS) > 100
+    assert {len(cells) for cells in ITEMS} == {3}
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=[item[0][:60] for item in ITEMS])
+def test_an_item_names_its_tests(item):
+    _, ours, tests = item
+    if tests == "":
+        assert NOT_BUILT in ours
+    else:
+        assert missing_tests(tests) == []
+
+
+def test_an_item_says_why_it_is_different():
+    for _, ours, _ in ITEMS:
+        for mark in (DIFFERS, NOT_BUILT):
+            assert mark not in ours or len(ours.partition(mark)[2]) > 20
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "`contract/test_fire.py::test_that_is_not_there`",
+        "`contract/test_nowhere.py::test_what_is_fired_is_not_fired_again`",
+        "`contract/test_fire.py::fill`",
+        "`contract/test_fire.py`",
+        "soon",
+    ],
+)
+def test_a_name_without_a_test_is_noticed(cell):
+    good = "`contract/test_fire.py::test_what_is_fired_is_not_fired_again`"
+
+    assert missing_tests(good) == []
+    assert missing_tests(f"{good}<br>{cell}") == [cell]
+
+
+def test_the_figures_are_those_of_the_documents():
+    from pyspark_ignis import IgnisManager
+
+    settings = QueueSettings()
+    manager = inspect.signature(IgnisManager).parameters
+    zookeeper = inspect.signature(ZooKeeperLeader).parameters
+
+    assert (settings.sweep_after, settings.shovel_interval, settings.shovel_concurrency) == (
+        20 * 60,
+        600,
+        4,
+    )
+    assert REGISTRY["sweep"].timing == Timing(15 * 60, first=10 * 60)
+    assert sweep.BATCH_SLICES == 1000
+    assert RETRY_SECONDS == 10
+    assert MAX_CONCURRENCY == 100
+    assert (manager["refresh_interval"].default, manager["first_refresh"].default) == (5 * 60, 60)
+    assert zookeeper["every"].default == 30
