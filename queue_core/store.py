@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -300,6 +300,37 @@ class Store(AbstractContextManager["Store"]):
         """
         check_seconds("grace", grace)
         return vacuum(self.catalog, self.storage, grace, dry_run=dry_run)
+
+    def forget(
+        self, consumers: Sequence[str] = (), *, idle: float | None = None, dry_run: bool = False
+    ) -> list[str]:
+        """
+        Remove what the catalog keeps of consumers and queries that will not come back.
+
+        The catalog remembers the tickets of each consumer and the last batch of each streaming
+        query, because a checkpoint may start again after any time. If a forgotten query starts
+        again from its checkpoint and repeats its last batch, its sink loads this batch a second
+        time. A consumer that is alive or holds messages is never removed.
+
+        Args:
+            consumers: Names of consumers to remove, as the view ``consumers`` shows them.
+            idle: Seconds, 0 or more. Also remove each consumer that sent its last heartbeat before
+                that time, such as a streaming query or a pool, and the record of each streaming
+                query that published its last batch before that time. None: neither.
+            dry_run: Whether to return the names without removing anything.
+
+        Returns:
+            The names of the consumers and the ids of the queries that were (or would be) removed.
+
+        Raises:
+            BadOption: *idle* is out of range, or one of *consumers* is unknown or alive.
+            Conflict: One of *consumers* holds messages; nothing was removed.
+        """
+        from queue_core.tasks.forget import forget
+
+        if idle is not None:
+            check_seconds("idle", idle)
+        return forget(self.catalog, consumers, idle, dry_run=dry_run)
 
     def backup(
         self,

@@ -10,6 +10,7 @@ from pyspark_ignis.cli.app import Name, app, duration, working
 from pyspark_ignis.cli.display import show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core.catalog.consumers import reserving
+from queue_core.errors import BadOption
 from queue_core.integrity.clock import look
 from queue_core.tasks.vacuum import GRACE_SECONDS
 
@@ -99,6 +100,42 @@ def vacuum(
     verb = "would be removed" if dry_run else "removed"
     lines = [f"{len(removed):,} files {verb}", *removed]
     call.answer("\n".join(lines), dry_run=dry_run, files=removed)
+
+
+@app.command(rich_help_panel=_MAINTAIN)
+def forget(
+    ctx: typer.Context,
+    consumers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONSUMER]...", help="Dead consumers that hold no messages."),
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Also remove every consumer without a heartbeat, and every streaming query "
+            "without a new batch, for this time, such as 90d.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the names without removing anything.")
+    ] = False,
+) -> None:
+    """
+    Remove what the catalog keeps of consumers and queries that will not come back.
+
+    If a forgotten query starts again from its checkpoint, its sink may load its last batch a second
+    time.
+    """
+    call = Invocation.current(ctx)
+    if not consumers and idle is None:
+        raise BadOption("forget: name consumers, or give --idle with a duration such as 90d")
+    seconds = duration("idle", idle) if idle else None
+    with call.store() as store:
+        gone = store.forget(consumers or (), idle=seconds, dry_run=dry_run)
+    verb = "would be forgotten" if dry_run else "are forgotten"
+    lines = [f"{len(gone):,} consumers and queries {verb}", *gone]
+    call.answer("\n".join(lines), dry_run=dry_run, forgotten=gone)
 
 
 @app.command(rich_help_panel=_MAINTAIN)

@@ -3,7 +3,7 @@
 Reports of tasks, failures of messages that are gone, and consumers of processes that are gone are
 kept for a week. Keys of messages are kept for their de-duplication window, and the schedule of a
 queue as long as the queue. Consumers of streaming queries, consumers with a chosen name, and
-publications stay: they identify a query that returns.
+publications stay until somebody forgets them: they identify a query that returns.
 """
 
 from __future__ import annotations

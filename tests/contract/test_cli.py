@@ -580,3 +580,16 @@ def test_grants_are_printed_and_need_no_store():
     assert lines[0] == 'GRANT USAGE ON SCHEMA "shop" TO "the ""loader""";'
     assert all(line.startswith("GRANT ") and line.endswith(";") for line in lines)
     assert "did you mean 'producer'" in refusal(run_alone("grants", "--role", "producr", "loader"))
+
+
+def test_forgetting_consumers(ignis, store):
+    make_queue(store)
+    store.consumer("till")
+    store.consumer("clerk")
+
+    assert "name consumers, or give --idle" in refusal(ignis("forget"))
+    assert "did you mean 'till'" in refusal(ignis("forget", "til"))
+    assert "--idle soon: use a duration" in refusal(ignis("forget", "--idle", "soon"))
+    assert "till" in ignis("forget", "till", "--dry-run").stdout
+    assert answer(ignis("--json", "forget", "till", "--idle", "90d"))[0]["forgotten"] == ["till"]
+    assert store.view("consumers").column("consumer").to_pylist() == ["clerk"]
