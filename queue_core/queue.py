@@ -41,7 +41,7 @@ from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import output_schema, read_table
 from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
-from queue_core.selection.request import FireRequest
+from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.selection.selection import Selection
 from queue_core.settings import (
     QueueSettings,
@@ -214,10 +214,10 @@ class Queue:
 
     def fire(
         self,
-        max_messages: int | None = None,
+        max_messages: Count | None = None,
         *,
         max_bytes: int | None = None,
-        timeout: float = 0.0,
+        timeout: float | None = 0.0,
         selector: str | None = None,
         order_by: str | None = None,
         fallback: bool = False,
@@ -226,19 +226,20 @@ class Queue:
         even_if_paused: bool = False,
     ) -> Firing:
         """
-        Take the next messages, evenly from all shards and in the order of each shard.
+        Take the next message, or the next messages, in the order of each shard.
 
-        The messages stay in flight until they are settled (`delete`, `sideline`, `reload`,
-        `settle`), or until a sweep sidelines them. Consumers that wait are served first come, first
-        served, except for those with a selector or an order.
+        Several messages come evenly from all shards. They stay in flight until they are settled
+        (`delete`, `sideline`, `reload`, `settle`), or until a sweep sidelines them. Consumers that
+        wait are served first come, first served, except for those with a selector or an order.
 
         Args:
-            max_messages: At most this many messages, 1 or more. Without *max_messages* and
-                *max_bytes*, one firing takes all waiting messages, up to 65,536 slices.
+            max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,
+                up to 65,536 slices. By default, one message; with *max_bytes*, as many as fit.
             max_bytes: At most this many bytes of messages, as uncompressed Arrow data, 1 or more.
                 Each message counts as the mean size of its load. One message is always taken, even
                 if it is larger.
-            timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
+            timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
+                one. By default, do not wait.
             selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
                 the seconds since a message was loaded. By default, take any message.
             order_by: The order in which messages are chosen, such as ``"priority DESC, size"``. It
@@ -262,9 +263,11 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; fire again for the
                 others.
         """
-        request = self._request(max_messages, max_bytes, magazine, selector, order_by, fallback)
+        most = most_messages(max_messages, max_bytes)
+        request = self._request(most, max_bytes, magazine, selector, order_by, fallback)
         request = replace(request, even_if_paused=even_if_paused)
-        check_seconds("timeout", timeout)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         consumer = consumer or self._store.consumer()
         catalog = self._store.catalog
         with self._quarantining():
@@ -276,18 +279,21 @@ class Queue:
             plan = plan_tickets(connection, uri, [self.info], TicketRange.of(ticket))
         return Firing(ticket, self._read(plan, ticket, request.selection))
 
-    def get_and_keep(self, max_messages: int | None = None, timeout: float = 0.0) -> Firing:
+    def get_and_keep(
+        self, max_messages: Count | None = None, timeout: float | None = 0.0
+    ) -> Firing:
         """
-        Take the next messages as `fire` does, and keep them while this process lives.
+        Take the next message or messages as `fire` does, and keep them while this process lives.
 
         Kept messages are not swept. To finish a message, delete it, or load a message that confirms
         it (policy ``confirm``). `reset` puts the unfinished messages back. Source: Herzner,
         get-and-keep.
 
         Args:
-            max_messages: At most this many messages, 1 or more. By default, all waiting messages,
-                as in `fire`.
-            timeout: Seconds to wait for the first message, 0 or more. By default, do not wait.
+            max_messages: At most this many messages, 1 or more, or ``"all"`` waiting messages, as
+                in `fire`. By default, one message.
+            timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
+                one. By default, do not wait.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -428,7 +434,8 @@ class Queue:
             BadSelector: *selector* or *order_by* cannot be understood.
             DamagedSegment: Messages cannot be read. They are quarantined; peek again.
         """
-        request = self._request(count, None, magazine, selector, order_by)
+        most = check_count("count", count)
+        request = self._request(most, None, magazine, selector, order_by)
         with self._quarantining():
             plan = peek(self._store.catalog, self._store.storage.uri, self.info, request)
         return self._read(plan, None, request.selection)
@@ -704,7 +711,7 @@ class Queue:
         return FireRequest(
             queue_ids=(self.info.id,),
             magazine=magazine_of(magazine),
-            max_messages=check_count("max_messages", max_messages),
+            max_messages=max_messages,
             max_bytes=check_count("max_bytes", max_bytes),
             selection=Selection.parse(
                 [queue],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
+from math import inf
 
 from sqlalchemy import Connection
 
@@ -25,14 +26,22 @@ from queue_core.verbs.fire import fire
 
 
 def fire_or_wait(
-    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, timeout: float
+    catalog: Catalog,
+    queue: QueueInfo,
+    consumer: Consumer,
+    request: FireRequest,
+    timeout: float | None,
 ) -> Ticket | None:
-    """Fire, or wait up to *timeout* seconds until there are messages; None if there are none."""
+    """
+    Fire, or wait up to *timeout* seconds until there are messages; None if there are none.
+
+    Without a *timeout*, wait until there are.
+    """
     uses_line = request.selection is None and request.magazine is Magazine.MAIN
     ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
-    if ticket is not None or timeout <= 0:
+    if ticket is not None or (timeout is not None and timeout <= 0):
         return ticket
-    end = time.monotonic() + timeout
+    end = inf if timeout is None else time.monotonic() + timeout
     if uses_line:
         try:
             return _in_line(catalog, queue, consumer, request, end)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlalchemy import ColumnElement
 
 from queue_core.catalog import dialect, turns
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey
+from queue_core.errors import BadOption
 from queue_core.ids import IdSet
 from queue_core.model import Magazine
 from queue_core.selection.selection import Selection
+from queue_core.settings import check_count
 
+#: A number of messages, or all that wait.
+Count: TypeAlias = int | Literal["all"]
 #: Conditions on slices, all of which must hold.
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
 
@@ -70,3 +74,14 @@ class Candidates:
     fired: Mapping[ShardKey, int]
     #: The shards whose candidates were already cut to the byte limit, by an order.
     ranked: frozenset[ShardKey]
+
+
+def most_messages(max_messages: Count | None, max_bytes: int | None) -> int | None:
+    """Return the limit of messages of a firing, None for no limit; raises `BadOption`."""
+    if max_messages == "all":
+        return None
+    if max_messages is None and max_bytes is None:
+        return 1
+    if isinstance(max_messages, str):
+        raise BadOption(f'max_messages={max_messages!r}: use a whole number, 1 or more, or "all"')
+    return check_count("max_messages", max_messages)

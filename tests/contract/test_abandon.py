@@ -20,7 +20,7 @@ def test_what_was_fired_too_often_is_not_fired_again(store):
     queue.reload(queue.fire(1))
     queue.reload(queue.fire(1))
 
-    assert numbers_of(queue.fire().messages) == [1, 2]
+    assert numbers_of(queue.fire("all").messages) == [1, 2]
     assert numbers_of(queue.browse()) == [0, 1, 2]
 
 
@@ -39,19 +39,19 @@ def test_a_sweep_sets_it_aside_with_its_reason(store):
 def test_from_the_sideline_it_can_still_be_fired(store):
     queue = make_queue(store, max_deliveries=1)
     queue.load(orders(2))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
 
-    assert numbers_of(queue.fire(magazine="sideline").messages) == [0, 1]
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == [0, 1]
 
 
 def test_without_the_setting_nothing_is_counted_out(store):
     queue = make_queue(store)
     queue.load(orders(1))
     for _ in range(5):
-        queue.reload(queue.fire())
+        queue.reload(queue.fire("all"))
 
     assert queue.sweep() == 0
-    assert len(queue.fire()) == 1
+    assert len(queue.fire("all")) == 1
 
 
 # --- a message that kills its query each time -----------------------------------------------------

@@ -124,7 +124,7 @@ def test_a_restore_takes_only_an_empty_place(store, queue, folder, tmp_path):
 def test_a_second_backup_copies_what_is_new_and_forgets_what_is_gone(store, queue, folder):
     first = store.backup(folder)
     queue.load(orders(5, 100))
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     queue.load(orders(5, 200))
     second = store.backup(folder)
 
@@ -348,7 +348,7 @@ def delete_all(store):
     queue = store.queue("orders")
     queue.sweep(0.0, dead_after=0.0)
     queue.shovel(force=True)
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
 
 @pytest.mark.spoiled

@@ -56,7 +56,7 @@ def test_a_queue_holds_as_many_bytes_as_it_may(store):
 def test_messages_in_flight_count_until_they_are_settled(store):
     queue = make_queue(store, max_size=4, overflow="fail")
     queue.load(orders(4))
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     with pytest.raises(QueueFull):
         queue.load(orders(1))
@@ -125,13 +125,13 @@ def test_a_shovel_keeps_the_bound_of_bytes(store):
     queue = make_queue(store, max_bytes=1 << 20)
     queue.load(orders(10))
     queue.load(orders(100, 10))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     small, large = sorted(store.view("slices").column("bytes").to_pylist())
     queue.change_settings(max_bytes=small)
 
     assert queue.shovel() == 10
     assert queue.shovel() == 0
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     queue.change_settings(max_bytes=large // 200)
     assert queue.shovel() == 0, "one message alone is too large"
 
@@ -146,7 +146,7 @@ def test_bounds_can_be_changed_and_removed(store):
     queue.change_settings(max_size=None)
     other.load(orders(10, 3))
 
-    assert len(queue.fire()) == 13
+    assert len(queue.fire("all")) == 13
 
 
 def test_a_rendezvous_can_only_block(store):
@@ -163,21 +163,21 @@ def test_a_load_waits_until_there_is_room(store):
     caller = Caller(lambda: queue.load(orders(2, 2)))
     waits(store, 1)
 
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.delete(firing.ids[:1])
     assert caller.is_alive()
     queue.delete(firing.ids[1:])
 
     assert len(caller.done()) == 2
     assert standing(store) == []
-    assert numbers_of(queue.fire().messages) == [2, 3]
+    assert numbers_of(queue.fire("all").messages) == [2, 3]
 
 
 @pytest.mark.parametrize("how", ["expire", "sweep", "raise"])
 def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
     queue = make_queue(store, max_size=1)
     queue.load(orders(1))
-    firing = queue.fire() if how == "sweep" else None
+    firing = queue.fire("all") if how == "sweep" else None
     caller = Caller(lambda: store.queue("orders").load(orders(1, 1)))
     waits(store, 1)
 
@@ -205,7 +205,7 @@ def test_a_waiting_load_expires_messages_that_are_overdue(store, monkeypatch):
 
     queue.load([{"number": 1}], timeout=PATIENCE)
 
-    assert numbers_of(queue.fire().messages) == [1]
+    assert numbers_of(queue.fire("all").messages) == [1]
 
 
 def test_a_timeout_is_an_error_and_leaves_the_line(store):
@@ -225,7 +225,7 @@ def test_a_timeout_is_an_error_and_leaves_the_line(store):
 def test_full_and_empty_are_not_errors_of_the_store(store):
     queue = make_queue(store, max_size=1)
 
-    assert not queue.fire(timeout=0.01)
+    assert not queue.fire("all", timeout=0.01)
     queue.load(orders(1))
     with pytest.raises(QueueFull) as error:
         queue.load(orders(1), timeout=0.01)
@@ -242,7 +242,7 @@ def test_loads_are_admitted_in_order_of_arrival(store):
 
     seen = []
     while len(seen) < 6:
-        firing = queue.fire(timeout=PATIENCE)
+        firing = queue.fire("all", timeout=PATIENCE)
         seen += numbers_of(firing.messages)
         queue.delete(firing)
         time.sleep(0.01)
@@ -260,7 +260,7 @@ def test_no_load_overtakes_waiting_ones_even_if_it_would_fit(store):
 
     with pytest.raises(QueueFull, match="after 1 other load in line"):
         queue.load(orders(1, 9), timeout=0)
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     large.done()
 
     assert numbers_of(queue.browse()) == [2, 3, 4]
@@ -272,7 +272,7 @@ def test_a_dead_waiter_is_passed_over(store):
     queue.load(orders(1))
     caller = Caller(lambda: queue.load(orders(1, 1)))
     until(lambda: len(standing(store)) == 1 and standing(store) != [1])
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     caller.done()
 
@@ -287,7 +287,7 @@ def test_a_waiter_that_counted_as_dead_joins_again(store, monkeypatch):
     store.catalog.write(lambda connection: connection.execute(waiters.delete()))
 
     until(lambda: standing(store) not in ([], [number]))
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     caller.done()
 
 
@@ -337,7 +337,7 @@ def test_a_waiter_in_a_busy_store_reads_the_catalog_rarely(store):
         other.load(orders(1))
         time.sleep(0.01)
     asked = begun[mine[0]]
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     caller.done()
 
     assert asked <= 2 * 5 + 2

@@ -97,7 +97,7 @@ def test_what_comes_later_is_seen_later(store, browser):
     assert all_shown(store, queue, browser) == [[0, 1, 2]]
 
     queue.load(orders(2, 3))
-    queue.reload(queue.fire())
+    queue.reload(queue.fire("all"))
 
     assert all_shown(store, queue, browser) == [[3, 4]]
 

@@ -136,7 +136,7 @@ def test_credentials_are_shown_nowhere(store, filed):
     (location,) = store.storage.list()
     store.storage.remove(location)
     with pytest.raises(DamagedSegment) as error:
-        queue.fire()
+        queue.fire("all")
 
     assert told_without_secrets(error.value)
     for shown in (store, store.storage, store.address, queue, reading, tables(store), dump(store)):
@@ -176,7 +176,7 @@ def test_compaction_writes_one_object_for_many(store, filed, monkeypatch):
 
     assert len(store.storage.list()) == 1
     assert queue.browse().equals(before)
-    assert queue.delete(queue.fire()) == 20
+    assert queue.delete(queue.fire("all")) == 20
     store.vacuum(grace=0)
     assert leftover_files(store) == set()
 
@@ -187,6 +187,6 @@ def test_a_policy_rewrites_what_is_in_a_bucket(store, filed):
     queue.load(orders(10, customers=2))
     queue.load(orders(10, 10, customers=2))
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
     assert sorted(numbers_of(messages)) == [18, 19]
     assert sum(messages.column("amount").to_pylist()) == sum(range(20)) / 4

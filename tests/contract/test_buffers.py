@@ -48,7 +48,7 @@ def test_what_was_written_is_what_is_fired(tiles):
         fill(buffer)
     ids = tiles.load(buffer)
 
-    firing = tiles.fire()
+    firing = tiles.fire("all")
     assert firing.ids.to_pylist() == ids.to_pylist()
     row = firing.messages.slice(7, 1).to_pylist()[0]
     assert row["tile"] == 7
@@ -62,7 +62,7 @@ def test_what_was_written_is_what_is_fired(tiles):
 def test_what_nobody_wrote_is_zero(tiles):
     tiles.load(tiles.request(2, widths=WIDTHS))
 
-    (first, _) = tiles.fire().messages.to_pylist()
+    (first, _) = tiles.fire("all").messages.to_pylist()
     assert (first["tile"], first["sharpness"], first["digest"]) == (0, 0.0, b"\0" * 4)
     assert first["pixels"] == [0.0] * (SIDE * SIDE)
 
@@ -162,9 +162,9 @@ def test_a_load_that_fails_gives_the_buffer_back_to_its_caller(store, tiles):
         tiles.load(buffer)
 
     buffer["tile"][:] = 9
-    tiles.delete(tiles.fire())
+    tiles.delete(tiles.fire("all"))
     tiles.load(buffer)
-    assert tiles.fire().messages.column("tile").to_pylist() == [9]
+    assert tiles.fire("all").messages.column("tile").to_pylist() == [9]
     assert leftover_files(store) == set()
 
 
@@ -214,7 +214,7 @@ def test_a_key_puts_the_rows_in_order(store):
     fill(buffer)
     ids = queue.load(buffer).to_pylist()
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
     found = dict(
         zip(messages.column("_message_id").to_pylist(), messages["tile"].to_pylist(), strict=True)
     )

@@ -47,7 +47,7 @@ def test_so_do_sidelined_and_compacted_messages(queue, monkeypatch):
     for _ in range(80):
         queue.load(texts(3))
     queue.compact()
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
 
     found = list(sizes(queue, max_bytes=MIB, magazine="sideline"))
 

@@ -141,7 +141,7 @@ def test_peek_shows_the_next_messages_and_takes_none(ignis, store):
     assert chosen[0]["number"] == 8
     assert "[red]19" in ignis("peek", "orders", "-n", 20).stdout, "brackets are not markup"
     assert answer(ignis("peek", "orders", "--magazine", "sideline", "--json")) == []
-    assert numbers_of(queue.fire().messages) == list(range(20))
+    assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "arrow", "stream"])
@@ -159,7 +159,7 @@ def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
             writer.write_table(rows)
 
     assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100, "left_out": 0}]
-    assert queue.fire().messages.select(rows.column_names).equals(rows)
+    assert queue.fire("all").messages.select(rows.column_names).equals(rows)
 
 
 def test_the_json_of_peek_can_be_loaded_again(ignis, store):
@@ -204,7 +204,7 @@ def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tm
     before, why = result.stderr.splitlines()
     assert "2 messages were loaded" in before
     assert "'number' may not be null" in why
-    assert numbers_of(queue.fire().messages) == [1, 2]
+    assert numbers_of(queue.fire("all").messages) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
     queue = make_queue(store)
 
     assert why in refusal(ignis("load", "orders", input=text))
-    assert len(queue.fire()) == 0
+    assert len(queue.fire("all")) == 0
 
 
 def test_loading_nothing_loads_nothing(ignis, store):
@@ -232,7 +232,7 @@ def test_loading_nothing_loads_nothing(ignis, store):
 def test_failures_are_shelved_and_shovelled_back(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
-    queue.sideline(queue.fire(), reason="declined")
+    queue.sideline(queue.fire("all"), reason="declined")
 
     shown = answer(ignis("failures", "orders", "--last", 3, "--json"))
     moved = answer(ignis("shovel", "orders", "--limit", 2, "--json"))
@@ -249,7 +249,7 @@ def test_failures_are_shelved_and_shovelled_back(ignis, store):
 def test_sweep_sidelines_stuck_messages(ignis, store):
     queue = make_queue(store)
     queue.load(orders(5))
-    queue.fire()
+    queue.fire("all")
 
     assert answer(ignis("sweep", "orders", "--older-than", "1h", "--json")) == [{"swept": 0}]
     assert answer(ignis("sweep", "orders", "--older-than", "0s", "--json")) == [{"swept": 5}]
@@ -272,7 +272,7 @@ def test_vacuum_lists_files_in_a_dry_run_and_then_removes_them(ignis, store):
 def test_slices_shards_and_consumers_are_shown(ignis, store):
     queue = make_queue(store, shards=2, key="customer")
     queue.load(orders(10))
-    queue.fire()
+    queue.fire("all")
 
     slices = answer(ignis("slices", "orders", "--json"))
     shards = answer(ignis("shards", "orders", "--json"))
@@ -296,13 +296,13 @@ def test_repair_puts_messages_back_once_their_file_is_restored(ignis, store, mon
     content = file.read_bytes()
     file.write_bytes(content[:-500])
     with pytest.raises(DamagedSegment, match="is torn"):
-        queue.fire()
+        queue.fire("all")
     assert [row["damaged"] for row in answer(ignis("queues", "--json"))] == [5]
 
     file.write_bytes(content)
 
     assert answer(ignis("repair", "orders", "--json")) == [{"repaired": 5}]
-    assert numbers_of(queue.fire().messages) == list(range(5))
+    assert numbers_of(queue.fire("all").messages) == list(range(5))
 
 
 def test_recover_puts_back_messages_that_a_dead_consumer_never_read(ignis, store):
@@ -316,7 +316,7 @@ def test_recover_puts_back_messages_that_a_dead_consumer_never_read(ignis, store
     )
 
     assert answer(ignis("recover", "--json")) == [{"recovered": 5}]
-    assert numbers_of(queue.fire().messages) == list(range(5))
+    assert numbers_of(queue.fire("all").messages) == list(range(5))
 
 
 def test_top_shows_each_queue_once(ignis, store):
@@ -470,7 +470,7 @@ def test_many_small_loads_are_compacted(ignis, store):
 
     assert answer(ignis("--json", "compact", "orders")) == [{"compacted": 64}]
     assert len(store.view("slices", "orders")) == 1
-    assert numbers_of(queue.fire().messages) == list(range(64))
+    assert numbers_of(queue.fire("all").messages) == list(range(64))
 
 
 def test_expired_messages_are_removed(ignis, store):
@@ -489,7 +489,7 @@ def test_no_reason_steers_the_terminal(ignis, store):
     queue = make_queue(store)
     queue.load(orders(1))
     reason = "\x1b]52;c;cm0gLXJm\x07 \x1b[31mred \x9b2J \u202eback"
-    queue.sideline(queue.fire(), reason=reason)
+    queue.sideline(queue.fire("all"), reason=reason)
 
     for_people, for_programs = ignis("failures", "orders"), ignis("failures", "orders", "--json")
 
@@ -532,7 +532,7 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
     assert f"1 segments are in {folder}, 0 of them new" in again
     assert [restored[name] for name in ("messages", "copied", "damaged")] == [5, 1, 0]
     with Store.open(new, create=False) as other:
-        assert numbers_of(other.queue("orders").fire().messages) == list(range(5))
+        assert numbers_of(other.queue("orders").fire("all").messages) == list(range(5))
 
 
 def test_a_backup_into_a_folder_of_other_files_is_refused(ignis, store, tmp_path):
@@ -548,7 +548,7 @@ def test_a_restore_over_a_store_needs_the_option_over(ignis, store, tmp_path):
     queue = make_queue(store)
     queue.load(orders(5))
     assert ignis("backup", tmp_path / "backup", "--catalog-only").exit_code == 0
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     assert "is not empty; nothing was changed" in refusal(ignis("restore", tmp_path / "backup"))
     assert "holds no complete backup" in refusal(ignis("restore", tmp_path / "none", "--over"))

@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_is_believed_again(store, queue):
 
     assert believed(store)
     assert queue.expire() == 0
-    assert len(queue.fire()) == 800
+    assert len(queue.fire("all")) == 800
 
 
 def test_a_person_can_accept_the_clock(store, queue):

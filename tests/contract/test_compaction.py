@@ -55,7 +55,7 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
     assert queue.sideline(ids[10:20], reason="no stock") == 10
     assert queue.reload(ids[20:30]) == 10
 
-    assert numbers_of(queue.fire().messages) == [*range(20, 30), MANY - 1]
+    assert numbers_of(queue.fire("all").messages) == [*range(20, 30), MANY - 1]
     aside = queue.browse(magazine="sideline")
     assert aside.column("_message_id").to_pylist() == ids[10:20]
     assert queue.failures().column("message_id").to_pylist() == ids[10:20]
@@ -65,7 +65,7 @@ def test_what_is_compacted_is_fired_and_settled_by_its_ids(store, queue):
 def test_what_was_deleted_since_is_settled_in_vain(store, queue):
     ids = load_singly(queue, MANY)
     queue.compact()
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     assert count(store, id_map) == 0
     assert queue.delete(ids) == 0
@@ -100,7 +100,7 @@ def test_compacted_segments_are_compacted_again(store, queue, monkeypatch):
 
     assert count(store) == count(store, id_map) < 4
     assert queue.browse().equals(before)
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
     assert queue.delete(ids) == 20
 
 
@@ -113,7 +113,11 @@ def test_each_shard_keeps_its_order(store):
 
     assert count(store) < 4 * NEIGHBOURS
     assert queue.browse().equals(before)
-    assert queue.fire().messages.drop_columns("_fired_at").equals(before.drop_columns("_fired_at"))
+    assert (
+        queue.fire("all")
+        .messages.drop_columns("_fired_at")
+        .equals(before.drop_columns("_fired_at"))
+    )
 
 
 def test_messages_in_flight_are_no_neighbours(store, queue):
@@ -126,7 +130,7 @@ def test_messages_in_flight_are_no_neighbours(store, queue):
 
     assert count(store, slices) == 3
     assert queue.reload(ids[NEIGHBOURS : NEIGHBOURS + 1]) == 1
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
 
 
 def test_a_place_that_is_gone_stays_so(store, queue):
@@ -141,13 +145,13 @@ def test_a_place_that_is_gone_stays_so(store, queue):
 
     left = [*ids[:3], *ids[6:]]
     assert queue.browse().column("_message_id").to_pylist() == left
-    assert queue.fire().ids.to_pylist() == left
+    assert queue.fire("all").ids.to_pylist() == left
 
 
 def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 1 << 12)
     ids = queue.load(orders(4000)).to_pylist()
-    firing = queue.fire()
+    firing = queue.fire("all")
     kept = ids[7::10]
     queue.reload(kept)
     queue.delete(firing)
@@ -158,16 +162,16 @@ def test_a_file_of_which_little_is_left_is_rewritten(store, queue, monkeypatch):
     assert len(store.vacuum(grace=0)) == 1
     assert queue.browse().equals(before)
     assert queue.compact() == 0
-    assert queue.fire().ids.to_pylist() == kept
+    assert queue.fire("all").ids.to_pylist() == kept
     assert queue.sideline(kept[::2]) == len(kept[::2])
     assert queue.reload(kept) == len(kept[1::2])
-    assert queue.fire().ids.to_pylist() == kept[1::2]
+    assert queue.fire("all").ids.to_pylist() == kept[1::2]
 
 
 def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     ids = queue.load(orders(400)).to_pylist()
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.reload(ids[:10])
     queue.delete(ids[11:])
 
@@ -177,7 +181,7 @@ def test_a_file_of_which_something_is_in_flight_stays(store, queue, monkeypatch)
 
 def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
     ids = load_singly(queue, MANY)
-    queue.fire()
+    queue.fire("all")
     queue.sideline(ids, reason="declined")
     before = queue.browse(magazine="sideline")
 
@@ -188,7 +192,7 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
     assert after.equals(before)
     assert set(after.column("_attempt").to_pylist()) == {1}
     assert queue.shovel() == MANY
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
     queue.sideline(ids[:2], reason="again")
     assert queue.failures().column("message_id").to_pylist() == [*ids, *ids[:2]]
 
@@ -196,7 +200,7 @@ def test_sidelined_messages_keep_their_attempts_and_failures(store, queue):
 def test_swept_messages_are_told_by_their_ids(store, queue):
     ids = load_singly(queue, MANY)
     queue.compact()
-    queue.fire()
+    queue.fire("all")
 
     assert queue.sweep(0, dead_after=0) == MANY
     assert sorted(queue.failures().column("message_id").to_pylist()) == ids
@@ -212,7 +216,7 @@ def test_selectors_and_orders_see_compacted_messages(store):
     assert numbers_of(chosen.messages) == [29, 28, 27, 26, 25]
     assert queue.peek(3, selector="number > 60").num_rows == 3
     assert queue.peek(3, selector=f"_message_id = {ids[12]}").column("number").to_pylist() == [12]
-    assert queue.fire(selector="number > 1000").ticket is None
+    assert queue.fire("all", selector="number > 1000").ticket is None
 
 
 def test_columns_that_were_added_are_kept(store, queue):
@@ -226,7 +230,7 @@ def test_columns_that_were_added_are_kept(store, queue):
     assert stale.compact() == 80
 
     assert count(store) == 1
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
     assert numbers_of(messages) == list(range(80))
     assert messages.column("note").to_pylist() == [None] * 40 + ["n"] * 40
     assert messages.column("_row").to_pylist() == [None] * 40 + list(range(40, 80))
@@ -237,7 +241,7 @@ def test_columns_can_be_added_afterwards(store, queue):
     queue.compact()
     queue.add_columns(pa.schema([pa.field("note", pa.string())]))
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
 
     assert numbers_of(messages) == list(range(MANY))
     assert messages.column("note").null_count == MANY
@@ -248,7 +252,7 @@ def test_a_selector_asks_about_nothing_but_what_came_later(store, queue):
     assert queue.compact() == MANY
     queue.add_columns(pa.schema([pa.field("note", pa.string())]))
     assert numbers_of(queue.fire(2, selector="note IS NULL").messages) == [0, 1]
-    assert not queue.fire(selector="note = 'new'")
+    assert not queue.fire("all", selector="note = 'new'")
 
 
 def test_each_message_keeps_the_time_at_which_it_was_loaded(store, queue):
@@ -276,7 +280,7 @@ def test_a_horizon_cuts_through_what_was_compacted(store, queue):
     assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)).messages == 20
     assert fire(store.catalog, consumer, FireRequest(queue_ids=ids, horizon=limits)) is None
 
-    assert numbers_of(queue.fire().messages) == list(range(40, 80))
+    assert numbers_of(queue.fire("all").messages) == list(range(40, 80))
 
 
 def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkeypatch):
@@ -284,7 +288,7 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
     queue.load(orders(1000))
     load_singly(queue, MANY, first=1000)
     kept = list(range(5, 1000, 10))
-    queue.delete(queue.fire(selector="number < 1000 AND number % 10 != 5"))
+    queue.delete(queue.fire("all", selector="number < 1000 AND number % 10 != 5"))
     browser = store.consumer("browser", beats=True)
 
     def look(limit=None):
@@ -334,4 +338,4 @@ def test_a_unit_is_bounded(store, queue, monkeypatch):
     assert queue.compact() == MANY
 
     assert count(store) == -(-MANY // 20)
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids

@@ -41,7 +41,7 @@ def test_what_is_fired_meanwhile_is_not_compacted(store, queue, monkeypatch):
     assert queue.compact() == 0
     assert store.view("slices").num_rows == MANY
     assert queue.reload(ids) == 1
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
 
 
 def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
@@ -53,7 +53,7 @@ def test_only_the_shard_that_was_touched_gives_way(store, monkeypatch):
     assert queue.compact() == 2 * NEIGHBOURS
 
     assert store.view("slices").num_rows == 2 * NEIGHBOURS + 1
-    assert set(queue.fire().ids.to_pylist()) == set(ids) - set(fired)
+    assert set(queue.fire("all").ids.to_pylist()) == set(ids) - set(fired)
     assert queue.delete(ids) == 4 * NEIGHBOURS
 
 
@@ -65,7 +65,7 @@ def test_of_two_compactors_one_gives_way(store, queue, monkeypatch):
     assert queue.compact() == 0
     assert rewritten == [MANY]
     assert store.view("slices").num_rows == 1
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
 
 
 def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypatch):
@@ -80,7 +80,7 @@ def test_what_was_picked_before_it_was_compacted_is_fired(store, queue, monkeypa
     store.consumer()
     monkeypatch.setattr(store.catalog, "write", compact_first)
 
-    assert numbers_of(queue.fire(selector="number < 3").messages) == [0, 1, 2]
+    assert numbers_of(queue.fire("all", selector="number < 3").messages) == [0, 1, 2]
 
 
 def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_compactor_that_stalls_past_the_grace_period_is_refused(store, queue, 
     assert store.view("slices").num_rows == MANY
     assert queue.compact() == MANY
     assert len(store.vacuum(grace=0)) == MANY
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids
 
 
 def test_who_reads_what_was_before_can_go_on(store, queue, monkeypatch):
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_set_apart_and_the_others_go_on(store, queue, mon
         queue.compact()
 
     assert queue.compact() == 2 * NEIGHBOURS
-    numbers = numbers_of(queue.fire().messages)
+    numbers = numbers_of(queue.fire("all").messages)
     assert numbers == [n for n in range(2 * NEIGHBOURS + 1) if n != NEIGHBOURS]
 
 
@@ -131,4 +131,4 @@ def test_a_crash_leaves_nothing_half_done(store, queue):
             queue.compact()
         assert queue.browse().column("_message_id").to_pylist() == ids
     assert store.view("slices").num_rows == 1
-    assert queue.fire().ids.to_pylist() == ids
+    assert queue.fire("all").ids.to_pylist() == ids

@@ -45,7 +45,7 @@ def test_an_older_life_is_fenced_off_and_changes_nothing(store, act):
     old = store.consumer("till-1", beats=True)
     store.consumer("till-1", beats=True)
     acts = {
-        "fire": lambda: queue.fire(consumer=old),
+        "fire": lambda: queue.fire("all", consumer=old),
         "heartbeat": lambda: store.catalog.write(lambda c: consumers.heartbeat(c, old)),
     }
     before = dump(store)
@@ -119,7 +119,7 @@ def test_a_forked_child_uses_the_store_as_another_consumer(store):
     assert numbers == [2, 3]
     assert name != store.consumer().name
     assert queue.delete(mine) == 2
-    assert numbers_of(queue.fire().messages) == [4, 5]
+    assert numbers_of(queue.fire("all").messages) == [4, 5]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -132,7 +132,7 @@ def test_a_fork_while_a_connection_is_in_use_disturbs_nobody(store):
         assert connection.exec_driver_sql("SELECT count(*) FROM queues").scalar() == 1
 
     assert child == 2
-    assert numbers_of(queue.fire().messages) == [2, 3, 4, 5]
+    assert numbers_of(queue.fire("all").messages) == [2, 3, 4, 5]
 
 
 # Consumers that are forgotten.

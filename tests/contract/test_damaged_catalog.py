@@ -143,7 +143,7 @@ def test_a_catalog_that_lacks_a_table_is_damaged(store, address, table):
     with pytest.raises(DamagedCatalog):
         Store(address)
     with pytest.raises(DamagedCatalog):
-        store.queue("orders").fire()
+        store.queue("orders").fire("all")
 
 
 @pytest.mark.parametrize("value", ["", "one", "-1", "0", None])

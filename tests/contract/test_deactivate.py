@@ -196,7 +196,7 @@ def test_only_its_own_things_go(store):
 
     drop(store.catalog, queue.info)
 
-    assert numbers_of(other.fire().messages) == [0, 1, 2]
+    assert numbers_of(other.fire("all").messages) == [0, 1, 2]
 
 
 def test_a_queue_in_use_is_not_dropped(store):
@@ -214,7 +214,7 @@ def test_a_queue_in_use_is_not_dropped(store):
 def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
     queue = make_queue(store)
     queue.load(orders(2))
-    queue.sideline(queue.fire(), reason="no")
+    queue.sideline(queue.fire("all"), reason="no")
     queue.shovel()
     purge(store.catalog, 0)
     assert queue.failures().num_rows == 2, "the messages are there still"
@@ -224,7 +224,7 @@ def test_notes_of_messages_that_are_gone_are_forgotten(store, address):
     with Store(address) as another:
         # Not as the consumer that the purge has removed.
         again = another.queue("orders")
-        again.delete(again.fire())
+        again.delete(again.fire("all"))
     purge(store.catalog, 3600)
     assert queue.failures().num_rows == 2
     purge(store.catalog, 0)

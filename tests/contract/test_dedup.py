@@ -32,13 +32,13 @@ def test_what_was_loaded_before_is_left_out(store: Store, key: str | None) -> No
     assert pay(queue, 1, 2, 1) == [True, True, False]
     assert pay(queue, 2, 3) == [False, True]
     assert ignored(queue) == 2
-    assert sorted(queue.fire().messages.column("order_id").to_pylist()) == [1, 2, 3]
+    assert sorted(queue.fire("all").messages.column("order_id").to_pylist()) == [1, 2, 3]
 
 
 def test_it_is_known_when_it_is_gone_and_whoever_loads_it(store: Store) -> None:
     queue = make_queue(store, schema=PAYMENTS, dedup=("order_id",))
     pay(queue, 1)
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     assert pay(store.queue(queue.name), 1) == [False]
 
 
@@ -91,7 +91,7 @@ def test_a_merged_message_is_not_merged_twice(store: Store) -> None:
     )
     pay(queue, 1, 2)
     pay(queue, 2, 3)
-    assert queue.fire().messages.column("amount").to_pylist() == [3.0]
+    assert queue.fire("all").messages.column("amount").to_pylist() == [3.0]
     assert ignored(queue) == 3
 
 

@@ -44,7 +44,7 @@ def test_a_whole_firing_is_deleted(store):
 def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
     queue = make_queue(store)
     queue.load(orders(10))
-    ids = queue.fire().ids
+    ids = queue.fire("all").ids
 
     assert queue.delete(form(ids.filter(pa.array([number % 3 == 0 for number in range(10)])))) == 4
     assert left(queue) == [1, 2, 4, 5, 7, 8]
@@ -53,7 +53,7 @@ def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
 def test_deleting_twice_counts_once(store):
     queue = make_queue(store)
     queue.load(orders(10))
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     assert queue.delete(firing.ids[:5]) == 5
     before = dump(store)
@@ -74,7 +74,7 @@ def test_what_is_not_fired_is_left_alone(store):
 def test_what_was_reloaded_meanwhile_is_left_alone(store):
     queue = make_queue(store)
     queue.load(orders(4))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.reload(firing.ids[:2])
 
     assert queue.delete(firing) == 2
@@ -84,9 +84,9 @@ def test_what_was_reloaded_meanwhile_is_left_alone(store):
 def test_a_firing_deletes_only_what_its_own_consumer_holds(store):
     queue = make_queue(store)
     queue.load(orders(4))
-    first = queue.fire(consumer=store.consumer("first"))
+    first = queue.fire("all", consumer=store.consumer("first"))
     queue.reload(first)
-    second = queue.fire(consumer=store.consumer("second"))
+    second = queue.fire("all", consumer=store.consumer("second"))
 
     assert queue.delete(first) == 0
     assert queue.delete(second) == 4
@@ -107,7 +107,7 @@ def test_a_segment_goes_with_its_last_message(store, inline, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", (1 << 20) if inline else 0)
     queue = make_queue(store)
     queue.load(orders(3))
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     queue.delete(firing.ids[:2])
     assert store.view("slices").num_rows == 1
@@ -122,7 +122,7 @@ def test_deleting_many_single_messages_of_many_segments(store):
     queue = make_queue(store, shards=4, key="customer")
     for first in range(0, 1000, 50):
         queue.load(orders(50, first))
-    firing = queue.fire()
+    firing = queue.fire("all")
     odd = pa.array([number % 2 == 1 for number in numbers_of(firing.messages)])
 
     assert queue.delete(firing.ids.filter(odd)) == 500
@@ -138,7 +138,7 @@ def test_the_id_of_a_foreign_message_is_refused_and_nothing_is_settled(store, ve
     queue, other = make_queue(store), make_queue(store, "payments")
     queue.load(orders(3))
     (theirs, *_) = other.load(orders(3)).to_pylist()
-    ids = queue.fire().ids.to_pylist()
+    ids = queue.fire("all").ids.to_pylist()
     strange = {
         "another queue": theirs,
         "no segment yet": 1000 << 20,
@@ -159,7 +159,7 @@ def test_the_id_of_a_foreign_message_is_refused_and_nothing_is_settled(store, ve
 def taken_back(queue):
     """Fired messages, which were swept and shovelled while their consumer slept."""
     queue.load(orders(10))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.sweep(0)
     queue.shovel()
     return firing
@@ -167,7 +167,7 @@ def taken_back(queue):
 
 def fire_elsewhere(queue):
     """Another process fires; return its consumer's name."""
-    return in_a_fork(lambda: queue.fire().ticket.consumer.name)
+    return in_a_fork(lambda: queue.fire("all").ticket.consumer.name)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -193,7 +193,7 @@ def test_bare_ids_settle_nothing_that_another_process_holds(store, caplog, verb)
 def test_a_firing_settles_nothing_that_a_later_firing_of_its_consumer_holds(store, verb):
     queue = make_queue(store)
     firing = taken_back(queue)
-    later = queue.fire()
+    later = queue.fire("all")
 
     assert getattr(queue, verb)(firing) == 0
     assert queue.settle(Settlement(deleted=ids_of(firing)), firing) == 0
@@ -216,7 +216,7 @@ def test_an_unknown_consumer_is_an_error(store):
     queue.load(orders(1))
 
     with pytest.raises(BadOption, match="consumer='nobody' has never fired"):
-        queue.delete(queue.fire().ids, consumer="nobody")
+        queue.delete(queue.fire("all").ids, consumer="nobody")
 
 
 def test_a_sink_that_knows_no_consumer_settles_nothing_that_waits(store):

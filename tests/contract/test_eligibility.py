@@ -50,7 +50,7 @@ def load(queue: Queue, *numbers: int, **columns: Any) -> None:
 
 
 def fired(queue: Queue, count: int | None = None, **wanted: Any) -> list[int]:
-    return numbers_of(queue.fire(count, **wanted).messages)
+    return numbers_of(queue.fire(count or "all", **wanted).messages)
 
 
 def test_what_is_expired_is_never_fired_and_counted_as_expired(queue: Queue) -> None:
@@ -106,7 +106,7 @@ def test_a_waiting_firing_gets_a_held_message_within_a_second_of_its_time(queue:
     due = now(queue) + timedelta(milliseconds=700)
     load(queue, 1, _hold_until=due)
     assert fired(queue) == []
-    firing = queue.fire(timeout=30.0)
+    firing = queue.fire("all", timeout=30.0)
     assert numbers_of(firing.messages) == [1]
     assert timedelta(0) <= firing.messages["_fired_at"][0].as_py() - due < timedelta(seconds=1)
 
@@ -156,7 +156,7 @@ def test_one_message_of_a_group_is_in_flight_and_groups_do_not_wait_for_each_oth
     assert queue.info.key == "who"
     for number, who in enumerate("aabbac"):
         load(queue, number, who=who)
-    first = queue.fire()
+    first = queue.fire("all")
     assert sorted(numbers_of(first.messages)) == [0, 2, 5]
     assert fired(queue) == []
     ids = dict(zip(numbers_of(first.messages), first.ids.to_pylist(), strict=True))
@@ -214,7 +214,7 @@ def test_the_sideline_knows_no_groups(store: Store) -> None:
     queue = make_queue(store, schema=SCHEMA, group="who")
     load(queue, 1, 2)
     for _ in range(2):
-        queue.sideline(queue.fire())
+        queue.sideline(queue.fire("all"))
     assert fired(queue, magazine="sideline") == [1, 2]
 
 
@@ -253,7 +253,7 @@ def test_categories_leave_the_order_of_messages_alone(store: Store) -> None:
     while len(firing := queue.fire(17)):
         assert numbers_of(firing.messages) == numbers_of(plain.fire(17).messages)
         assert [ids[n] for n in numbers_of(firing.messages)] == firing.ids.to_pylist()
-    assert len(plain.fire()) == 0
+    assert len(plain.fire("all")) == 0
 
 
 def test_too_many_categories_are_left_together(store: Store) -> None:
@@ -319,7 +319,7 @@ def test_what_others_change_holds_at_once(store: Store) -> None:
     same.load([{"number": 1, "who": "a"}], ttl=0.0)
     same.load([{"number": 2, "who": "a"}, {"number": 3, "who": "b"}])
     same.change_settings(priority="number")
-    firing = queue.fire()
+    firing = queue.fire("all")
     assert numbers_of(firing.messages) == [3, 2]
     assert firing.messages.schema.names[:2] == ["number", "who"]
 

@@ -28,7 +28,7 @@ def test_old_and_new_messages_are_read_together(queue):
     queue.add_columns(MORE)
     queue.load(more(3, 3))
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
 
     assert numbers_of(messages) == [0, 1, 2, 3, 4, 5]
     assert messages.column("tags").to_pylist() == [None] * 3 + [["tag-3"], ["tag-4"], ["tag-5"]]
@@ -42,7 +42,7 @@ def test_columns_can_be_added_again_and_again(queue):
         queue.add_columns(pa.schema([(name, pa.int64())]))
         queue.load([{"number": 7, name: 1}])
 
-    rows = queue.fire().messages.select(["number", "a", "b", "c"]).to_pylist()
+    rows = queue.fire("all").messages.select(["number", "a", "b", "c"]).to_pylist()
 
     assert queue.info.schema_version == 4
     assert rows == [
@@ -59,7 +59,7 @@ def test_a_process_that_has_not_heard_of_it_can_still_load(store, queue):
 
     stale.load(orders(2))
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
     assert numbers_of(messages) == [0, 1]
     assert messages.column("tags").to_pylist() == [None, None]
 
@@ -69,7 +69,7 @@ def test_a_process_that_has_not_heard_of_it_can_still_read(store, queue):
     queue.add_columns(MORE)
     queue.load(more(2, 0))
 
-    messages = stale.fire().messages
+    messages = stale.fire("all").messages
 
     assert numbers_of(messages) == [0, 1]
     assert "tags" not in messages.column_names
@@ -80,10 +80,15 @@ def test_messages_keep_their_columns_wherever_they_are_moved(queue):
     queue.add_columns(MORE)
     queue.load(more(2, 2))
 
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     queue.shovel()
 
-    assert queue.fire().messages.column("tags").to_pylist() == [None, None, ["tag-2"], ["tag-3"]]
+    assert queue.fire("all").messages.column("tags").to_pylist() == [
+        None,
+        None,
+        ["tag-2"],
+        ["tag-3"],
+    ]
 
 
 def test_a_selector_may_ask_about_a_new_column(queue):
@@ -91,8 +96,8 @@ def test_a_selector_may_ask_about_a_new_column(queue):
     queue.add_columns(pa.schema([("priority", pa.int32())]))
     queue.load([{"number": 2, "priority": 5}])
 
-    assert numbers_of(queue.fire(selector="priority = 5").messages) == [2]
-    assert numbers_of(queue.fire(selector="priority IS NULL").messages) == [0, 1]
+    assert numbers_of(queue.fire("all", selector="priority = 5").messages) == [2]
+    assert numbers_of(queue.fire("all", selector="priority IS NULL").messages) == [0, 1]
 
 
 def test_adding_what_is_there_changes_nothing(store, queue):

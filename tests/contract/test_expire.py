@@ -47,9 +47,9 @@ def test_what_is_too_old_is_not_fired_nor_shown_nor_shovelled(store, queue):
     queue.load(orders(1, 4))
 
     assert numbers_of(queue.peek()) == [4]
-    assert len(queue.fire(magazine="sideline")) == 0
+    assert len(queue.fire("all", magazine="sideline")) == 0
     assert queue.shovel() == 0
-    assert numbers_of(queue.fire().messages) == [4]
+    assert numbers_of(queue.fire("all").messages) == [4]
 
 
 def test_the_sideline_expires_as_main_does(store, queue):
@@ -74,7 +74,7 @@ def test_what_is_in_flight_expires_when_it_comes_back(store, queue):
 
 def test_a_message_can_be_finished_however_old_it_is(store, queue):
     queue.load(orders(2))
-    firing = queue.fire()
+    firing = queue.fire("all")
     age(store)
 
     assert queue.delete(firing) == 2
@@ -89,7 +89,7 @@ def test_without_an_expiry_nothing_is_ever_too_old(store):
 
     assert queue.expire() == 0
     assert dump(store) == before
-    assert len(queue.fire()) == 2
+    assert len(queue.fire("all")) == 2
 
 
 def test_nothing_is_changed_where_nothing_is_too_old(store, queue):
@@ -117,7 +117,7 @@ def test_an_expiry_of_ages_never_overflows(store):
     queue.load(orders(2))
 
     assert queue.expire() == 0
-    assert len(queue.fire()) == 2
+    assert len(queue.fire("all")) == 2
 
 
 # --- compacted segments, whose messages are of several ages ---------------------------------------
@@ -147,13 +147,13 @@ def mixed(store, aged):
 def test_the_young_are_fired_though_they_are_compacted_with_the_old(store, aged):
     assert aged.compact() == 200
     assert store.view("slices").num_rows == 2
-    assert numbers_of(aged.fire().messages) == list(range(90, 200))
+    assert numbers_of(aged.fire("all").messages) == list(range(90, 200))
     assert aged.expire() == 90
 
 
 def test_of_several_ages_only_the_old_ones_go(store, mixed):
     assert mixed.expire() == 90
-    assert numbers_of(mixed.fire().messages) == list(range(90, 200))
+    assert numbers_of(mixed.fire("all").messages) == list(range(90, 200))
     assert expired(mixed) == 90
 
 
@@ -180,4 +180,4 @@ def test_what_came_back_meanwhile_is_left_to_the_next_time(store, mixed, monkeyp
     assert mixed.expire() == 40
     monkeypatch.undo()
     assert mixed.expire() == 50
-    assert numbers_of(mixed.fire().messages) == list(range(90, 200))
+    assert numbers_of(mixed.fire("all").messages) == list(range(90, 200))

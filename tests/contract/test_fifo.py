@@ -48,7 +48,7 @@ def test_user_input_is_handled_in_the_order_of_its_coming(store):
     for key in "hello, world":
         keys.load([{"device": "keyboard", "key": key}])
 
-    assert "".join(keys.fire().messages.column("key").to_pylist()) == "world"
+    assert "".join(keys.fire("all").messages.column("key").to_pylist()) == "world"
 
 
 def test_tiles_of_an_image_go_through_a_pipeline(store):
@@ -133,6 +133,6 @@ def test_what_a_producer_changes_after_a_load_changes_no_message(store):
     rows[0]["tile"] = 9
     rows[0]["pixels"].append(9)
 
-    first, second = tiles.fire().messages.to_pylist()
+    first, second = tiles.fire("all").messages.to_pylist()
     assert first["pixels"] == [0.0] * (SIDE * SIDE)
     assert (second["tile"], second["pixels"]) == (1, [1.0])

@@ -45,7 +45,7 @@ def test_a_firing_shows_what_it_took(store):
     ids = queue.load(orders(3))
     before = store.catalog.now()
 
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     assert len(firing) == 3
     assert firing.ids.to_pylist() == ids.to_pylist()
@@ -65,7 +65,7 @@ def test_an_empty_queue_gives_an_empty_firing_and_changes_nothing(store):
     store.consumer()
     before = dump(store)
 
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     assert len(firing) == 0
     assert firing.ticket is None
@@ -80,8 +80,8 @@ def test_what_is_fired_is_not_fired_again(store):
     queue.load(orders(10))
 
     assert len(queue.fire(4)) == 4
-    assert numbers_of(queue.fire().messages) == [4, 5, 6, 7, 8, 9]
-    assert len(queue.fire()) == 0
+    assert numbers_of(queue.fire("all").messages) == [4, 5, 6, 7, 8, 9]
+    assert len(queue.fire("all")) == 0
 
 
 def test_tickets_are_numbered_one_after_the_other(store):
@@ -95,6 +95,27 @@ def test_tickets_are_numbered_one_after_the_other(store):
 
 
 # --- limits ---------------------------------------------------------------------------------------
+
+
+def test_a_firing_takes_the_next_message_unless_there_is_a_limit(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+
+    assert numbers_of(queue.fire().messages) == [0]
+    assert numbers_of(queue.get_and_keep().messages) == [1]
+    assert numbers_of(queue.fire(selector="number % 2 = 1").messages) == [3]
+    assert numbers_of(queue.fire(order_by="number DESC").messages) == [9]
+    assert numbers_of(queue.fire(2).messages) == [2, 4]
+    assert numbers_of(queue.get_and_keep("all").messages) == [5, 6, 7, 8]
+
+
+def test_a_limit_of_bytes_alone_takes_as_many_as_fit(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+
+    assert numbers_of(queue.fire(max_bytes=1).messages) == [0]
+    assert numbers_of(queue.fire("all", max_bytes=1).messages) == [1]
+    assert numbers_of(queue.fire(max_bytes=10**6).messages) == list(range(2, 10))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 20, 79, 80, 1000])
@@ -185,6 +206,7 @@ def test_both_limits_hold_at_once(store):
         {"max_messages": -1},
         {"max_messages": 1.5},
         {"max_messages": "10"},
+        {"max_messages": "every"},
         {"max_messages": True},
         {"max_bytes": 0},
         {"max_bytes": -5},
@@ -205,7 +227,7 @@ def test_a_limit_that_makes_no_sense_is_refused_and_takes_nothing(store, limits)
     assert dump(store) == before
 
 
-@pytest.mark.parametrize("limit", [None, 1000])
+@pytest.mark.parametrize("limit", ["all", 1000])
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, most, monkeypatch):
     """One firing takes no more slices than a driver can plan, and none out of order."""
@@ -214,7 +236,7 @@ def test_a_queue_of_many_slices_is_fired_in_order_part_by_part(store, limit, mos
     for number in range(4):
         queue.load(orders(3, 3 * number))
     firings = []
-    while firing := queue.fire():
+    while firing := queue.fire("all"):
         firings.append(firing)
     for firing in firings:
         # Those in the middle first, so that the others are slices with gaps around them.
@@ -237,10 +259,31 @@ def test_waiting_ends_when_the_time_is_over(store):
     queue = make_queue(store)
     start = time.monotonic()
 
-    firing = queue.fire(timeout=0.3)
+    firing = queue.fire("all", timeout=0.3)
 
     assert len(firing) == 0
     assert 0.3 <= time.monotonic() - start < 2
+
+
+@pytest.mark.parametrize("how", ["fire", "fire by a selector", "get and keep"])
+def test_without_a_timeout_a_firing_waits_until_there_is_a_message(store, how):
+    queue = make_queue(store)
+    fire = {
+        "fire": lambda: queue.fire(timeout=None),
+        "fire by a selector": lambda: queue.fire(selector="number = 1", timeout=None),
+        "get and keep": lambda: queue.get_and_keep(timeout=None),
+    }[how]
+
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(fire()), daemon=True)
+    waiting.start()
+    waiting.join(0.3)
+    assert got == []
+    queue.load(orders(1, 1))
+    waiting.join(10)
+
+    (firing,) = got
+    assert numbers_of(firing.messages) == [1]
 
 
 def test_what_is_there_is_not_waited_for(store):
@@ -248,7 +291,7 @@ def test_what_is_there_is_not_waited_for(store):
     queue.load(orders(1))
     start = time.monotonic()
 
-    assert len(queue.fire(timeout=30)) == 1
+    assert len(queue.fire("all", timeout=30)) == 1
     assert time.monotonic() - start < 5
 
 
@@ -256,7 +299,7 @@ def test_what_is_there_is_not_waited_for(store):
 def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
     queue = make_queue(store)
     queue.load(orders(1))
-    firing = queue.fire()
+    firing = queue.fire("all")
     if how == "shovel":
         queue.sideline(firing)
     arrive = {
@@ -268,7 +311,7 @@ def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
 
     def wait():
         with type(store)(address) as other:
-            got.append((len(other.queue("orders").fire(timeout=30)), time.monotonic()))
+            got.append((len(other.queue("orders").fire("all", timeout=30)), time.monotonic()))
 
     thread = threading.Thread(target=wait)
     thread.start()

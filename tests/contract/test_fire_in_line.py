@@ -35,9 +35,9 @@ def test_a_firing_does_not_overtake_waiters(store):
     stands_for_ever(store, queue, "fire", alive=3600)
     queue.load(orders(2))
 
-    assert not queue.fire()
-    assert numbers_of(queue.fire(selector="number = 1").messages) == [1]
-    assert not queue.fire(timeout=0.05)
+    assert not queue.fire("all")
+    assert numbers_of(queue.fire("all", selector="number = 1").messages) == [1]
+    assert not queue.fire("all", timeout=0.05)
 
 
 def test_a_firing_with_a_selector_keeps_no_other_waiting(store):

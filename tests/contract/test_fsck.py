@@ -214,7 +214,7 @@ def test_a_slice_in_a_shard_that_is_none_goes_back_to_its_own(store, queue):
     store.fsck(repair=True)
 
     assert broken(store) == set()
-    assert numbers_of(queue.fire().messages) == list(range(3, 25))
+    assert numbers_of(queue.fire("all").messages) == list(range(3, 25))
 
 
 @pytest.mark.spoiled

@@ -87,7 +87,7 @@ def _is_used_again(disk, size):
 
         queue.load(orders(5, loaded))
 
-        assert numbers_of(queue.fire().messages) == list(range(loaded + 5))
+        assert numbers_of(queue.fire("all").messages) == list(range(loaded + 5))
 
 
 def test_every_write_on_a_full_disk_works_or_raises_an_error_of_ignis(on_a_small_disk):
@@ -170,7 +170,7 @@ def _settles_and_vacuums(disk, reopened):
     fill(disk)
     with pytest.raises((CatalogUnavailable, StorageUnavailable), match="nothing was changed"):
         queue.load(orders(10))
-    drained = queue.fire()
+    drained = queue.fire("all")
     assert len(drained) == loaded - 1_300
     assert queue.delete(drained) == len(drained)
     assert len(store.vacuum(grace=0)) > 0

@@ -145,7 +145,7 @@ def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_rol
     queue.expire()
     consumer.recover(dead_after=0.0)
     assert consumer.view("reports").num_rows > 0
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     refused(
         lambda: queue.load(orders(1)),
@@ -167,12 +167,12 @@ def test_an_operator_does_everything(owner, as_role, tmp_path):
     queue.change_settings(sweep_after=60.0)
     queue.shovel()
     queue.compact()
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     queue.deactivate()
     operator.accept_clock()
     assert operator.vacuum(grace=0)
     operator.backup(tmp_path / "backup")
-    operator.queue("orders").delete(operator.queue("orders").fire())
+    operator.queue("orders").delete(operator.queue("orders").fire("all"))
     where = {"catalog": operator.catalog.url, "storage": operator.address.storage}
     restored = Store.restore(tmp_path / "backup", **where, over=True)
 

@@ -83,7 +83,7 @@ def test_no_store_is_made_where_the_messages_of_another_are(store, queue, elsewh
 
     assert not Path(elsewhere.removeprefix("sqlite:///")).exists()
     assert files_of(store) == before
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_catalog_that_is_away_for_a_moment_is_not_replaced(tmp_path, monkeypat
     away.rename(catalog)
     with Store.open(tmp_path / "store") as store:
         assert store.vacuum(grace=0) == []
-        assert numbers_of(store.queue("orders").fire().messages) == list(range(10))
+        assert numbers_of(store.queue("orders").fire("all").messages) == list(range(10))
 
 
 def test_a_catalog_that_goes_away_while_a_process_runs_is_not_replaced(tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_new_catalog_takes_a_storage_over_when_a_person_says_so(store, queue, 
     with Store.open(catalog=elsewhere, storage=store.storage.uri, adopt=True) as other:
         make_queue(other).load(orders(5))
         assert len(other.vacuum(grace=0)) == 1
-        assert numbers_of(other.queue("orders").fire().messages) == list(range(5))
+        assert numbers_of(other.queue("orders").fire("all").messages) == list(range(5))
     with pytest.raises(StorageUnavailable, match="belongs to another store"):
         store.vacuum(grace=0)
     with pytest.raises(StorageUnavailable, match="belongs to another store"):
@@ -165,7 +165,7 @@ def test_a_storage_that_is_not_mounted_is_refused_at_opening(store, queue, tmp_p
 def test_a_storage_that_is_unmounted_meanwhile_is_lost_and_not_damaged(store, queue, verb):
     calls = {
         "peek": lambda: queue.peek(),
-        "fire": lambda: queue.fire(),
+        "fire": lambda: queue.fire("all"),
         "browse": lambda: queue.browse(),
         "load": lambda: queue.load(orders(10, 10)),
         "vacuum": lambda: store.vacuum(grace=0),
@@ -236,14 +236,14 @@ def test_a_copy_of_the_catalog_reads_and_neither_writes_nor_cleans(store, queue,
         copy = staging.queue("orders")
 
         assert numbers_of(copy.browse()) == list(range(10))
-        assert copy.delete(copy.fire()) == 10
+        assert copy.delete(copy.fire("all")) == 10
         with pytest.raises(StorageUnavailable, match=r"copied, moved or restored.*ignis adopt"):
             staging.vacuum(grace=0)
         with pytest.raises(StorageUnavailable, match="copied, moved or restored"):
             copy.load(orders(1))
 
     assert store.vacuum(grace=0) == []
-    assert numbers_of(queue.fire().messages) == list(range(20))
+    assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 
 def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says_so(
@@ -292,7 +292,7 @@ def test_a_dump_that_was_restored_into_another_database_does_not_clean(
         ):
             other.vacuum(grace=0)
         assert store.vacuum(grace=0) == []
-        assert numbers_of(queue.fire().messages) == list(range(10))
+        assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def copy_facts(store):
@@ -393,7 +393,7 @@ def test_what_a_crash_left_before_the_mark_is_finished_at_the_next_opening(tmp_p
 
 
 def test_a_storage_without_room_for_a_new_token_is_cleaned(store, queue, monkeypatch):
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     def mark(storage, identity, token):
         raise StorageUnavailable("No space left on device")

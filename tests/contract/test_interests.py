@@ -60,7 +60,7 @@ def test_it_gets_all_when_the_higher_one_is(queue, how):
     else:
         queue.store.catalog.write(lambda c: interests.leave(c, first))
 
-    assert numbers_of(queue.fire(consumer=last).messages) == [0, 1, 2, 3, 4, 5]
+    assert numbers_of(queue.fire("all", consumer=last).messages) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_higher_one_that_comes_back_goes_first_again(queue):
@@ -156,7 +156,7 @@ def test_a_deactivated_queue_gives_nothing_whoever_asks(queue):
     queue.deactivate()
 
     with pytest.raises(QueueDeactivated):
-        queue.fire(consumer=consumer)
+        queue.fire("all", consumer=consumer)
 
 
 def test_an_older_life_cannot_say_that_it_lives(queue):

@@ -24,7 +24,7 @@ def test_loading_returns_the_ids_in_the_order_of_the_rows(store, key):
     ids += queue.load(orders(50, first=100)).to_pylist()
 
     assert len(set(ids)) == 150
-    assert by_id(queue.fire().messages) == dict(zip(ids, range(150), strict=True))
+    assert by_id(queue.fire("all").messages) == dict(zip(ids, range(150), strict=True))
 
 
 @pytest.mark.parametrize("key", [None, "customer"])
@@ -40,7 +40,7 @@ def test_ids_are_in_the_order_of_the_rows_however_the_rows_are_cut(store, key, m
     ids = queue.load(rows).to_pylist()
 
     assert len(store.storage.list()) >= 5
-    assert by_id(queue.fire().messages) == dict(zip(ids, range(500), strict=True))
+    assert by_id(queue.fire("all").messages) == dict(zip(ids, range(500), strict=True))
 
 
 def test_messages_of_one_key_stay_in_one_shard_in_order(store):
@@ -49,7 +49,7 @@ def test_messages_of_one_key_stay_in_one_shard_in_order(store):
         queue.load(orders(40, first))
 
     shards, numbers = defaultdict(set), defaultdict(list)
-    for message in queue.fire().messages.to_pylist():
+    for message in queue.fire("all").messages.to_pylist():
         shards[message["customer"]].add(message["_shard"])
         numbers[message["customer"]].append(message["number"])
 
@@ -68,7 +68,7 @@ def test_the_shard_of_a_key_is_the_same_for_every_load_and_every_form_of_rows(st
     queue.load(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
 
     shards = defaultdict(set)
-    for message in queue.fire().messages.to_pylist():
+    for message in queue.fire("all").messages.to_pylist():
         shards[message["customer"]].add(message["_shard"])
     assert {len(its) for its in shards.values()} == {1}
 
@@ -103,7 +103,7 @@ def test_a_small_load_makes_no_file_and_a_large_one_makes_one(store):
     (location,) = store.storage.list()
     assert location.startswith("segments/orders/")
     assert location.endswith(".arrow")
-    assert numbers_of(queue.fire().messages) == list(range(10_010))
+    assert numbers_of(queue.fire("all").messages) == list(range(10_010))
 
 
 def test_a_segment_file_can_be_read_by_any_arrow_tool(store):
@@ -153,16 +153,16 @@ def test_what_was_read_from_one_queue_can_be_loaded_into_another(store):
     source, target = make_queue(store, "a"), make_queue(store, "b")
     source.load(orders(5))
 
-    target.load(source.fire().messages)
+    target.load(source.fire("all").messages)
 
-    assert numbers_of(target.fire().messages) == [0, 1, 2, 3, 4]
+    assert numbers_of(target.fire("all").messages) == [0, 1, 2, 3, 4]
 
 
 def test_a_load_is_seen_by_every_other_store_at_once(store, address):
     make_queue(store).load(orders(3))
 
     with type(store)(address) as other:
-        assert numbers_of(other.queue("orders").fire().messages) == [0, 1, 2]
+        assert numbers_of(other.queue("orders").fire("all").messages) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("count", [10, 10_000])

@@ -61,7 +61,7 @@ def test_each_verb_is_counted_where_it_happens(store):
     assert counts(queue) == main | {"waiting": 6}
     assert counts(queue, "sideline") == side | {"waiting": 1}
 
-    assert numbers_of(queue.fire().messages) == [5, 8, 9, 3, 4, 6]
+    assert numbers_of(queue.fire("all").messages) == [5, 8, 9, 3, 4, 6]
     main |= {"fired": 14, "fire_pointer": 13, "in_flight": 6}
     assert counts(queue) == main
 
@@ -69,7 +69,7 @@ def test_each_verb_is_counted_where_it_happens(store):
 def test_the_fire_pointer_never_goes_back(store):
     queue = make_queue(store)
     ids = queue.load(orders(5))
-    queue.fire()
+    queue.fire("all")
 
     queue.reload(ids[:2])
     queue.fire(1)
@@ -81,7 +81,7 @@ def test_the_fire_pointer_never_goes_back(store):
 def test_shards_are_counted_one_by_one(store):
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(100))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.delete(firing.ids[:50])
 
     rows = [row for row in queue.metadata().to_pylist() if row["magazine"] == "main"]
@@ -172,7 +172,7 @@ def test_every_view_has_its_schema_with_and_without_rows(store, name):
     assert store.view(name).schema.equals(VIEWS[name])
     queue = make_queue(store)
     queue.load(orders(5))
-    queue.sideline(queue.fire(), reason="x")
+    queue.sideline(queue.fire("all"), reason="x")
     queue.shovel(2)
 
     view = store.view(name)

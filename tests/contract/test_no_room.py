@@ -139,7 +139,7 @@ def test_a_segment_that_grows_too_large_is_not_loaded(store):
     with pytest.raises(StorageUnavailable, match="File too large; nothing was changed"):
         in_a_fork(with_files_up_to(50_000, lambda: queue.load(orders(10_000))))
     assert dump(store) == before
-    assert numbers_of(queue.fire().messages) == list(range(100))
+    assert numbers_of(queue.fire("all").messages) == list(range(100))
 
 
 @pytest.mark.parametrize("size", [0, 100, 1_000, 20_000])
@@ -239,7 +239,7 @@ def test_a_restarted_server_is_found_again(on_postgres):
     queue.load(orders(5))
     cut_off(on_postgres, on_postgres.address.catalog)
 
-    assert numbers_of(queue.fire().messages) == [0, 1, 2, 3, 4]
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.postgres
@@ -265,7 +265,7 @@ def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
 
     def wait():
         try:
-            queue.fire(timeout=30)
+            queue.fire("all", timeout=30)
         except CatalogUnavailable as error:
             raised.append(error)
 

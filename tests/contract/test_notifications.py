@@ -39,7 +39,7 @@ def _sidelined(queue: Queue) -> None:
 
 def _kept(queue: Queue) -> None:
     queue.load(orders(1))
-    queue.get_and_keep()
+    queue.get_and_keep("all")
 
 
 def _planned(queue: Queue) -> Any:
@@ -99,7 +99,7 @@ def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
     with _notifications(store) as sent:
         firing = queue.fire(6)
         queue.delete(firing)
-        queue.fire(magazine="sideline")
+        queue.fire("all", magazine="sideline")
         queue.peek()
         queue.compact()
         queue.expire()

@@ -28,25 +28,25 @@ def test_a_paused_queue_gives_nothing_unless_it_is_told_to(queue):
     queue.load(orders(5))
     queue.change_settings(concurrency=0)
 
-    assert queue.fire().messages.num_rows == 0
-    assert queue.fire(selector="number = 1").messages.num_rows == 0
-    assert queue.get_and_keep().messages.num_rows == 0
+    assert queue.fire("all").messages.num_rows == 0
+    assert queue.fire("all", selector="number = 1").messages.num_rows == 0
+    assert queue.get_and_keep("all").messages.num_rows == 0
     assert queue.peek(10).num_rows == 5
     assert queue.fire(2, even_if_paused=True).messages.num_rows == 2
 
     queue.change_settings(concurrency=1)
-    assert queue.fire().messages.num_rows == 3
+    assert queue.fire("all").messages.num_rows == 3
 
 
 def test_the_sideline_is_paused_too_and_loads_and_settlements_are_not(queue):
     queue.load(orders(2))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.change_settings(concurrency=0)
 
     queue.sideline(firing)
     queue.load(orders(3, 2))
 
-    assert queue.fire(magazine="sideline").messages.num_rows == 0
+    assert queue.fire("all", magazine="sideline").messages.num_rows == 0
     assert queue.shovel() == 2
     assert queue.browse().num_rows == 5
 
@@ -57,7 +57,7 @@ def test_a_firing_that_waits_goes_on_when_the_pause_ends(store, queue, how):
     queue.change_settings(concurrency=0)
     fired = []
     waiting = threading.Thread(
-        target=lambda: fired.append(queue.fire(timeout=PATIENCE, **how).messages.num_rows)
+        target=lambda: fired.append(queue.fire("all", timeout=PATIENCE, **how).messages.num_rows)
     )
     waiting.start()
     time.sleep(0.3)
@@ -75,7 +75,7 @@ def test_a_wait_for_a_paused_queue_is_no_busy_loop(queue, monkeypatch):
     looks, read = [], queue.store.catalog.read
     monkeypatch.setattr(queue.store.catalog, "read", lambda: looks.append(1) or read())
 
-    assert queue.fire(timeout=1.0).messages.num_rows == 0
+    assert queue.fire("all", timeout=1.0).messages.num_rows == 0
     assert len(looks) < 20
 
 

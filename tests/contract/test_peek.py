@@ -24,7 +24,7 @@ def test_a_peek_shows_what_a_firing_would_take(store, count, shards):
 def test_a_peek_shows_it_also_where_shards_are_empty_already(store):
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(30))
-    queue.fire(selector="_shard = 0")
+    queue.fire("all", selector="_shard = 0")
 
     while shown := numbers_of(queue.peek(1)):
         assert numbers_of(queue.fire(1).messages) == shown

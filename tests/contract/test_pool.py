@@ -168,7 +168,7 @@ def test_a_pool_chooses_by_selector_and_order(store, queue):
 
 def test_the_sideline_can_be_handled_too(store, queue):
     queue.load(orders(2))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     recorder = Recorder()
     with ConsumerPool(store, "orders", recorder, magazine="sideline", columns=["number"]) as pool:
         assert pool.drain(PATIENCE)
@@ -185,7 +185,7 @@ def test_the_sideline_can_be_handled_too(store, queue):
 def test_an_idle_pool_is_woken_by_any_new_message(store, queue, how):
     aside = how in ("sweep", "sideline")
     queue.load(orders(1))
-    firing = queue.fire()
+    firing = queue.fire("all")
     if how == "shovel":
         queue.sideline(firing)
     recorder = Recorder()
@@ -330,7 +330,7 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
 
     assert recorder.numbers == list(range(150))
     assert queue.browse().num_rows == 150
-    assert len(queue.fire()) == 150
+    assert len(queue.fire("all")) == 150
 
 
 # The twelve steps.

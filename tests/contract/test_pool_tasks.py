@@ -33,7 +33,7 @@ def test_a_pool_sweeps_and_shovels_and_handles_what_comes_back(store):
     mine, other = make_queue(store), make_queue(store, "other")
     for queue in (mine, other):
         queue.load(orders(3))
-        queue.fire()
+        queue.fire("all")
     backdate(store, HOURS)
     handled = Recorder()
 

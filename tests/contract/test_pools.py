@@ -107,7 +107,7 @@ def test_stop_finishes_the_batches_in_hand(store, queue):
     assert recorder.numbers == [0, 1, 2, 3] or len(recorder.numbers) == 4
     assert pool.counts == {"deleted": 4}
     assert queue.browse().num_rows == 6
-    assert len(queue.fire()) == 6
+    assert len(queue.fire("all")) == 6
 
 
 def test_stop_reloads_the_messages_that_are_not_handled_in_time(store, queue):
@@ -126,7 +126,7 @@ def test_stop_reloads_the_messages_that_are_not_handled_in_time(store, queue):
 
     assert pool.counts["deleted"] == 1
     assert pool.counts["reloaded"] == 9
-    again = queue.fire()
+    again = queue.fire("all")
     assert len(again) == queue.browse().num_rows
     assert set(again.messages["_attempt"].to_pylist()) == {0}
 

@@ -43,7 +43,7 @@ def queue(request, store, monkeypatch):
 def test_each_batch_is_loaded_in_turn(queue):
     assert all(once(queue, staged(queue, 10 * batch), batch) for batch in range(3))
 
-    assert numbers_of(queue.fire().messages) == list(range(30))
+    assert numbers_of(queue.fire("all").messages) == list(range(30))
 
 
 def test_the_same_batch_again_is_left_out(queue):
@@ -51,7 +51,7 @@ def test_the_same_batch_again_is_left_out(queue):
     assert not once(queue, staged(queue), 0)
     assert once(queue, staged(queue, 10), 1)
 
-    assert numbers_of(queue.fire().messages) == list(range(20))
+    assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 
 def test_the_very_same_files_can_be_sent_again(queue):
@@ -60,7 +60,7 @@ def test_the_very_same_files_can_be_sent_again(queue):
 
     assert once(queue, segments, 0)
     assert not once(queue, segments, 0)
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_an_older_batch_with_rows_is_refused(store, queue):
@@ -81,7 +81,7 @@ def test_an_older_batch_without_rows_does_no_harm(queue):
     assert not once(queue, [], 0)
     assert not once(queue, [], 1)
     assert once(queue, staged(queue, 30), 3)
-    assert len(queue.fire()) == 40
+    assert len(queue.fire("all")) == 40
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_older_batch_without_rows_does_no_harm(queue):
 def test_the_last_batch_is_known_again(queue, first, again):
     assert once(queue, staged(queue), 4, **first)
     assert not once(queue, staged(queue), 4, **again)
-    assert len(queue.fire()) == 10
+    assert len(queue.fire("all")) == 10
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_batch_without_rows_counts_too(queue):
     with pytest.raises(StaleCheckpoint):
         once(queue, staged(queue), 0)
     assert once(queue, staged(queue), 1)
-    assert len(queue.fire()) == 10
+    assert len(queue.fire("all")) == 10
 
 
 def test_batches_count_per_query_and_queue(store, queue):
@@ -174,8 +174,8 @@ def test_batches_count_per_query_and_queue(store, queue):
     assert once(queue, staged(queue), 0, "query-1")
     assert once(queue, staged(queue, 10), 0, "query-2")
     assert once(other, staged(other, 20), 0, "query-1")
-    assert len(queue.fire()) == 20
-    assert len(other.fire()) == 10
+    assert len(queue.fire("all")) == 20
+    assert len(other.fire("all")) == 10
 
 
 def test_one_of_several_drivers_with_one_checkpoint_publishes(queue):
@@ -193,7 +193,7 @@ def test_one_of_several_drivers_with_one_checkpoint_publishes(queue):
         thread.join()
 
     assert sorted(outcomes) == [False, False, False, True]
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_files_cannot_be_published_twice(store, queue):
@@ -210,13 +210,13 @@ def test_files_cannot_be_published_twice(store, queue):
 
 def test_a_batch_is_settled_once_too(store, queue):
     queue.load(orders(4))
-    ids = queue.fire().ids
+    ids = queue.fire("all").ids
     settlement = Settlement.sideline(Settlement.of(described(ids)).deleted, "failed")
 
     batch = Batch("query-1", 3, 4, digest=1)
     first = settle(store.catalog, [queue.info], settlement, batch=batch)
     queue.shovel()
-    queue.fire()
+    queue.fire("all")
     again = settle(store.catalog, [queue.info], settlement, batch=batch)
 
     assert (first, again) == (4, 0)
@@ -227,7 +227,7 @@ def test_a_batch_is_settled_once_too(store, queue):
 def test_outcomes_under_a_used_number_are_refused(store, queue, batch):
     """They would be left out, and their messages in flight."""
     queue.load(orders(4))
-    settlement = Settlement.of(described(queue.fire().ids))
+    settlement = Settlement.of(described(queue.fire("all").ids))
     settle(store.catalog, [queue.info], Settlement(), batch=Batch("query-1", 3, 4, digest=1))
 
     with pytest.raises(StaleCheckpoint, match="'orders'"):

@@ -72,17 +72,17 @@ def test_a_spoiled_segment_is_named_and_the_rest_stays_readable(store, queue, ho
     restore = spoil(file, how)
 
     with pytest.raises(DamagedSegment) as error:
-        queue.fire()
+        queue.fire("all")
 
     assert file.name in str(error.value)
     assert states(store) == [(0, 1000, "loaded"), (1000, 1000, "damaged"), (2000, 1000, "loaded")]
     expected = [*range(1000), *range(2000, 3000)]
     assert numbers_of(queue.browse()) == expected
-    assert numbers_of(queue.fire().messages) == expected
+    assert numbers_of(queue.fire("all").messages) == expected
 
     restore()
     assert queue.repair() == 1000
-    assert numbers_of(queue.fire().messages) == list(range(1000, 2000))
+    assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
     audit(store)
 
 
@@ -101,7 +101,7 @@ def test_the_error_says_what_to_do(store, queue):
     spoil(file_of(store, 0), "missing")
 
     with pytest.raises(DamagedSegment, match=r"is missing from .*; restore the file"):
-        queue.fire()
+        queue.fire("all")
 
 
 @EVERYWHERE
@@ -118,7 +118,7 @@ def test_nothing_of_a_firing_that_failed_stays_in_flight(store, queue):
     spoil(file_of(store, 1), "empty")
 
     with pytest.raises(DamagedSegment):
-        queue.fire()
+        queue.fire("all")
 
     assert store.view("queues").column("in_flight").to_pylist() == [0]
     (row,) = (r for r in queue.metadata().to_pylist() if r["magazine"] == "main")
@@ -132,9 +132,9 @@ def test_several_spoiled_segments_are_found_one_after_the_other(store, queue):
 
     for _ in range(2):
         with pytest.raises(DamagedSegment):
-            queue.fire()
+            queue.fire("all")
 
-    assert numbers_of(queue.fire().messages) == list(range(1000, 2000))
+    assert numbers_of(queue.fire("all").messages) == list(range(1000, 2000))
 
 
 def test_what_was_in_flight_already_is_set_apart_too_and_counted_right(store, queue):
@@ -142,7 +142,7 @@ def test_what_was_in_flight_already_is_set_apart_too_and_counted_right(store, qu
     spoil(file_of(store, 0), "missing")
 
     with pytest.raises(DamagedSegment):
-        queue.fire()
+        queue.fire("all")
 
     assert store.view("queues").column("damaged").to_pylist() == [1000]
     assert queue.delete(held) == 0
@@ -155,7 +155,7 @@ def test_a_spoiled_segment_in_the_sideline_is_set_apart_there(store, queue):
     spoil(file_of(store, 0), "missing")
 
     with pytest.raises(DamagedSegment):
-        queue.fire(magazine="sideline")
+        queue.fire("all", magazine="sideline")
 
     damaged = {row["magazine"]: row["damaged"] for row in queue.metadata().to_pylist()}
     assert damaged == {"main": 990, "sideline": 10}
@@ -166,18 +166,18 @@ def test_what_is_set_apart_is_neither_fired_nor_shovelled_nor_swept_nor_forgotte
     queue.sideline(queue.fire(10))
     restore = spoil(file_of(store, 0), "missing")
     with pytest.raises(DamagedSegment):
-        queue.fire(magazine="sideline")
+        queue.fire("all", magazine="sideline")
 
-    assert len(queue.fire(magazine="sideline")) == 0
+    assert len(queue.fire("all", magazine="sideline")) == 0
     assert queue.shovel() == 0
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     assert queue.sweep(0) == 0
     store.vacuum(grace=0)
     assert store.view("queues").column("damaged").to_pylist() == [1000]
 
     restore()
     assert queue.repair() == 1000
-    assert numbers_of(queue.fire().messages) == list(range(10, 1000))
+    assert numbers_of(queue.fire("all").messages) == list(range(10, 1000))
     audit(store)
 
 
@@ -185,20 +185,20 @@ def test_a_selector_finds_a_spoiled_segment_too(store, queue):
     spoil(file_of(store, 1), "with a page of zeroes")
 
     with pytest.raises(DamagedSegment, match="altered"):
-        queue.fire(selector="amount >= 0")
+        queue.fire("all", selector="amount >= 0")
 
     assert states(store)[1] == (1000, 1000, "damaged")
-    assert len(queue.fire(selector="amount >= 0")) == 2000
+    assert len(queue.fire("all", selector="amount >= 0")) == 2000
 
 
 def test_repairing_what_is_still_spoiled_sets_it_apart_again(store, queue):
     spoil(file_of(store, 0), "missing")
     with pytest.raises(DamagedSegment):
-        queue.fire()
+        queue.fire("all")
 
     queue.repair()
     with pytest.raises(DamagedSegment):
-        queue.fire()
+        queue.fire("all")
     assert states(store)[0] == (0, 1000, "damaged")
 
 
@@ -224,12 +224,12 @@ def test_inlined_bytes_are_checked_as_well(store, damage):
     write_inlined(store, spoiled >> 20, change)
 
     with pytest.raises(DamagedSegment, match=f"inlined/{spoiled >> 20} is"):
-        queue.fire()
-    assert numbers_of(queue.fire().messages) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+        queue.fire("all")
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
     write_inlined(store, spoiled >> 20, original)
     assert queue.repair() == 5
-    assert numbers_of(queue.fire().messages) == [5, 6, 7, 8, 9]
+    assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)
 
 
@@ -271,7 +271,7 @@ def test_damage_is_told_even_where_no_report_of_it_can_be_written(store, queue, 
     monkeypatch.setattr(Storage, "report_damage", refuse)
 
     with pytest.raises(DamagedSegment, match="missing"):
-        queue.fire()
+        queue.fire("all")
 
 
 def test_a_report_of_what_was_settled_meanwhile_is_forgotten(store, queue):
@@ -290,7 +290,7 @@ def test_a_report_that_makes_no_sense_does_no_harm(store, queue, name):
     (folder / name).write_bytes(b"\xff not text")
 
     assert quarantine(store.catalog, store.storage) == 0
-    assert len(queue.fire()) == 3000
+    assert len(queue.fire("all")) == 3000
 
 
 def test_a_firing_that_cannot_be_read_for_now_is_given_back(store, queue, monkeypatch):

@@ -204,11 +204,11 @@ def test_queues_keep_their_messages_apart(store):
     one.load(orders(3))
     other.load(orders(3, 10))
 
-    one.sideline(one.fire())
+    one.sideline(one.fire("all"))
     one.shovel()
 
-    assert numbers_of(other.fire().messages) == [10, 11, 12]
-    assert numbers_of(one.fire().messages) == [0, 1, 2]
+    assert numbers_of(other.fire("all").messages) == [10, 11, 12]
+    assert numbers_of(one.fire("all").messages) == [0, 1, 2]
 
 
 def test_concurrency_is_scaled_within_its_bounds(store):

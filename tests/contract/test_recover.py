@@ -28,7 +28,7 @@ def test_what_a_dead_query_fired_and_nobody_saw_goes_back_to_its_place(store, qu
     assert store.recover(dead_after=0) == 6
     with store.catalog.read() as connection:
         assert connection.execute(select(tickets)).all() == []
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_being_given_back_counts_no_delivery_and_no_attempt(store, query):
@@ -65,7 +65,7 @@ def test_what_a_living_query_has_fired_is_not_given_back(store, query):
 def test_what_a_plain_consumer_has_fired_is_not_given_back(store):
     queue = make_queue(store)
     queue.load(orders(4))
-    queue.fire()
+    queue.fire("all")
 
     assert store.recover(dead_after=0) == 0
 
@@ -79,7 +79,7 @@ def test_tickets_of_several_dead_queries_are_given_back_at_once(store):
         planned(store, queue, consumer, 2)
 
     assert store.recover(dead_after=0) == 8
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_recovering_twice_changes_nothing(store, query):
@@ -171,7 +171,7 @@ def test_what_another_consumer_holds_is_not_touched(store, query):
     queue = make_queue(store)
     queue.load(orders(6))
     ticket = planned(store, queue, query, 3)
-    other = queue.fire(consumer=store.consumer("other"))
+    other = queue.fire("all", consumer=store.consumer("other"))
 
     acknowledge(store.catalog, query, ticket.number, delete=True)
 
@@ -193,7 +193,7 @@ def test_an_older_life_cannot_acknowledge(store, query):
 def test_tickets_of_the_sideline_are_acknowledged_too(store, query):
     queue = make_queue(store)
     queue.load(orders(4))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     ticket = planned(store, queue, query, 3, magazine=Magazine.SIDELINE)
 
     assert acknowledge(store.catalog, query, ticket.number, delete=True) == 3

@@ -13,23 +13,23 @@ def test_reloaded_messages_are_fired_again_before_later_ones(store):
     firing = queue.fire(5)
 
     assert queue.reload(firing) == 5
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 def test_a_single_message_goes_back_between_those_that_are_in_flight(store):
     queue = make_queue(store)
     ids = queue.load(orders(10))
-    queue.fire()
+    queue.fire("all")
 
     queue.reload(ids[4:5])
-    assert numbers_of(queue.fire().messages) == [4]
+    assert numbers_of(queue.fire("all").messages) == [4]
 
 
 def test_messages_reloaded_one_by_one_in_any_order_keep_their_old_order(store):
     queue = make_queue(store)
     for first in range(0, 30, 10):
         queue.load(orders(10, first))
-    ids = queue.fire().ids.to_pylist()
+    ids = queue.fire("all").ids.to_pylist()
     random.Random(7).shuffle(ids)
 
     for id in ids:
@@ -43,7 +43,7 @@ def test_messages_that_interleave_are_fired_in_order_within_any_limit(store):
     """Every other one was deleted, and the others came back in two goes."""
     queue = make_queue(store)
     ids = queue.load(orders(24))
-    queue.fire()
+    queue.fire("all")
     queue.reload(ids.take(pa.array(range(0, 24, 4))))
     queue.reload(ids.take(pa.array(range(1, 24, 3))))
     expected = sorted({*range(0, 24, 4), *range(1, 24, 3)})
@@ -59,7 +59,7 @@ def test_messages_that_interleave_are_fired_in_order_within_any_limit(store):
 def test_messages_that_interleave_are_fired_in_order_within_any_limit_of_bytes(store):
     queue = make_queue(store)
     ids = queue.load(orders(24))
-    queue.fire()
+    queue.fire("all")
     queue.reload(ids.take(pa.array(range(0, 24, 2))))
     queue.reload(ids.take(pa.array(range(1, 24, 2))))
     size = sum(store.view("slices").column("bytes").to_pylist())
@@ -75,16 +75,16 @@ def test_a_reload_counts_no_failure(store):
     queue = make_queue(store)
     queue.load(orders(2))
 
-    queue.reload(queue.fire())
+    queue.reload(queue.fire("all"))
 
-    assert queue.fire().messages.column("_attempt").to_pylist() == [0, 0]
+    assert queue.fire("all").messages.column("_attempt").to_pylist() == [0, 0]
     assert queue.failures().num_rows == 0
 
 
 def test_a_message_knows_when_it_was_last_fired(store):
     queue = make_queue(store)
     queue.load(orders(1))
-    firing = queue.fire()
+    firing = queue.fire("all")
 
     queue.reload(firing)
 
@@ -97,7 +97,7 @@ def test_deliveries_are_counted_however_often_a_message_comes_back(store):
     queue.load(orders(1))
 
     for _ in range(3):
-        queue.reload(queue.fire())
+        queue.reload(queue.fire("all"))
 
     assert store.view("slices").column("deliveries").to_pylist() == [3]
 
@@ -105,13 +105,13 @@ def test_deliveries_are_counted_however_often_a_message_comes_back(store):
 def test_reloading_into_the_sideline_keeps_its_order_too(store):
     queue = make_queue(store)
     ids = queue.load(orders(6))
-    queue.sideline(queue.fire())
-    queue.fire(magazine="sideline")
+    queue.sideline(queue.fire("all"))
+    queue.fire("all", magazine="sideline")
 
     queue.reload(ids.take(pa.array([1, 3])))
     queue.reload(ids)
 
-    assert numbers_of(queue.fire(magazine="sideline").messages) == [0, 1, 2, 3, 4, 5]
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == [0, 1, 2, 3, 4, 5]
 
 
 def test_reloading_what_is_not_fired_changes_nothing(store):

@@ -23,7 +23,7 @@ def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
     first = queue.fire(2)
     time.sleep(0.05)
     assert load.is_alive(), "one of them waits still"
-    second = queue.fire()
+    second = queue.fire("all")
 
     ids = load.done()
     assert ids.to_pylist() == [*first.ids.to_pylist(), *second.ids.to_pylist()]
@@ -31,7 +31,7 @@ def test_a_load_returns_when_all_its_messages_are_fired(store, queue):
 
 
 def test_a_waiting_firing_gets_the_messages(store, queue):
-    fire = Caller(lambda: queue.fire(timeout=PATIENCE))
+    fire = Caller(lambda: queue.fire("all", timeout=PATIENCE))
     waits(store, 1, "fire")
 
     queue.load(orders(2), timeout=PATIENCE)
@@ -44,7 +44,7 @@ def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
     with pytest.raises(QueueFull, match=r"\(max_size=0\), and no consumer fires now"):
         queue.load(orders(3), timeout=timeout)
 
-    assert not queue.fire()
+    assert not queue.fire("all")
     assert audit(store).messages == {}
 
 
@@ -67,7 +67,7 @@ def test_loads_are_met_one_at_a_time_in_order_of_arrival(store, queue):
         waits(store, number + 1)
 
     assert queue.peek().num_rows == 2
-    fired = [numbers_of(queue.fire(timeout=PATIENCE).messages) for _ in range(3)]
+    fired = [numbers_of(queue.fire("all", timeout=PATIENCE).messages) for _ in range(3)]
 
     assert fired == [[0, 1], [10, 11], [20, 21]]
     for load in loads:
@@ -79,7 +79,7 @@ def test_a_dead_waiter_is_passed_over(store, queue):
 
     load = Caller(lambda: queue.load(orders(1)))
 
-    assert len(queue.fire(timeout=PATIENCE)) == 1
+    assert len(queue.fire("all", timeout=PATIENCE)) == 1
     load.done()
 
 
@@ -90,7 +90,7 @@ def test_compaction_does_not_hide_offered_messages(store, queue):
     queue.compact()
     assert load.is_alive()
 
-    rest = queue.fire()
+    rest = queue.fire("all")
 
     assert len(load.done()) == 30
     assert queue.delete(fired) + queue.delete(rest) == 30

@@ -16,7 +16,7 @@ def shovelled(store, count=5, name="orders", **shape):
     """A queue of *count* orders, which were sidelined and moved back."""
     queue = make_queue(store, name, **shape)
     queue.load(orders(count))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     queue.shovel()
     return queue
 
@@ -54,7 +54,7 @@ def test_each_shard_in_which_something_was_moved_is_told(store):
 def test_a_vacuum_is_of_the_store_and_tells_how_many_files_went(store, monkeypatch):
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
     queue = shovelled(store, 2)
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     for location in store.storage.list():
         os.utime(Path(store.storage.uri) / location, (0, 0))
     assert len(store.vacuum(grace=0)) == 1

@@ -101,7 +101,7 @@ def test_a_merged_message_is_dropped_in_its_turn(store):
     """It is in another segment than its neighbours."""
     queue = make_queue(store, key="number", max_size=5, overflow="ring")
     queue.load(orders(5))
-    ids = queue.fire().ids.to_pylist()
+    ids = queue.fire("all").ids.to_pylist()
     queue.reload([ids[0], ids[2], ids[4]])
     queue.reload([ids[1], ids[3]])
     queue.load(orders(1, 1), policy="merge(sum(amount))")

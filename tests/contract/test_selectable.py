@@ -57,7 +57,7 @@ def test_a_sheet_metal_cutter_takes_orders_for_the_sheet_that_is_prepared(store:
     schema = pa.schema([("order", pa.int64()), ("width", pa.int32()), ("shape", pa.string())])
     orders = make_queue(store, "orders", schema, categories=["width"])
     orders.load([{"order": n, "width": 500 + 250 * (n % 3), "shape": "disc"} for n in range(30)])
-    sheet = orders.fire(selector="width = 750")
+    sheet = orders.fire("all", selector="width = 750")
     assert sheet.messages["order"].to_pylist() == list(range(1, 30, 3))
     small = sheet.ids.to_pylist()[:6]
     orders.delete(small)

@@ -18,9 +18,11 @@ from tests.factories import make_queue, numbers_of, orders
 def test_only_messages_that_meet_the_selector_are_fired(store: Store) -> None:
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(200))
-    firing = queue.fire(selector="number % 2 = 0 AND number >= 100")
+    firing = queue.fire("all", selector="number % 2 = 0 AND number >= 100")
     assert sorted(numbers_of(firing.messages)) == list(range(100, 200, 2))
-    assert sorted(numbers_of(queue.fire().messages)) == [n for n in range(200) if n < 100 or n % 2]
+    assert sorted(numbers_of(queue.fire("all").messages)) == [
+        n for n in range(200) if n < 100 or n % 2
+    ]
 
 
 def test_the_oldest_matches_of_a_shard_come_first(store: Store) -> None:
@@ -46,7 +48,7 @@ def test_the_oldest_matches_come_first_whatever_slices_they_are_in(
     """Slices lie between each other, and what matches of an earlier one stands behind."""
     queue = make_queue(store)
     queue.load(orders(6))
-    ids = queue.fire().ids.to_pylist()
+    ids = queue.fire("all").ids.to_pylist()
     for back in ([0, 4], [1, 5], [2, 3]):
         queue.reload([ids[number] for number in back])
 
@@ -80,13 +82,13 @@ def test_metadata_columns_can_be_asked_about(store: Store) -> None:
     queue.load(orders(4))
     queue.sideline(queue.fire(2), reason="first try")
     queue.shovel()
-    assert numbers_of(queue.fire(selector="_attempt = 1").messages) == [0, 1]
+    assert numbers_of(queue.fire("all", selector="_attempt = 1").messages) == [0, 1]
 
 
 def test_nothing_that_matches_is_an_empty_firing(store: Store) -> None:
     queue = make_queue(store)
     queue.load(orders(4))
-    assert len(queue.fire(selector="number > 1000")) == 0
+    assert len(queue.fire("all", selector="number > 1000")) == 0
     assert pc.sum(queue.metadata().column("fired")).as_py() == 0
 
 
@@ -99,7 +101,7 @@ def test_a_waiting_firing_is_woken_by_a_match_only(store: Store) -> None:
 
     producer = threading.Timer(0.2, produce)
     producer.start()
-    firing = queue.fire(selector="number > 101", timeout=10.0)
+    firing = queue.fire("all", selector="number > 101", timeout=10.0)
     producer.join()
     assert numbers_of(firing.messages) == [102]
 
@@ -112,7 +114,9 @@ def test_statistics_keep_slices_closed_that_cannot_match(store: Store) -> None:
     with store.catalog.engine.begin() as connection:
         # If the first slice were opened, its checksum would be found wrong.
         connection.exec_driver_sql("UPDATE segments SET data = chunks WHERE id = 1")
-    assert numbers_of(queue.fire(selector="number >= 1005").messages) == list(range(1005, 1010))
+    assert numbers_of(queue.fire("all", selector="number >= 1005").messages) == list(
+        range(1005, 1010)
+    )
 
 
 def _gone(store: Store, condition: str) -> None:
@@ -184,7 +188,7 @@ def test_a_bad_selector_is_refused_and_changes_nothing(
     queue.load(orders(3))
     before = store.view("slices")
     with pytest.raises(BadSelector, match=named):
-        queue.fire(selector=selector)
+        queue.fire("all", selector=selector)
     assert store.view("slices").equals(before)
 
 
@@ -214,5 +218,5 @@ def test_a_selection_reads_columns_that_came_later_as_null(store: Store) -> None
     queue.load(orders(2))
     queue.add_columns(pa.schema([pa.field("note", pa.string())]))
     queue.load([{"number": 9, "customer": "c", "amount": 1.0, "note": "new"}])
-    assert numbers_of(queue.fire(selector="note IS NULL").messages) == [0, 1]
-    assert numbers_of(queue.fire(selector="note = 'new'").messages) == [9]
+    assert numbers_of(queue.fire("all", selector="note IS NULL").messages) == [0, 1]
+    assert numbers_of(queue.fire("all", selector="note = 'new'").messages) == [9]

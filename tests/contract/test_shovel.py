@@ -9,7 +9,7 @@ from tests.factories import make_queue, numbers_of, orders
 def with_sidelined(store, count, **settings):
     queue = make_queue(store, **settings)
     queue.load(orders(count))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     return queue
 
 
@@ -18,7 +18,7 @@ def test_shovelled_messages_come_behind_what_is_in_main(store):
     queue.load(orders(2, 100))
 
     assert queue.shovel() == 3
-    assert numbers_of(queue.fire().messages) == [100, 101, 0, 1, 2]
+    assert numbers_of(queue.fire("all").messages) == [100, 101, 0, 1, 2]
     assert queue.browse(magazine="sideline").num_rows == 0
 
 
@@ -61,24 +61,24 @@ def test_a_limit_is_kept_over_all_shards(store):
 
 def test_messages_that_interleave_are_moved_in_order(store):
     queue = with_sidelined(store, 9)
-    ids = queue.fire(magazine="sideline").ids
+    ids = queue.fire("all", magazine="sideline").ids
     queue.reload(ids.take([1, 4, 7]))
     queue.reload(ids.take([0, 2, 5]))
 
     assert queue.shovel(4) == 4
-    assert numbers_of(queue.fire().messages) == [0, 1, 2, 4]
-    assert numbers_of(queue.fire(magazine="sideline").messages) == [5, 7]
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 4]
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == [5, 7]
 
 
 def test_messages_that_interleave_come_back_whole_in_their_order(store):
     queue = with_sidelined(store, 9)
-    ids = queue.fire(magazine="sideline").ids
+    ids = queue.fire("all", magazine="sideline").ids
     queue.reload(ids.take([1, 4, 7]))
     queue.reload(ids.take([0, 2, 5]))
 
     queue.shovel()
 
-    assert numbers_of(queue.fire().messages) == [0, 1, 2, 4, 5, 7]
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2, 4, 5, 7]
 
 
 def test_what_is_in_flight_is_left_in_the_sideline(store):
@@ -97,10 +97,10 @@ def test_shovelling_an_empty_sideline_moves_nothing(store):
 def test_why_messages_failed_is_still_told_afterwards(store):
     queue = make_queue(store)
     queue.load(orders(1))
-    queue.sideline(queue.fire(), reason="declined")
+    queue.sideline(queue.fire("all"), reason="declined")
 
     queue.shovel()
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     assert queue.failures().column("reason").to_pylist() == ["declined"]
 

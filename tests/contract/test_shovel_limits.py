@@ -15,7 +15,7 @@ from tests.factories import make_queue, numbers_of, orders
 def with_sidelined(store, count, **settings):
     queue = make_queue(store, **settings)
     queue.load(orders(count))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     return queue
 
 
@@ -27,7 +27,7 @@ def fail_again(queue, times):
     """Shovel all messages and let them fail, *times* times."""
     for _ in range(times):
         queue.shovel(force=True)
-        queue.sideline(queue.fire())
+        queue.sideline(queue.fire("all"))
 
 
 def rest(store, seconds):
@@ -64,7 +64,7 @@ def test_what_has_failed_too_often_stays_for_good(store):
     queue = with_sidelined(store, 3, max_attempts=2)
 
     assert queue.shovel() == 3
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     assert queue.shovel() == 0
     assert aside(queue) == [0, 1, 2]
 
@@ -73,7 +73,7 @@ def test_what_was_fired_too_often_stays_for_good(store):
     queue = with_sidelined(store, 3, max_deliveries=2)
     queue.shovel()
     queue.reload(queue.fire(1))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
 
     assert queue.shovel() == 0
     assert aside(queue) == [1, 2]
@@ -109,7 +109,7 @@ def test_what_comes_aside_during_a_shovel_is_left_to_the_next(store):
     queue = with_sidelined(store, 4)
 
     def fails_meanwhile(_):
-        queue.sideline(queue.fire())
+        queue.sideline(queue.fire("all"))
 
     assert shovel(store.catalog, queue.info, Shovelful(rate=1.0), fails_meanwhile) == 4
     assert aside(queue) == [0, 1, 2, 3]

@@ -37,7 +37,7 @@ def stranger(store):
 def with_sidelined(store, count=5, name="orders", **settings):
     queue = make_queue(store, name, **settings)
     queue.load(orders(count))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     return queue
 
 
@@ -48,7 +48,7 @@ def tasks_of(ran):
 def test_what_is_due_is_run_and_told(store, leader):
     queue = with_sidelined(store)
     queue.load(orders(2, 5))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 7200)
 
     ran = SideTasks(store.catalog, store.storage, leader, timings=ALWAYS).run_due([queue.info])
@@ -105,7 +105,7 @@ def test_a_shovel_is_due_as_the_queues_setting_says(store, leader):
 def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 7200)
     tasks = SideTasks(store.catalog, store.storage, stranger, tasks=["sweep"], timings=ALWAYS)
 
@@ -122,7 +122,7 @@ def test_only_the_leader_sweeps_and_the_others_leave_it_to_him(store, stranger):
 def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 7200)
     store.catalog.write(lambda c: leases.release(c, "sweeper", leader.holder))
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
@@ -139,7 +139,7 @@ def test_a_leader_that_has_lost_its_lease_sweeps_nothing(store, leader):
 def stuck(store, name, count):
     queue = make_queue(store, name)
     queue.load(orders(count))
-    queue.fire()
+    queue.fire("all")
     return queue
 
 
@@ -151,7 +151,7 @@ def test_the_leader_sweeps_the_queues_of_all(store, leader):
     tasks = SideTasks(store.catalog, store.storage, leader, tasks=["sweep"], timings=ALWAYS)
 
     assert tasks_of(tasks.run_due([own.info])) == [("sweep", "orders", 3), ("sweep", "parcels", 2)]
-    others.fire(magazine="sideline")
+    others.fire("all", magazine="sideline")
     backdate(store, 7200)
     assert tasks_of(tasks.run_due([])) == [("sweep", "parcels", 2)]
 
@@ -269,4 +269,4 @@ def test_what_is_damaged_keeps_compaction_from_going_on_only_once(store, leader)
 
     assert isinstance(failed.error, DamagedSegment)
     assert (done.error, done.moved) == (None, 69)
-    assert numbers_of(queue.fire().messages) == list(range(1, 70))
+    assert numbers_of(queue.fire("all").messages) == list(range(1, 70))

@@ -27,7 +27,7 @@ def reasons(queue):
 def test_sidelined_messages_leave_main_and_keep_their_ids(store):
     queue = make_queue(store)
     ids = queue.load(orders(10))
-    queue.fire()
+    queue.fire("all")
 
     assert queue.sideline(ids[3:6], reason="declined") == 3
     assert sidelined(queue).column("_message_id").to_pylist() == ids[3:6].to_pylist()
@@ -41,7 +41,7 @@ def test_a_sidelined_message_has_one_attempt_more_each_time(store):
     seen = []
 
     for _ in range(3):
-        firing = queue.fire()
+        firing = queue.fire("all")
         seen += firing.messages.column("_attempt").to_pylist()
         queue.sideline(firing)
         queue.shovel()
@@ -53,12 +53,12 @@ def test_a_sidelined_message_has_one_attempt_more_each_time(store):
 def test_messages_of_one_slice_may_have_failed_unequally_often(store):
     queue = make_queue(store)
     queue.load(orders(6))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.sideline(firing.ids.take([1, 3, 5]))
     queue.delete(firing)
-    queue.sideline(queue.fire(magazine="sideline").ids.take([1]))
+    queue.sideline(queue.fire("all", magazine="sideline").ids.take([1]))
 
-    messages = queue.fire(magazine="sideline").messages
+    messages = queue.fire("all", magazine="sideline").messages
 
     assert numbers_of(messages) == [3]
     queue.reload(messages.column("_message_id"))
@@ -70,7 +70,7 @@ def test_messages_of_one_slice_may_have_failed_unequally_often(store):
 def test_why_a_message_failed_is_told_with_when_and_by_whom(store):
     queue = make_queue(store)
     queue.load(orders(2))
-    firing = queue.fire(consumer=store.consumer("till-1"))
+    firing = queue.fire("all", consumer=store.consumer("till-1"))
     before = store.catalog.now()
 
     queue.sideline(firing, reason="declined")
@@ -91,8 +91,8 @@ def test_why_a_message_failed_is_told_with_when_and_by_whom(store):
 def test_a_message_that_fails_twice_is_told_of_twice(store):
     queue = make_queue(store)
     (id,) = queue.load(orders(1)).to_pylist()
-    queue.sideline(queue.fire(), reason="first")
-    queue.sideline(queue.fire(magazine="sideline"), reason="second")
+    queue.sideline(queue.fire("all"), reason="first")
+    queue.sideline(queue.fire("all", magazine="sideline"), reason="second")
 
     assert reasons(queue) == [(id, "first"), (id, "second")]
 
@@ -100,7 +100,7 @@ def test_a_message_that_fails_twice_is_told_of_twice(store):
 def test_what_is_sidelined_without_a_reason_is_rejected(store):
     queue = make_queue(store)
     ids = queue.load(orders(3)).to_pylist()
-    queue.fire()
+    queue.fire("all")
 
     queue.sideline(ids[:1])
     queue.sideline(ids[1:2], kind="stale")
@@ -116,11 +116,11 @@ def test_what_is_sidelined_without_a_reason_is_rejected(store):
 def test_a_failure_tells_how_often_its_message_had_failed_before(store):
     queue = make_queue(store, shards=4, key="customer")
     ids = queue.load(orders(60)).to_pylist()
-    queue.fire()
+    queue.fire("all")
     queue.sideline(ids[::3])
     queue.reload(ids)
     queue.shovel()
-    queue.fire()
+    queue.fire("all")
     before = queue.failures().num_rows
 
     queue.sideline(ids, reason="again")
@@ -132,7 +132,7 @@ def test_a_failure_tells_how_often_its_message_had_failed_before(store):
 def test_reasons_of_many_kinds_stay_with_their_messages(store):
     queue = make_queue(store, shards=3)
     ids = queue.load(orders(50)).to_pylist()
-    queue.fire()
+    queue.fire("all")
     kinds = [["late", None, "stale"][n % 3] for n in range(50)]
     told = [None if n % 5 == 0 else f"reason {n % 7}" for n in range(50)]
     rows = {"_message_id": ids, "outcome": ["sideline"] * 50, "kind": kinds, "reason": told}
@@ -159,7 +159,7 @@ def test_any_text_can_be_a_reason(store, reason):
     queue = make_queue(store)
     (id,) = queue.load(orders(1)).to_pylist()
 
-    queue.sideline(queue.fire(), reason=reason)
+    queue.sideline(queue.fire("all"), reason=reason)
 
     assert reasons(queue) == [(id, reason[:REASON_LENGTH])]
 
@@ -167,19 +167,19 @@ def test_any_text_can_be_a_reason(store, reason):
 def test_sidelined_messages_are_in_the_order_in_which_they_came(store):
     queue = make_queue(store)
     ids = queue.load(orders(6))
-    queue.fire()
+    queue.fire("all")
 
     for row in (4, 0, 2):
         queue.sideline(ids[row : row + 1])
     queue.sideline(ids.take(pa.array([5, 1])))
 
-    assert numbers_of(queue.fire(magazine="sideline").messages) == [4, 0, 2, 1, 5]
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == [4, 0, 2, 1, 5]
 
 
 def test_a_sidelined_message_stays_in_its_shard(store):
     queue = make_queue(store, shards=4, key="customer")
     queue.load(orders(40))
-    firing = queue.fire()
+    firing = queue.fire("all")
     shards = dict(
         zip(firing.ids.to_pylist(), firing.messages.column("_shard").to_pylist(), strict=True)
     )
@@ -197,33 +197,43 @@ def test_a_sidelined_message_stays_in_its_shard(store):
 def test_messages_that_interleave_are_set_aside_in_their_order(store):
     queue = make_queue(store)
     ids = queue.load(orders(9))
-    queue.fire()
+    queue.fire("all")
     queue.reload(ids.take(pa.array([1, 4, 7])))
-    queue.fire()
+    queue.fire("all")
 
     queue.sideline(ids.take(pa.array([0, 1, 2, 4, 8])))
     queue.sideline(ids)
 
-    assert numbers_of(queue.fire(magazine="sideline").messages) == [0, 1, 2, 4, 8, 3, 5, 6, 7]
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == [
+        0,
+        1,
+        2,
+        4,
+        8,
+        3,
+        5,
+        6,
+        7,
+    ]
 
 
 def test_the_sideline_is_fired_and_deleted_like_main(store):
     queue = make_queue(store)
     queue.load(orders(3))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
 
     firing = queue.fire(2, magazine="sideline")
 
     assert numbers_of(firing.messages) == [0, 1]
     assert queue.delete(firing) == 2
     assert numbers_of(sidelined(queue)) == [2]
-    assert len(queue.fire()) == 0
+    assert len(queue.fire("all")) == 0
 
 
 def test_one_settlement_gives_each_message_its_own_outcome(store):
     queue = make_queue(store)
     ids = queue.load(orders(6)).to_pylist()
-    queue.fire()
+    queue.fire("all")
     outcomes = ["delete", "sideline", "reload"] * 2
 
     settled = queue.settle(
@@ -235,7 +245,7 @@ def test_one_settlement_gives_each_message_its_own_outcome(store):
     assert settled == 6
     assert numbers_of(sidelined(queue)) == [1, 4]
     assert numbers_of(queue.browse()) == [2, 5]
-    assert numbers_of(queue.fire().messages) == [2, 5]
+    assert numbers_of(queue.fire("all").messages) == [2, 5]
     assert reasons(queue) == [(ids[1], f"r{ids[1]}"), (ids[4], f"r{ids[4]}")]
 
 
@@ -252,7 +262,7 @@ def test_one_settlement_gives_each_message_its_own_outcome(store):
 def test_why_must_be_text_and_one_word(store, why, told):
     queue = make_queue(store)
     queue.load(orders(1))
-    firing = queue.fire()
+    firing = queue.fire("all")
     before = dump(store)
 
     with pytest.raises(BadOutcome, match=told):

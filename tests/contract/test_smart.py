@@ -32,14 +32,18 @@ def test_progress_is_reported_faster_than_it_is_shown(store: Store) -> None:
     for done in (10, 20, 30):
         display.load([{"kind": "copying", "text": f"{done}%"}])
     display.load([{"kind": "alarm", "text": "disk full"}])
-    assert shown(display.fire().messages, "text") == ["30%", "disk full"]
+    assert shown(display.fire("all").messages, "text") == ["30%", "disk full"]
 
 
 def test_repeated_events_become_one_with_a_count(store: Store) -> None:
     events = make_queue(store, schema=DISPLAY, key="kind", policy="merge_adjacent(count(times))")
     for kind in ("X", "X", "X", "Y", "X"):
         events.load([{"kind": kind, "text": "occurred"}])
-    assert shown(events.fire().messages, "kind", "times") == [("X", 3), ("Y", None), ("X", None)]
+    assert shown(events.fire("all").messages, "kind", "times") == [
+        ("X", 3),
+        ("Y", None),
+        ("X", None),
+    ]
 
 
 def test_on_and_off_leave_nothing(store: Store) -> None:
@@ -56,9 +60,9 @@ def test_an_off_is_queued_when_the_on_was_retrieved(store: Store) -> None:
         store, schema=DISPLAY, key="kind", policy="annihilate(text = 'on', text = 'off')"
     )
     lights.load([{"kind": "kitchen", "text": "on"}])
-    assert len(lights.fire()) == 1
+    assert len(lights.fire("all")) == 1
     lights.load([{"kind": "kitchen", "text": "off"}])
-    assert shown(lights.fire().messages, "text") == ["off"]
+    assert shown(lights.fire("all").messages, "text") == ["off"]
 
 
 def test_a_faulty_line_is_sent_again_from_the_oldest_on(store: Store) -> None:
@@ -69,19 +73,19 @@ def test_a_faulty_line_is_sent_again_from_the_oldest_on(store: Store) -> None:
     assert confirmed.to_pylist() == [None]
     # The transmission failed: unconfirmed packets come again, then those that were not sent yet.
     assert line.reset() == 2
-    assert shown(line.get_and_keep().messages, "text") == ["packet 1", "packet 2", "packet 3"]
+    assert shown(line.get_and_keep("all").messages, "text") == ["packet 1", "packet 2", "packet 3"]
     line.load([{"kind": "A", "text": "ack"}] * 3)
     assert line.reset() == 0
     assert line.browse().num_rows == 0
     # With nothing left to confirm, an ack is a message like any other.
     line.load([{"kind": "A", "text": "ack"}])
-    assert shown(line.fire().messages, "text") == ["ack"]
+    assert shown(line.fire("all").messages, "text") == ["ack"]
 
 
 def test_kept_messages_are_not_swept(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": "packet"}])
-    line.get_and_keep()
+    line.get_and_keep("all")
     assert line.sweep(older_than=0) == 0
     assert line.reset() == 1
 
@@ -89,7 +93,7 @@ def test_kept_messages_are_not_swept(store: Store) -> None:
 def test_messages_that_a_dead_process_kept_are_reset_by_another(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind")
     line.load([{"kind": "A", "text": "packet"}])
-    line.get_and_keep()
+    line.get_and_keep("all")
     store.keeper.stop()
     assert line.reset() == 0
     store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=0)))
@@ -105,16 +109,16 @@ def test_an_expired_message_meets_nobody(store: Store) -> None:
     assert display.load([row]).null_count == 1
     _age(store, 4000)
     assert display.load([row]).null_count == 0
-    assert shown(display.fire().messages, "text") == ["10%"]
+    assert shown(display.fire("all").messages, "text") == ["10%"]
 
 
 def test_kept_messages_that_expire_do_not_come_again(store: Store) -> None:
     line = make_queue(store, schema=DISPLAY, key="kind", message_expiry=3600)
     line.load([{"kind": "A", "text": "packet"}])
-    line.get_and_keep()
+    line.get_and_keep("all")
     _age(store, 4000)
     assert line.reset() == 1
-    assert len(line.get_and_keep()) == 0
+    assert len(line.get_and_keep("all")) == 0
     assert line.expire() == 1
 
 
@@ -127,7 +131,7 @@ def test_a_message_is_expired_by_its_own_column(store: Store, policy: str) -> No
     display.load([row | {"_expires_at": soon}])
     assert display.load([row | {"_expires_at": late}]).null_count == 0
     assert display.load([row | {"_expires_at": None}]).null_count == 1
-    assert len(display.fire()) == 1
+    assert len(display.fire("all")) == 1
 
 
 def test_a_held_message_is_met_before_its_time(store: Store) -> None:
@@ -136,7 +140,7 @@ def test_a_held_message_is_met_before_its_time(store: Store) -> None:
     later = datetime(2200, 1, 1, tzinfo=UTC)
     display.load([{"kind": "reminder", "_hold_until": later}])
     assert display.load([{"kind": "reminder"}]).null_count == 1
-    assert len(display.fire()) == 0
+    assert len(display.fire("all")) == 0
     assert display.browse().column("times").to_pylist() == [2]
 
 
@@ -144,7 +148,7 @@ def test_a_consumer_selects_among_messages_that_a_policy_has_left(store: Store) 
     display = make_queue(store, schema=DISPLAY, key="kind", policy="latest")
     for done in (10, 20, 30):
         display.load([{"kind": kind, "text": f"{done}%"} for kind in ("copying", "printing")])
-    assert shown(display.fire(selector="text < '30%'").messages, "kind") == []
-    assert shown(display.fire(selector="kind = 'printing'").messages, "text") == ["30%"]
+    assert shown(display.fire("all", selector="text < '30%'").messages, "kind") == []
+    assert shown(display.fire("all", selector="kind = 'printing'").messages, "text") == ["30%"]
     display.load([{"kind": "copying", "text": "40%"}])
-    assert shown(display.fire(selector="text > '30%'").messages, "kind") == ["copying"]
+    assert shown(display.fire("all", selector="text > '30%'").messages, "kind") == ["copying"]

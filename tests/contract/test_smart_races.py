@@ -61,7 +61,7 @@ def test_a_message_loaded_meanwhile_is_met(store, monkeypatch):
 def test_a_message_fired_meanwhile_takes_no_values_over(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     put(queue, "a", n=1)
-    meanwhile(monkeypatch, queue.fire)
+    meanwhile(monkeypatch, lambda: queue.fire("all"))
     (name,) = put(queue, "a", n=2)
     assert name is not None
     assert there(queue) == [("a", "on", 1), ("a", "on", 2)]
@@ -71,12 +71,12 @@ def test_a_neighbour_can_be_fired_meanwhile(store, monkeypatch):
     queue = queue_of(store, "merge(sum(n))")
     ids = queue.load([{"key": key, "n": 1} for key in "abc"]).to_pylist()
     fired = []
-    meanwhile(monkeypatch, lambda: fired.append(queue.fire(selector="key = 'b'")))
+    meanwhile(monkeypatch, lambda: fired.append(queue.fire("all", selector="key = 'b'")))
     assert queue.load([{"key": key, "n": 2} for key in "ac"]).null_count == 2
     assert queue.browse().column("n").to_pylist() == [3, 1, 3]
     assert queue.browse().column("_message_id").to_pylist() == ids
     assert queue.sideline(fired[0]) == 1
-    assert queue.fire().ids.to_pylist() == [ids[0], ids[2]]
+    assert queue.fire("all").ids.to_pylist() == [ids[0], ids[2]]
 
 
 def test_messages_compacted_meanwhile_are_found_again(store, monkeypatch):
@@ -92,7 +92,7 @@ def test_messages_compacted_meanwhile_are_found_again(store, monkeypatch):
 def test_a_message_reloaded_meanwhile_counts_as_a_later_one(store, monkeypatch):
     queue = queue_of(store, "latest")
     put(queue, "a", n=1)
-    firing = queue.fire()
+    firing = queue.fire("all")
     meanwhile(monkeypatch, lambda: queue.reload(firing))
     put(queue, "a", n=2)
     assert there(queue) == [("a", "on", 1), ("a", "on", 2)]
@@ -101,7 +101,7 @@ def test_a_message_reloaded_meanwhile_counts_as_a_later_one(store, monkeypatch):
 def test_a_message_settled_meanwhile_is_not_confirmed(store, monkeypatch):
     queue = queue_of(store, "confirm(kind = 'ack')")
     put(queue, "a")
-    firing = queue.get_and_keep()
+    firing = queue.get_and_keep("all")
     meanwhile(monkeypatch, lambda: queue.delete(firing))
     (name,) = put(queue, "a", "ack")
     assert name is not None

@@ -34,4 +34,4 @@ def test_kept_messages_of_categories_stay_in_order_of_loading(store: Store) -> N
 
     audit(store)
     assert queue.browse().column("n").to_pylist() == [0, 2, 3, 4]
-    assert queue.fire().messages.column("n").to_pylist() == [0, 2, 3, 4]
+    assert queue.fire("all").messages.column("n").to_pylist() == [0, 2, 3, 4]

@@ -69,7 +69,7 @@ def counting():
 def sidelined(store, **settings):
     queue = make_queue(store, **settings)
     queue.load(orders(5))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     return queue
 
 

@@ -12,7 +12,7 @@ from tests.factories import make_queue, numbers_of, orders
 def fired_long_ago(store, count=5, **whose):
     queue = make_queue(store)
     queue.load(orders(count))
-    firing = queue.fire(**whose)
+    firing = queue.fire("all", **whose)
     backdate(store, 1000)
     return queue, firing
 
@@ -30,7 +30,7 @@ def test_stuck_messages_go_to_the_sideline_without_a_failure_counted(store):
 def test_what_was_fired_lately_is_left_alone(store):
     queue, _ = fired_long_ago(store)
     queue.load(orders(3, 5))
-    queue.fire()
+    queue.fire("all")
 
     assert queue.sweep(500) == 5
     assert numbers_of(queue.browse()) == [5, 6, 7]
@@ -86,7 +86,7 @@ def test_what_a_living_consumer_is_done_with_and_left_behind_is_swept(store):
     consumer = store.consumer("query", beats=True)
     queue, _ = fired_long_ago(store, consumer=consumer)
     queue.load(orders(2, 5))
-    later = queue.fire(consumer=consumer)
+    later = queue.fire("all", consumer=consumer)
     backdate(store, 1000)
     acknowledge(store.catalog, consumer, later.ticket.number - 1, delete=False)
 
@@ -121,18 +121,18 @@ def test_what_was_fired_from_the_sideline_comes_back_to_it(store):
 def test_messages_that_interleave_are_swept_in_their_order(store):
     queue, firing = fired_long_ago(store, 7)
     queue.reload(firing.ids.take([1, 4]))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 1000)
 
     assert queue.sweep(10) == 7
-    assert numbers_of(queue.fire(magazine="sideline").messages) == list(range(7))
+    assert numbers_of(queue.fire("all", magazine="sideline").messages) == list(range(7))
 
 
 def test_only_the_queue_that_is_swept_is_swept(store):
     queue, _ = fired_long_ago(store)
     other = make_queue(store, "other")
     other.load(orders(2))
-    other.fire()
+    other.fire("all")
     backdate(store, 1000)
 
     assert queue.sweep(500) == 5

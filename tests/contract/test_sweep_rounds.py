@@ -18,7 +18,7 @@ def fired_in_slices(store, count, shards=1, **settings):
     queue = make_queue(store, shards=shards, **settings)
     for number in range(count):
         queue.load(orders(1, number))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 100_000)
     return queue
 
@@ -80,7 +80,7 @@ def test_a_round_comes_back_to_what_stood_before_its_beginning(store):
     first = queue.browse().column("_message_id")[:2]
     queue.reload(first)
     interrupted(queue, "sweep.committed")
-    queue.fire()
+    queue.fire("all")
     backdate(store, 100)
 
     assert queue.sweep(10) == 6
@@ -91,7 +91,7 @@ def test_a_round_comes_back_to_what_stood_before_its_beginning(store):
 def test_all_shards_and_both_magazines_are_gone_through(store):
     queue = fired_in_slices(store, 30, shards=4)
     assert queue.sweep(10) == 30
-    queue.fire(magazine="sideline")
+    queue.fire("all", magazine="sideline")
     backdate(store, 100)
 
     assert queue.sweep(10) == 30
@@ -102,7 +102,7 @@ def test_all_shards_and_both_magazines_are_gone_through(store):
 def test_the_sideline_is_given_more_time(store):
     queue = fired_in_slices(store, 3, sweep_after=100.0, shovel_interval=100_000.0)
     queue.sweep()
-    queue.fire(magazine="sideline")
+    queue.fire("all", magazine="sideline")
     backdate(store, 100_100)
 
     assert queue.sweep() == 0
@@ -114,7 +114,7 @@ def test_each_swept_message_has_its_reason(store):
     reader = store.consumer("reader")
     queue = make_queue(store)
     queue.load(orders(3))
-    ids = queue.fire(consumer=reader).ids.to_pylist()
+    ids = queue.fire("all", consumer=reader).ids.to_pylist()
     backdate(store, 100)
 
     queue.sweep(10)
@@ -152,7 +152,7 @@ def test_who_does_not_lead_any_more_sweeps_no_further(store):
 def test_a_sweep_that_finds_nothing_changes_nothing(store):
     queue = make_queue(store, shards=3)
     queue.load(orders(3))
-    queue.fire()
+    queue.fire("all")
     before = dump(store)
 
     assert queue.sweep() == 0
@@ -162,7 +162,7 @@ def test_a_sweep_that_finds_nothing_changes_nothing(store):
 def test_neither_a_sweep_nor_a_shovel_reads_a_payload_byte(store):
     queue = make_queue(store, shards=2, key="customer")
     queue.load(orders(4_000))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 100_000)
     (location,) = store.storage.list()
     path = Path(store.storage.uri, location)

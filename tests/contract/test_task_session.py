@@ -42,7 +42,7 @@ def _impatient(monkeypatch):
 def with_sidelined(store, count=5, name="orders", **settings):
     queue = make_queue(store, name, **settings)
     queue.load(orders(count))
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     return queue
 
 
@@ -110,7 +110,7 @@ def test_a_batch_that_is_told_again_is_the_same_whatever_was_moved_since(store, 
     query = session(**ALWAYS)
     start = query.begin()
     end = query.next(start)
-    one.sideline(one.fire())
+    one.sideline(one.fire("all"))
     one.shovel()
 
     assert told(session(), start, end) == told(query, start, end) == [("shovel", "orders", 5)]
@@ -120,7 +120,7 @@ def test_the_first_batch_is_told_again_although_its_start_is_forgotten(store, se
     queue = with_sidelined(store)
     query = session(**ALWAYS)
     end = query.next(query.begin())
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
     queue.shovel()
 
     restarted = session()
@@ -240,7 +240,7 @@ def test_one_that_runs_on_does_not_fail_when_a_task_does(store, session, monkeyp
 def test_a_sweep_is_left_to_another_leader(store, session, caplog):
     queue = make_queue(store)
     queue.load(orders(2))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 7200)
     store.catalog.write(lambda c: leases.hold(c, "sweeper", "another", 60))
     query = session("sweep")
@@ -255,7 +255,7 @@ def test_two_queries_that_sweep_two_queues_sweep_both_and_each_tells_its_own(sto
     for name, count in (("one", 2), ("other", 3)):
         queue = make_queue(store, name)
         queue.load(orders(count))
-        queue.fire()
+        queue.fire("all")
     backdate(store, 7200)
     queries = [session("sweep", queue=name, **ALWAYS) for name in ("one", "other")]
     starts = [query.begin() for query in queries]
@@ -307,7 +307,7 @@ def test_nothing_is_told_twice(store, session):
     for _ in range(3):
         end = query.next(start)
         rows += told(query, start, end)
-        queue.sideline(queue.fire())
+        queue.sideline(queue.fire("all"))
         start = end
 
     assert rows == [("shovel", "orders", 5)] * 3

@@ -41,7 +41,7 @@ def test_every_type_comes_back_as_it_was(store, where, compression, monkeypatch)
     queue = make_queue(store, schema=table.schema, compression=compression)
 
     queue.load(table)
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
 
     assert len(store.storage.list()) == (1 if where == "file" else 0)
     assert [messages.column(name).to_pylist() for name in LOADED] == expected(table)
@@ -52,11 +52,11 @@ def test_every_type_comes_back_one_row_at_a_time_and_out_of_order(store):
     table = wide_table()
     queue = make_queue(store, schema=table.schema)
     ids = queue.load(table)
-    queue.fire()
+    queue.fire("all")
     for row in (7, 2, 11):
         queue.reload(ids[row : row + 1])
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
 
     assert [messages.column(name).to_pylist() for name in LOADED] == [
         [values[row] for row in (2, 7, 11)] for values in expected(table)
@@ -73,7 +73,7 @@ def test_every_type_that_can_be_a_key_picks_a_shard(store, name):
     for number in range(3):
         queue.load([{"k": value, "n": number} for value in present])
 
-    messages = queue.fire().messages
+    messages = queue.fire("all").messages
     for value in present:
         of_value = [row for row in messages.to_pylist() if row["k"] == value]
         assert [row["n"] for row in of_value] == [0, 1, 2]
@@ -92,7 +92,7 @@ def test_compression_makes_files_smaller(store, storage_uri, compression):
     (compressed,) = set(Path(storage_uri).rglob("*.arrow")) - {uncompressed}
 
     assert compressed.stat().st_size < uncompressed.stat().st_size / 5
-    assert small.fire().messages.column("text").to_pylist() == rows.column("text").to_pylist()
+    assert small.fire("all").messages.column("text").to_pylist() == rows.column("text").to_pylist()
 
 
 def test_a_changed_compression_leaves_older_messages_readable(store):
@@ -102,7 +102,7 @@ def test_a_changed_compression_leaves_older_messages_readable(store):
         queue.change_settings(compression=compression)
         queue.load(rows)
 
-    assert len(queue.fire()) == 8000
+    assert len(queue.fire("all")) == 8000
 
 
 @pytest.mark.parametrize("size", [5 << 20, 40 << 20])
@@ -110,7 +110,7 @@ def test_a_single_very_large_message_comes_through(store, size):
     queue = make_queue(store, schema=pa.schema([("data", pa.binary())]))
     queue.load([{"data": b"a"}, {"data": b"x" * size}, {"data": b"b"}])
 
-    lengths = [len(data) for data in queue.fire().messages.column("data").to_pylist()]
+    lengths = [len(data) for data in queue.fire("all").messages.column("data").to_pylist()]
 
     assert lengths == [1, size, 1]
 
@@ -121,4 +121,4 @@ def test_a_wide_queue_of_many_columns_comes_through(store):
 
     queue.load([dict.fromkeys(names, 7)])
 
-    assert queue.fire().messages.select(names).to_pylist() == [dict.fromkeys(names, 7)]
+    assert queue.fire("all").messages.select(names).to_pylist() == [dict.fromkeys(names, 7)]

@@ -71,13 +71,13 @@ def test_files_of_settled_messages_are_removed(store, queue):
     assert store.vacuum(grace=60) == [settled]
     assert list(store.storage.list()) == [kept]
     assert known_files(store) == 1
-    assert numbers_of(queue.fire().messages) == list(range(10, 20))
+    assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
 
 
 def test_files_that_messages_need_are_never_removed(store, queue):
     for first in (0, 10, 20):
         queue.load(orders(10, first))
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.delete(firing.ids[:9])
     queue.sideline(firing.ids[10:12])
     queue.reload(firing.ids[20:21])
@@ -103,7 +103,7 @@ def test_what_a_writer_left_that_died_is_removed(store, queue):
 def test_within_the_grace_period_everything_stays(store, queue, kind):
     if kind == "settled":
         queue.load(orders(10))
-        queue.delete(queue.fire())
+        queue.delete(queue.fire("all"))
     else:
         staged(queue)
     age(store, 30)
@@ -188,7 +188,7 @@ def test_a_writer_that_publishes_before_condemning_keeps_its_files(store, queue,
     monkeypatch.setattr(vacuum_module.Storage, "list", list_then_publish)
 
     assert store.vacuum(grace=60) == []
-    assert numbers_of(queue.fire().messages) == list(range(10))
+    assert numbers_of(queue.fire("all").messages) == list(range(10))
 
 
 @EVERYWHERE
@@ -196,7 +196,7 @@ def test_a_writer_that_publishes_before_condemning_keeps_its_files(store, queue,
 def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point):
     for first in (0, 10):
         queue.load(orders(10, first))
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     staged(queue)
     age(store, 100)
     faults.arm(f"vacuum.{point}=raise")
@@ -212,7 +212,7 @@ def test_a_vacuum_that_died_half_way_is_finished_by_the_next(store, queue, point
 @EVERYWHERE
 def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
     queue.load(orders(10))
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
     (location,) = store.storage.list()
     store.storage.remove(location)
     age(store, 100)
@@ -220,7 +220,7 @@ def test_a_file_that_is_gone_already_is_no_trouble(store, queue):
     assert store.vacuum(grace=60) == []
     assert known_files(store) == 0
     queue.load(orders(10))
-    assert len(queue.fire()) == 10
+    assert len(queue.fire("all")) == 10
 
 
 def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue):
@@ -230,7 +230,7 @@ def test_what_a_batch_that_came_twice_has_written_is_removed_later(store, queue)
     age(store, 100)
 
     assert store.vacuum(grace=60) == [again[0].location]
-    assert len(queue.fire()) == 10
+    assert len(queue.fire("all")) == 10
 
 
 def test_files_that_are_not_segments_are_left_alone(store, queue):
@@ -278,7 +278,7 @@ def test_writers_and_vacuums_at_once_lose_nothing(store, queue, address):
     stop.set()
     cleaner.join()
 
-    assert numbers_of(queue.fire().messages) == published
+    assert numbers_of(queue.fire("all").messages) == published
     assert len(published) + 10 * len(refused) == 300
     store.vacuum(grace=0)
     assert leftover_files(store) == set()

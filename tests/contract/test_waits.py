@@ -62,8 +62,8 @@ def ends(call, seconds=20.0):
     "call",
     [
         lambda store: store.queue("orders").load(orders(1)),
-        lambda store: store.queue("orders").fire(),
-        lambda store: store.queue("orders").fire(timeout=60.0),
+        lambda store: store.queue("orders").fire("all"),
+        lambda store: store.queue("orders").fire("all", timeout=60.0),
         lambda store: store.queue("orders").peek(1),
         lambda store: Store(store.address).close(),
     ],
@@ -121,7 +121,7 @@ def test_a_waiting_firing_is_no_statement_that_lasts(address, quick):
     """A listener waits for longer than any statement may."""
     with Store(address) as store:
         began = time.monotonic()
-        assert len(store.queue("orders").fire(timeout=4.0)) == 0
+        assert len(store.queue("orders").fire("all", timeout=4.0)) == 0
         assert time.monotonic() - began >= 4.0
 
 
@@ -159,7 +159,7 @@ def use_everything(address, tmp_path):
     with Store(address) as store:
         queue = make_queue(store, "bounded", max_size=5)
         queue.load(orders(5))
-        queue.sideline(queue.fire())
+        queue.sideline(queue.fire("all"))
         moved = queue.shovel()
         with store.catalog.read(locking=True) as connection:
             assert task_log.last(connection, [queue.info], ["shovel"])

@@ -103,7 +103,7 @@ def finish(store: Store, journal: Journal) -> None:
     queue.sweep(0, dead_after=0)
     queue.shovel()
     assert audit(store).ids(Magazine.MAIN, State.LOADED) == there
-    firing = queue.fire()
+    firing = queue.fire("all")
     assert set(firing.ids.to_pylist()) == there
     assert queue.delete(firing) == len(there)
     store.vacuum(grace=0)

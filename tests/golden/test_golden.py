@@ -86,7 +86,7 @@ def test_the_store_is_no_empty_one(expected):
 def test_what_was_compacted_is_fired_under_its_ids(store, expected):
     messages = expected["messages"]["small"]["main"]
 
-    fired = store.queue("small").fire()
+    fired = store.queue("small").fire("all")
 
     assert fired.ids.to_pylist() == [m["_message_id"] for m in messages]
     assert fired.messages.column("number").to_pylist() == list(range(10, 80))
@@ -110,7 +110,7 @@ def test_its_messages_are_fired_in_the_order_in_which_they_were_loaded(store, ex
         if (row["queue"], row["magazine"]) == ("orders", "main")
     )
 
-    messages = queue.fire().messages.to_pylist()
+    messages = queue.fire("all").messages.to_pylist()
 
     assert len(messages) == waiting
     for shard in range(2):

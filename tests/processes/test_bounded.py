@@ -105,7 +105,7 @@ def test_callers_of_many_processes_keep_their_order(address, store, tmp_path):
 
     seen: list[int] = []
     while len(seen) < 6:
-        firing = queue.fire(timeout=PATIENCE)
+        firing = queue.fire("all", timeout=PATIENCE)
         seen += numbers_of(firing.messages)
         queue.delete(firing)
 
@@ -122,7 +122,7 @@ def test_the_next_goes_when_the_first_in_line_is_killed(address, store, tmp_path
     waits(store, 2)
 
     first.kill()
-    queue.delete(queue.fire())
+    queue.delete(queue.fire("all"))
 
     assert second.wait() == 0
-    assert numbers_of(queue.fire().messages) == [2]
+    assert numbers_of(queue.fire("all").messages) == [2]

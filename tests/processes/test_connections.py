@@ -52,12 +52,12 @@ def test_a_load_that_is_cut_before_its_commit_does_not_claim_to_know(store, one)
 def test_a_firing_that_is_cut_in_between_has_changed_nothing(store, one):
     queue = make_queue(store)
     queue.load(orders(10))
-    one.start(lambda store: store.queue("orders").fire(), "UPDATE turns")
+    one.start(lambda store: store.queue("orders").fire("all"), "UPDATE turns")
     cut(store)
 
     with pytest.raises(CatalogUnavailable, match="nothing was changed"):
         one.finish()
-    assert len(queue.fire()) == 10
+    assert len(queue.fire("all")) == 10
 
 
 def test_many_threads_share_a_store(store):

@@ -99,7 +99,7 @@ def queue(store):
 
 def stuck(store, queue, count):
     queue.load(orders(count))
-    queue.fire()
+    queue.fire("all")
     backdate(store, 7200)
 
 

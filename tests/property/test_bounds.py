@@ -44,7 +44,7 @@ def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, steps) 
                     refused(queue, count, new[0])
             elif verb == "merge":
                 # Merged messages keep their places, interleaved and in several segments.
-                ids = queue.fire().ids.to_pylist()
+                ids = queue.fire("all").ids.to_pylist()
                 for some in (ids[::2], ids[1::2]):
                     queue.reload(some)
                 for same in waiting[count - 1 :: 2]:

@@ -184,7 +184,7 @@ class Eligibility(RuleBasedStateMachine):
             asked = heads
         wanted = {"selector": selector, "order_by": order, "fallback": fallback}
         peeked = self.queue.peek(count or 1000, selector=selector, order_by=order)
-        firing = self.queue.fire(count, **wanted)
+        firing = self.queue.fire(count or "all", **wanted)
         taken = [self._known(id) for id in firing.ids.to_pylist()]
         assert len(taken) == min(len(asked), count or len(asked))
         assert all(m in asked for m in taken)

@@ -152,7 +152,7 @@ class Verbs(RuleBasedStateMachine):
         queue, where = self.queue(name), magazine.name.lower()
         shown = queue.peek(limit or 10**6, magazine=where).column("_message_id").to_pylist()
 
-        firing = queue.fire(limit, magazine=where, consumer=self.who(till))
+        firing = queue.fire(limit or "all", magazine=where, consumer=self.who(till))
 
         ids = firing.ids.to_pylist()
         assert ids == shown
@@ -173,7 +173,7 @@ class Verbs(RuleBasedStateMachine):
     @rule(name=queue_names, modulus=st.integers(2, 4), limit=limits, till=st.sampled_from(TILLS))
     def fire_selected(self, name: str, modulus: int, limit: int | None, till: str) -> None:
         firing = self.queue(name).fire(
-            limit, selector=f"number % {modulus} = 1", consumer=self.who(till)
+            limit or "all", selector=f"number % {modulus} = 1", consumer=self.who(till)
         )
 
         ids = firing.ids.to_pylist()

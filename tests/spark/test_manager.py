@@ -182,7 +182,7 @@ def test_the_side_tasks_of_all_queues_are_run(rig, manage):
     """Also of queues without a handler: others sideline messages, and the manager shovels them."""
     rig.orders(10, shovel_interval=0.2)
     publish_only = rig.orders(3, "other", shovel_interval=0.2)
-    publish_only.sideline(publish_only.fire())
+    publish_only.sideline(publish_only.fire("all"))
 
     with manage({"orders": refuse}, tasks=("shovel",)) as manager:
         wait_until(lambda: counts(publish_only, "shovelled", magazine="sideline") == [3])

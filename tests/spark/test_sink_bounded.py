@@ -23,10 +23,10 @@ def test_a_commit_waits_until_there_is_room(rig):
     wait_until(lambda: bool(standing(rig.store)), query)
     assert numbers_of(copy.browse()) == list(range(10))
 
-    copy.delete(copy.fire())
+    copy.delete(copy.fire("all"))
 
     finish(query)
-    assert numbers_of(copy.fire().messages) == list(range(10, 20))
+    assert numbers_of(copy.fire("all").messages) == list(range(10, 20))
 
 
 def test_a_slow_consumer_holds_a_stream_back_and_gets_all_of_it(rig):
@@ -57,7 +57,7 @@ def test_time_out_fails_the_query_and_the_batch_comes_once_later(rig):
     with pytest.raises(StreamingQueryException, match=r"queue 'copy' is full \(max_size=10\): it"):
         finish(rig.sink(stream, "copy", timeout="200ms"))
     assert numbers_of(copy.browse()) == list(range(10))
-    copy.delete(copy.fire())
+    copy.delete(copy.fire("all"))
 
     finish(rig.sink(stream, "copy", timeout="200ms"))
 

@@ -18,7 +18,7 @@ def sideline(queue):
 def stuck(queue, count, first):
     """Orders that somebody has fired from Python long ago, and never finished."""
     queue.load(orders(count, first))
-    queue.fire(selector=f"number >= {first}")
+    queue.fire("all", selector=f"number >= {first}")
 
 
 def consumer_of(rig, name):

@@ -18,7 +18,7 @@ class Disaster(Exception):
 
 
 def sideline_all(queue):
-    queue.sideline(queue.fire())
+    queue.sideline(queue.fire("all"))
 
 
 def sidelined(rig, count, name="orders", **shape):
@@ -233,7 +233,7 @@ def test_two_queries_of_two_queues_sweep_both(rig):
     """One of them leads; each shows the sweeps of its own queue."""
     queues = {name: rig.orders(2, name) for name in ("a", "b")}
     for queue in queues.values():
-        queue.fire()
+        queue.fire("all")
     backdate(rig.store, 7200)
     rows = {name: [] for name in queues}
     queries = [

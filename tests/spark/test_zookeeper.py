@@ -38,7 +38,7 @@ def leading(managers):
 def stuck(rig, queue, count, first):
     """Orders that somebody has fired long ago, and never finished; a sweep is due at once."""
     queue.load(orders(count, first))
-    queue.fire()
+    queue.fire("all")
     backdate(rig.store, 7200)
     due = update(schedule).where(schedule.c.task == "sweep").values(due_at=0)
     rig.store.catalog.write(lambda connection: connection.execute(due))

@@ -70,12 +70,12 @@ def call_the_verbs(orders: Queue) -> None:
     orders.load({"order_id": n, "customer": None} for n in range(3))
     orders.load(COLUMNS.empty_table())
 
-    firing = orders.fire()
+    firing = orders.fire("all")
     assert_type(firing, Firing)
     assert_type(len(firing), int)
     orders.fire(100)
     orders.fire(max_messages=100, max_bytes=1 << 20, timeout=1.0, magazine="sideline")
-    orders.fire(selector="order_id > 10", order_by="order_id DESC", timeout=1)
+    orders.fire("all", selector="order_id > 10", order_by="order_id DESC", timeout=1)
 
     assert_type(orders.delete(firing), int)
     assert_type(orders.sideline(firing.ids, reason="declined"), int)

@@ -29,7 +29,7 @@ def at_the_end(scene: Scene, *, rescued: bool = False) -> tuple[Counts, list[str
     """
     with scene.store() as store:
         wrong = [*_left_in(store, scene), *strays(store)]
-        firing = store.queue("out").fire()
+        firing = store.queue("out").fire("all")
         out = firing.messages.select(SCHEMA.names)
         if not rescued and (disorder := _disorder(out)):
             wrong.append(f"{disorder} messages came out before an earlier one of their key")

@@ -19,7 +19,7 @@ def scene(tmp_path):
 
 def copy(scene, change=lambda rows: rows):
     with scene.store() as store:
-        firing = store.queue("in").fire()
+        firing = store.queue("in").fire("all")
         store.queue("out").load(change(firing.messages.select(SCHEMA.names)))
         store.queue("in").delete(firing)
 

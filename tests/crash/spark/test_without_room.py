@@ -15,7 +15,7 @@ MESSAGES = 2 * BATCH
 
 def drain(queue):
     """Take all that is there; which messages it was."""
-    firing = queue.fire()
+    firing = queue.fire("all")
     queue.delete(firing)
     return firing.messages.column("number").to_pylist()
 

@@ -71,7 +71,7 @@ def nothing(store: Store, journal: Journal) -> None:
 
 def fires_all(store: Store, journal: Journal) -> None:
     prepared(store, journal)
-    firing = the_queue(store).fire(consumer=store.consumer("reader"))
+    firing = the_queue(store).fire("all", consumer=store.consumer("reader"))
     journal.write("fired", ids=firing.ids.to_pylist())
 
 

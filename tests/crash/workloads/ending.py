@@ -38,7 +38,7 @@ def fires_many_slices(store: Store, journal: Journal) -> None:
     make_queue(store, shards=2)
     for _ in range(3 * BATCH):
         load(store, journal, 1)
-    the_queue(store).fire(consumer=store.consumer("reader"))
+    the_queue(store).fire("all", consumer=store.consumer("reader"))
 
 
 def sweeps_in_batches(store: Store, journal: Journal) -> None:

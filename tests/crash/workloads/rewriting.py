@@ -27,7 +27,7 @@ def leaves_files(store: Store, journal: Journal) -> None:
     """Files of messages that are deleted, and one of a writer that never published it."""
     prepared(store, journal)
     load(store, journal, MANY)
-    ids = the_queue(store).fire().ids.to_pylist()
+    ids = the_queue(store).fire("all").ids.to_pylist()
     journal.write("deleting", ids=ids)
     the_queue(store).delete(ids)
     stager = make_stager(the_queue(store))
@@ -54,10 +54,10 @@ def loads_singly(store: Store, journal: Journal) -> None:
     queue = make_queue(store)
     for _ in range(NEIGHBOURS):
         load(store, journal, 1)
-    queue.sideline(queue.fire(), reason="not today")
+    queue.sideline(queue.fire("all"), reason="not today")
     singles = [load(store, journal, 1)[0].as_py() for _ in range(NEIGHBOURS)]
     ids = load(store, journal, MANY).to_pylist()
-    queue.fire()
+    queue.fire("all")
     journal.write("deleting", ids=ids[MANY // 10 :])
     queue.delete(ids[MANY // 10 :])
     queue.reload([*singles, *ids])

@@ -27,7 +27,7 @@ def fills(store: Store, journal: Journal) -> None:
     """A queue that is full of messages in flight."""
     make_queue(store, max_size=FEW)
     load(store, journal, FEW)
-    the_queue(store).fire()
+    the_queue(store).fire("all")
 
 
 @contextlib.contextmanager

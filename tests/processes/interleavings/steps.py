@@ -23,7 +23,7 @@ def fires(count=None, name=None):
 
     def verb(store):
         consumer = store.consumer(name or f"reader-{id(store)}")
-        return numbers_of(store.queue("orders").fire(count, consumer=consumer).messages)
+        return numbers_of(store.queue("orders").fire(count or "all", consumer=consumer).messages)
 
     return verb
 
@@ -38,7 +38,7 @@ def settles(outcome, ids):
 
 
 def fired_ids(store, count=None):
-    return store.queue("orders").fire(count).ids.to_pylist()
+    return store.queue("orders").fire(count or "all").ids.to_pylist()
 
 
 def loads(count, first=0):

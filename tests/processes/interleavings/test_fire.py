@@ -112,7 +112,7 @@ def test_a_consumer_that_is_started_again_fences_the_first_one_off(store, one, t
 def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
     queue = make_queue(store)
     queue.load(orders(10))
-    queue.sideline(queue.fire(), reason="not today")
+    queue.sideline(queue.fire("all"), reason="not today")
 
     def fires_sidelined(store):
         return numbers_of(store.queue("orders").fire(5, magazine="sideline").messages)
@@ -123,5 +123,5 @@ def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
 
     assert one.finish() == [0, 1, 2, 3, 4]
     assert two.finish() == 5
-    assert numbers_of(queue.fire().messages) == [5, 6, 7, 8, 9]
+    assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)

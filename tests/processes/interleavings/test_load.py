@@ -30,7 +30,7 @@ def test_loads_into_one_shard_get_their_places_in_the_order_of_their_commits(sto
     assert queue.browse().num_rows == 0
 
     assert (one.finish(), two.finish()) == (10, 10)
-    assert numbers_of(queue.fire().messages) == list(range(20))
+    assert numbers_of(queue.fire("all").messages) == list(range(20))
     audit(store)
 
 
@@ -43,7 +43,7 @@ def test_a_load_that_fails_leaves_no_gap(store, one, two):
     one.roll_back()
 
     assert two.finish() == 10
-    assert numbers_of(queue.fire().messages) == list(range(10, 20))
+    assert numbers_of(queue.fire("all").messages) == list(range(10, 20))
     assert queue.metadata().column("load_pointer").to_pylist() == [10, 0]
     audit(store)
 

@@ -146,7 +146,7 @@ def test_a_selector_takes_only_what_is_still_there(store, one, two):
     queue.load(orders(10))
 
     def fires_some(store):
-        return numbers_of(store.queue("orders").fire(selector="number >= 4").messages)
+        return numbers_of(store.queue("orders").fire("all", selector="number >= 4").messages)
 
     one.start(fires_some, stop_at="SELECT segments")
     two.start(fires(7))
