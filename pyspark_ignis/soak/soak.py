@@ -78,6 +78,9 @@ class Soak:
         self.history = History(scene.folder, "nemesis")
         self.cast = Cast(scene, self.history, self.chance)
         self._watching = threading.Event()
+        #: Held while the thread that watches the bounded queue has the store open. A fault that
+        #: replaces the file of a catalog must hold it.
+        self.look = threading.Lock()
         #: Called repeatedly during the faults, and while the queues are emptied.
         self.meanwhile: list[Callable[[], None]] = [self.cast.check]
 
@@ -152,7 +155,11 @@ class Soak:
         """Repeatedly write down how full the bounded queue is."""
         name = self.scene.prefix + "bounded"
         while not self._watching.wait(_LOOK_SECONDS):
-            with suppress(IgnisError), Store(self.scene.address, create=False) as store:
+            with (
+                self.look,
+                suppress(IgnisError),
+                Store(self.scene.address, create=False) as store,
+            ):
                 rows = store.view("queues", name).to_pylist()
                 size = sum(row["waiting"] + row["in_flight"] for row in rows)
                 self.history.write("size", queue="bounded", size=size, bound=BOUND)

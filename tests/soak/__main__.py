@@ -75,7 +75,7 @@ def on_sqlite(folder: Path, seed: int, *, spark: bool) -> Iterator[tuple[Soak, l
     address = Address.of(folder / "store")
     with _soak(address, folder, seed, spark) as (soak, faults, copier):
         query = (copier.kill, copier.has_got_on) if copier else ()
-        restore = Restore(address, soak.cast, soak.history, *query)
+        restore = Restore(address, soak.cast, soak.history, soak.look, *query)
         wrong = [fault for fault in faults if isinstance(fault, Clock)]
         for clock in wrong:
             clock.after = restore.forget_copy

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from pyspark_ignis.soak.cast import Cast
@@ -27,7 +28,9 @@ class Restore(Fault):
     """
     An older copy of the catalog's file is put back, while every process is dead.
 
-    It is taken by SQLite's own means while the store is in use, as a backup would be.
+    It is taken by SQLite's own means while the store is in use, as a backup would be. *look* is
+    held by the thread of this process that uses the store: a connection that outlives the
+    replacement would write its own pages into the new file.
     """
 
     name, weight, alone = "restore", 0.4, True
@@ -37,6 +40,7 @@ class Restore(Fault):
         address: Address,
         cast: Cast,
         history: History,
+        look: threading.Lock,
         kill_others: Callable[[], None] = lambda: None,
         may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -45,6 +49,7 @@ class Restore(Fault):
         self._copy = self._file.with_name("catalog-copy")
         self._cast = cast
         self._history = history
+        self._look = look
         self._kill_others = kill_others
         self._may_begin = may_begin
         self._copied = 0.0
@@ -56,10 +61,14 @@ class Restore(Fault):
         begun = time.monotonic()
         self._kill_others()
         self._cast.kill_all()
-        for suffix in ("-wal", "-shm"):
-            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-        shutil.copyfile(self._copy, self._file)
-        Store(self._address, create=False, adopt=True).close()
+        with self._look:
+            users = _users(self._file)
+            if users:
+                raise RuntimeError(f"the catalog is in use while it is replaced: {users}")
+            for suffix in ("-wal", "-shm"):
+                self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+            shutil.copyfile(self._copy, self._file)
+            Store(self._address, create=False, adopt=True).close()
         self._history.write("restored", copied=self._copied, begun=begun)
         self._cast.start()
         self.forget_copy()
@@ -125,6 +134,23 @@ class Clock(Fault):
         except IgnisError:
             # The database is away: another time.
             time.sleep(0.2)
+
+
+def _users(file: Path) -> list[str]:
+    """Return the processes that have a file open."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if any(_leads_to(link, file) for link in (process / "fd").iterdir()):
+                found.append(process.name)
+    return found
+
+
+def _leads_to(link: Path, file: Path) -> bool:
+    try:
+        return link.readlink() == file
+    except OSError:
+        return False
 
 
 def clocks(address: Address, chance: random.Random) -> list[Clock]:
