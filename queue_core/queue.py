@@ -731,17 +731,18 @@ class Queue:
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
         """Read messages. If that fails, reload those of the ticket, which no caller has seen."""
-        try:
-            with self._quarantining():
+        # A quarantine leaves alone what is in flight, so the messages are reloaded first.
+        with self._quarantining():
+            try:
                 messages = read_table(plan)
-            if selection is None or not selection.ordered:
-                return messages
-            now = self._store.catalog.now() if ticket is None else ticket.fired_at
-            return selection.sorted(messages, now)
-        except BaseException:
-            if ticket is not None:
-                self._settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket)
-            raise
+                if selection is None or not selection.ordered:
+                    return messages
+                now = self._store.catalog.now() if ticket is None else ticket.fired_at
+                return selection.sorted(messages, now)
+            except BaseException:
+                if ticket is not None:
+                    self._settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket)
+                raise
 
     def _quarantining(self) -> AbstractContextManager[None]:
         return quarantining(self._store.catalog, self._store.storage)

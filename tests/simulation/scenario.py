@@ -610,6 +610,8 @@ class _Settling(Sink):
         self._begun = self._history.seconds
         # A query that was down may have fired them long ago.
         since = -SWEEP_AFTER if self._history.shape.late else self._begun
+        # After a restore, the batch settles nothing: its messages wait again.
+        self._before = self._history.ledger.entry
         self._history.ledger.handed("settler", self._numbers, since, self._begun)
         self._history.world.note(f"settles {self._numbers}")
 
@@ -619,7 +621,6 @@ class _Settling(Sink):
     def commit(self, messages: list[Any], number: int) -> None:
         kept = [n for n in self._numbers if self._inner.decide(n) != "delete"]
         self._history.ledger.freed(kept)
-        self._before = self._history.ledger.entry
         try:
             self._inner.commit(messages, number)
         except BaseException:
