@@ -492,8 +492,9 @@ class Queue:
         """
         Move sidelined messages back to the tail of main, so that they are tried again.
 
-        Messages that enter the sideline during the call stay there. A bounded queue takes only as
-        many messages as it has room for. Source: IgnisMQ.
+        Messages that enter the sideline during the call stay there, and so do messages that would
+        expire in main. A bounded queue takes only as many messages as it has room for. Source:
+        IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
@@ -579,7 +580,10 @@ class Queue:
 
     def expire(self) -> int:
         """
-        Remove waiting messages that expired by ``message_expiry`` or by their expiry column.
+        Remove waiting messages that have expired.
+
+        In main, they expire by ``message_expiry`` or by their expiry column; in the sideline, only
+        by ``sideline_expiry``. The view ``reports`` and the counter ``expired`` show how many.
 
         Returns:
             How many messages were removed.

@@ -22,8 +22,6 @@ OVERFLOWS = ("block", "fail", "ring")
 #: The most consumers of a queue. Source: IgnisMQ.
 MAX_CONCURRENCY = 100
 
-_DAY = 24 * 3600.0
-
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
@@ -167,11 +165,18 @@ class QueueSettings:
         "no limit.",
     )
     message_expiry: float | None = _setting(
-        2 * _DAY,
+        None,
         _or_none(_SECONDS),
-        "Age in seconds, counted from its loading, at which an unfinished message expires. An "
-        "expired message is not fired, and the expiry task removes it. none: messages do not "
-        "expire. Source: IgnisMQ, 2 days.",
+        "Age in seconds, counted from its loading, at which a message in main expires. An expired "
+        "message is not fired, and the expiry task removes it. none: messages do not expire by "
+        "age. IgnisMQ's source code has 2 days.",
+    )
+    sideline_expiry: float | None = _setting(
+        None,
+        _or_none(_SECONDS),
+        "Age in seconds, counted from its loading, at which a message in the sideline expires, and "
+        "the expiry task removes it. none: no message expires in the sideline, not even by its own "
+        "expiry column. IgnisMQ's source code has 2 days.",
     )
     queue_expiry: float | None = _setting(
         None,
@@ -299,6 +304,12 @@ class QueueSettings:
     def longest_handling(self) -> float:
         """The most seconds that a call of a handler may take, which ends well before a sweep."""
         return min(self.handler_timeout, self.sweep_after / 2)
+
+    @property
+    def shortest_expiry(self) -> float | None:
+        """The least age in seconds at which a message expires in either magazine."""
+        known = [age for age in (self.message_expiry, self.sideline_expiry) if age is not None]
+        return min(known, default=None)
 
     @property
     def sideline_sweep_after(self) -> float:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The two may differ by these seconds, and by this part of the elapsed time.
 MARGIN_SECONDS = 60.0
 MARGIN_PART = 0.01
-#: The gap that a freshly booted machine accepts: shorter than the default `message_expiry`.
+#: The gap that a freshly booted machine accepts: shorter than a usual `message_expiry`.
 GAP_SECONDS = 36 * 3600.0
 #: How long the clock must run steadily after a longer gap.
 STEADY_SECONDS = 3600.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, case, or_, select
+from sqlalchemy import ColumnElement, Connection, case, not_, or_, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import slices
@@ -30,7 +30,7 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
     """Return the rules of a firing: no expired messages, and from main none fired too often."""
     rules: list[ColumnElement[bool]] = []
     for queue in queues:
-        own = list(_fresh(queue))
+        own = [not_(rule) for rule in expired(queue, magazine)]
         most = queue.settings.max_deliveries
         if most is not None and magazine is Magazine.MAIN:
             own.append(slices.c.deliveries < most)
@@ -38,10 +38,15 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
     return tuple(rules)
 
 
+def movable(queue: QueueInfo) -> Rules:
+    """Return the rules of any shovel: no messages that have expired, or would do so in main."""
+    return tuple(not_(rule) for magazine in Magazine for rule in expired(queue, magazine))
+
+
 def retriable(queue: QueueInfo) -> Rules:
-    """Return the rules of a shovel: no expired or resting messages, none with too many tries."""
+    """Return the rules of a shovel: movable messages that do not rest and have tries left."""
     settings = queue.settings
-    rules = list(_fresh(queue))
+    rules = list(movable(queue))
     if settings.max_attempts is not None:
         rules.append(slices.c.attempts < settings.max_attempts)
     if settings.max_deliveries is not None:
@@ -51,21 +56,22 @@ def retriable(queue: QueueInfo) -> Rules:
     return tuple(rules)
 
 
-def expired(queue: QueueInfo) -> Rules:
-    """Return the rule for slices with an expired message; no rule if messages do not expire."""
-    expiry = queue.settings.message_expiry
+def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
+    """Return the rule for slices with a message too old for a magazine; none if all may stay."""
+    expiry = expiry_in(queue, magazine)
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
+
+
+def expiry_in(queue: QueueInfo, magazine: Magazine) -> float | None:
+    """Return the age in seconds at which a message of a magazine expires; None if it does not."""
+    settings = queue.settings
+    return settings.message_expiry if magazine is Magazine.MAIN else settings.sideline_expiry
 
 
 def overdelivered(queue: QueueInfo) -> Rules:
     """Return the rule for slices that were fired too often; no rule if there is no limit."""
     most = queue.settings.max_deliveries
     return () if most is None else (slices.c.deliveries >= most,)
-
-
-def _fresh(queue: QueueInfo) -> Rules:
-    expiry = queue.settings.message_expiry
-    return () if expiry is None else (slices.c.loaded_at > ago(expiry),)
 
 
 def _only(queue: QueueInfo, rule: ColumnElement[bool]) -> ColumnElement[bool]:

@@ -28,12 +28,13 @@ class Eligibility:
 
 
 def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
-    """Return the rules of a firing. Groups count only in main."""
-    rules = [_not_expired(queue), _not_held(queue)]
+    """Return the rules of a firing. Expiry columns and groups count only in main."""
+    in_main = magazine is Magazine.MAIN
+    rules = [_not_expired(queue) if in_main else None, _not_held(queue)]
     return Eligibility(
         condition=" AND ".join(rule for rule in rules if rule) or None,
         order=_order(queue),
-        group=queue.settings.group if magazine is Magazine.MAIN else None,
+        group=queue.settings.group if in_main else None,
     )
 
 
@@ -43,7 +44,7 @@ def of_moving(queue: QueueInfo) -> Eligibility:
 
 
 def of_expiry(queue: QueueInfo) -> Eligibility:
-    """Return the rules of the expiry task: messages whose own expiry time has passed."""
+    """Return the rules of the expiry task in main: messages whose own expiry time has passed."""
     column = expiring(queue.settings, queue.schema)
     return Eligibility(condition=_reached(column) if column else None)
 

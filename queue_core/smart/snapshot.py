@@ -85,7 +85,7 @@ def take_snapshot(
         slices.c.magazine == int(Magazine.MAIN),
         slices.c.state.in_([int(state) for state in states]),
         dialect.of(connection).one_of(slices.c.shard, shard_numbers),
-        *map(not_, expired(queue)),
+        *map(not_, expired(queue, Magazine.MAIN)),
     )
     taken = [(piece, piece.rows) for piece in found]
     if policy.asks_last_only and expiring(queue.settings, queue.schema) is None:

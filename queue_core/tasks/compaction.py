@@ -83,7 +83,7 @@ def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Un
             )
             for row in rows
         }
-    expiry = queue.settings.message_expiry
+    expiry = queue.settings.shortest_expiry
     age = None if expiry is None else int(expiry * 1e6 * AGE)
     return units(pieces, loaded, conditions, age)
 

@@ -1,9 +1,10 @@
 """Expire: remove waiting messages whose time is over.
 
-Changes: loaded rows are removed when they reach the age of the queue's setting `message_expiry`, or
-the time in their own expiry column. Guard: the turns of their shards, as in a firing. Fired
-messages are left alone, and expire if they are loaded again. Crash before a commit: that batch
-still waits, and firings no longer take it.
+Changes: loaded rows of main are removed when they reach the age of the queue's setting
+`message_expiry`, or the time in their own expiry column; those of the sideline, only when they
+reach the age of `sideline_expiry`. Guard: the turns of their shards, as in a firing. Fired messages
+are left alone, and expire if they are loaded again. Crash before a commit: that batch still waits,
+and firings no longer take it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.ages import Ages, compacted_segments, read_ages
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import expired
+from queue_core.selection.conditions import expired, expiry_in
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.selection import Selection
@@ -43,15 +44,14 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
 
 
 def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
-    """Remove the messages whose own expiry time has passed."""
+    """Remove the messages of main whose own expiry time has passed."""
     selection = Selection.parse([queue], storage_uri, eligibility=of_expiry)
+    if selection is None:
+        return 0
+    request = FireRequest(queue_ids=(queue.id,), max_messages=BATCH, selection=selection)
     removed = 0
-    for magazine in Magazine if selection is not None else ():
-        request = FireRequest(
-            queue_ids=(queue.id,), magazine=magazine, max_messages=BATCH, selection=selection
-        )
-        while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
-            removed += _remove_candidates(catalog, queue, request, candidates)
+    while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
+        removed += _remove_candidates(catalog, queue, request, candidates)
     return removed
 
 
@@ -72,10 +72,12 @@ def _remove_candidates(
 
 
 def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
-    """Remove the messages that were loaded longer ago than the queue's setting allows."""
-    rules = expired(queue)
+    """Remove the messages that were loaded longer ago than their magazine's setting allows."""
     removed = 0
-    for magazine in Magazine if rules else ():
+    for magazine in Magazine:
+        rules = expired(queue, magazine)
+        if not rules:
+            continue
         request = FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
         with catalog.read() as connection:
             if not anything(connection, request):
@@ -89,7 +91,7 @@ def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
 def _remove_old(
     catalog: Catalog, queue: QueueInfo, request: FireRequest, ages: Mapping[int, Ages]
 ) -> int:
-    expiry = int((queue.settings.message_expiry or 0) * 1e6)
+    expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
 
     def work(connection: Connection) -> int:
         taken = acquire(connection, request, "wait")

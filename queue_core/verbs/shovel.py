@@ -27,7 +27,7 @@ from queue_core.catalog.transact import transact
 from queue_core.model import Magazine, QueueInfo
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import retriable
+from queue_core.selection.conditions import movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import Candidates, FireRequest, Horizon
 from queue_core.selection.selection import Selection
@@ -73,7 +73,7 @@ def shovel(
         magazine=Magazine.SIDELINE,
         max_messages=shovelful.limit,
         selection=shovelful.selection,
-        rules=() if shovelful.force else retriable(queue),
+        rules=movable(queue) if shovelful.force else retriable(queue),
     )
     with catalog.read() as connection:
         if not anything(connection, request):

@@ -175,7 +175,7 @@ def test_a_load_waits_until_there_is_room(store):
 
 @pytest.mark.parametrize("how", ["expire", "sweep", "raise"])
 def test_every_way_to_make_room_wakes_a_waiting_load(store, how):
-    queue = make_queue(store, max_size=1)
+    queue = make_queue(store, max_size=1, message_expiry=3600.0)
     queue.load(orders(1))
     firing = queue.fire("all") if how == "sweep" else None
     caller = Caller(lambda: store.queue("orders").load(orders(1, 1)))

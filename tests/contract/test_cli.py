@@ -474,7 +474,7 @@ def test_many_small_loads_are_compacted(ignis, store):
 
 
 def test_expired_messages_are_removed(ignis, store):
-    queue = make_queue(store)
+    queue = make_queue(store, message_expiry=3600.0)
     queue.load(orders(5))
     assert answer(ignis("--json", "expire", "orders")) == [{"expired": 0}]
 

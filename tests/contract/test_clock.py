@@ -20,6 +20,10 @@ from queue_core.verbs.fire import fire
 from tests.clocks import DAY, jump
 from tests.factories import make_queue, orders
 
+TWO_DAYS = 2 * 24 * 3600.0
+#: A clock that is three days ahead makes all messages expire, wherever they are.
+EXPIRES = {"message_expiry": TWO_DAYS, "sideline_expiry": TWO_DAYS}
+
 
 def boot(store):
     """Let the machine boot again: its stopwatch says nothing about the time before."""
@@ -34,7 +38,7 @@ def believed(store):
 def queue(store, monkeypatch):
     """A queue with files and 900 messages, 100 of them in flight."""
     monkeypatch.setattr(stager, "INLINE_BYTES", 0)
-    queue = make_queue(store, queue_expiry=2 * 24 * 3600.0)
+    queue = make_queue(store, queue_expiry=TWO_DAYS, **EXPIRES)
     queue.load(orders(900))
     queue.fire(100)
     return queue
@@ -126,7 +130,7 @@ def test_a_clock_that_goes_back_is_no_danger(store, queue):
 def test_a_message_of_a_clock_that_was_ahead_is_shovelled_and_fired_once_it_is_set_back(
     store, settings
 ):
-    queue = make_queue(store, **settings)
+    queue = make_queue(store, **EXPIRES, **settings)
     queue.load(orders(8))
     jump(store, 1)
     failed, returned = queue.fire(2), queue.fire(2)
@@ -193,7 +197,7 @@ def test_a_jump_that_another_machine_saw_counts(store, queue):
 
 
 def test_a_full_queue_expires_nothing_by_a_clock_that_jumped(store):
-    queue = make_queue(store, max_size=5, overflow="fail")
+    queue = make_queue(store, max_size=5, overflow="fail", **EXPIRES)
     queue.load(orders(5))
     jump(store, 3)
 

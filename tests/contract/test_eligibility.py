@@ -80,18 +80,21 @@ def test_what_expires_within_one_load_leaves_the_others(queue: Queue) -> None:
     assert fired(queue) == list(range(0, 60, 3))
 
 
-def test_what_is_expired_in_flight_or_in_the_sideline_goes_too(queue: Queue) -> None:
-    load(queue, 1, 2, _expires_at=now(queue) + timedelta(seconds=2))
+def test_what_is_expired_in_flight_goes_too_and_what_is_in_the_sideline_stays(
+    queue: Queue,
+) -> None:
+    load(queue, 1, 2, 3, _expires_at=now(queue) + timedelta(seconds=2))
     queue.sideline(queue.fire(1))
     held = queue.fire(1)
     deadline = time.monotonic() + 10
-    while queue.peek(1, magazine="sideline").num_rows and time.monotonic() < deadline:
+    while queue.peek(1).num_rows and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert queue.shovel() == 0
+    assert queue.shovel() == queue.shovel(force=True) == 0
     assert queue.expire() == 1
     queue.reload(held)
     assert fired(queue) == []
     assert queue.expire() == 1
+    assert fired(queue, 9, magazine="sideline") == [1]
 
 
 def test_a_held_message_waits_for_its_time_and_others_pass_it(queue: Queue) -> None:

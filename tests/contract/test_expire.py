@@ -23,7 +23,7 @@ def age(store, seconds=EXPIRY):
 
 @pytest.fixture
 def queue(store):
-    return make_queue(store, message_expiry=EXPIRY)
+    return make_queue(store, message_expiry=EXPIRY, sideline_expiry=EXPIRY)
 
 
 def expired(queue):
@@ -52,7 +52,51 @@ def test_what_is_too_old_is_not_fired_nor_shown_nor_shovelled(store, queue):
     assert numbers_of(queue.fire("all").messages) == [4]
 
 
-def test_the_sideline_expires_as_main_does(store, queue):
+def test_by_default_no_message_expires(store):
+    """Neither in main nor in the sideline, whatever its age."""
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.sideline(queue.fire(2))
+    age(store, 1e9)
+    before = dump(store)
+
+    assert queue.expire() == 0
+    assert dump(store) == before
+    assert queue.shovel() == 2
+    assert len(queue.fire(9)) == 4
+
+
+def test_the_sideline_keeps_its_messages_unless_its_own_setting_says_so(store):
+    queue = make_queue(store, message_expiry=EXPIRY)
+    queue.load(orders(4))
+    queue.sideline(queue.fire(2))
+    age(store)
+
+    assert queue.expire() == 2
+    assert queue.shovel() == queue.shovel(force=True) == 0, "main would remove them"
+    assert numbers_of(queue.fire(1, magazine="sideline").messages) == [0]
+    assert queue.browse(magazine="sideline").num_rows == 2
+
+    queue.change_settings(message_expiry=None)
+    assert queue.shovel() == 1
+    assert numbers_of(queue.fire(9).messages) == [1]
+
+
+def test_what_is_gone_from_the_sideline_is_counted_and_reported(store):
+    queue = make_queue(store, sideline_expiry=EXPIRY)
+    queue.load(orders(4))
+    queue.sideline(queue.fire(2))
+    age(store)
+
+    assert queue.expire() == 2
+    assert expired(queue) == 2
+    with store.catalog.read() as connection:
+        (row,) = task_log.read(connection, [queue.info], ["expire"]).to_pylist()
+    assert (row["moved"], row["from"], row["to"]) == (2, "sideline", None)
+    assert numbers_of(queue.fire(9).messages) == [2, 3]
+
+
+def test_both_magazines_can_expire(store, queue):
     queue.load(orders(4))
     queue.sideline(queue.fire(2))
     age(store)
@@ -137,7 +181,7 @@ def aged(store, queue):
 @pytest.fixture
 def mixed(store, aged):
     """One slice of them all, as when it was not known yet that they would expire."""
-    aged.change_settings(message_expiry=None)
+    aged.change_settings(message_expiry=None, sideline_expiry=None)
     assert aged.compact() == 200
     assert store.view("slices").num_rows == 1
     aged.change_settings(message_expiry=EXPIRY)

@@ -38,6 +38,8 @@ MAGAZINES = ("main", "sideline")
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
 SINCE = {2: {"consumers": {"for_restart", "ack"}}}
+#: Settings that queues have only had since a format.
+SETTINGS_SINCE = {2: {"sideline_expiry"}}
 
 
 def folder_of(version: int) -> Path:
@@ -133,7 +135,19 @@ def _load(queue: Queue, count: int, first: int, *, in_file: bool = False) -> Non
 
 def _view(store: Store, name: str, version: int) -> pa.Table:
     later = [added.get(name, set()) for since, added in SINCE.items() if since > version]
-    return store.view(name).drop_columns(sorted(set().union(*later)))
+    view = store.view(name).drop_columns(sorted(set().union(*later)))
+    if name == "queues":
+        place = view.column_names.index("settings")
+        settings = [_without_later(text, version) for text in view["settings"].to_pylist()]
+        view = view.set_column(place, view.schema.field(place), [pa.array(settings)])
+    return view
+
+
+def _without_later(settings: str, version: int) -> str:
+    """Leave out settings that are newer than a format."""
+    later = set().union(*(names for since, names in SETTINGS_SINCE.items() if since > version))
+    known = {name: value for name, value in json.loads(settings).items() if name not in later}
+    return json.dumps(known, sort_keys=True)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

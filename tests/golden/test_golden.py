@@ -97,6 +97,15 @@ def test_what_was_compacted_is_fired_under_its_ids(store, expected):
     assert store.queue("small").delete(fired) == 70
 
 
+def test_its_queues_keep_their_settings(store, expected):
+    """What has another default now is as it was chosen, or as it was the default."""
+    for row in expected["views"]["queues"]:
+        settings = store.queue(row["queue"]).info.settings
+        kept = json.loads(settings.to_json())
+        assert kept | json.loads(row["settings"]) == kept
+    assert store.queue("brief").info.settings.message_expiry == 1e-6
+
+
 def test_a_queue_that_was_given_up_stays_so(store):
     with pytest.raises(QueueDeactivated):
         store.queue("brief").load(orders(1))

@@ -79,7 +79,7 @@ def wait_until_it_leads(leader: Any) -> None:
 def test_a_process_whose_clock_jumps_takes_nothing_that_is_young(store, address, tmp_path):
     if store.catalog.file is None:
         store.catalog.write(lambda connection: connection.execute(text(SKEWED)))
-    queue = make_queue(store)
+    queue = make_queue(store, message_expiry=2 * DAY)
     queue.load(orders(900))
     queue.fire(100)
     journal = tmp_path / "journal"

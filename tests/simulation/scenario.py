@@ -561,9 +561,17 @@ class _History:
             policy=self.shape.policy,
             max_size=self.shape.max_size,
             message_expiry=EXPIRY,
+            sideline_expiry=EXPIRY,
         )
         far = Store(self.world.address(self.target), create=False)
-        make_queue(far, "b", shards=self.shape.shards, key=self.shape.key, message_expiry=EXPIRY)
+        make_queue(
+            far,
+            "b",
+            shards=self.shape.shards,
+            key=self.shape.key,
+            message_expiry=EXPIRY,
+            sideline_expiry=EXPIRY,
+        )
         near.catalog.write(clock.look)
         far.catalog.write(clock.look)
 

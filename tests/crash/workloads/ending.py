@@ -78,7 +78,7 @@ def grows_old(store: Store, journal: Journal) -> None:
     """Messages of both magazines are too old, others in flight too, and some are not."""
     prepared(store, journal)
     queue = the_queue(store)
-    queue.change_settings(message_expiry=EXPIRY)
+    queue.change_settings(message_expiry=EXPIRY, sideline_expiry=EXPIRY)
     queue.sideline(queue.fire(MANY // 4))
     earlier = update(slices).values(loaded_at=slices.c.loaded_at - int(EXPIRY * 1e6))
     store.catalog.write(lambda connection: connection.execute(earlier))

@@ -55,8 +55,9 @@ def test_a_message_expires_at_its_time(until, expired):
 
     assert meets(of_expiry(queue(**settings)).condition, **{"un`til": until}) is expired
     assert meets(of_moving(queue(**settings)).condition, **{"un`til": until}) is not expired
-    firing = of_firing(queue(**settings), Magazine.SIDELINE)
+    firing = of_firing(queue(**settings), Magazine.MAIN)
     assert meets(firing.condition, **{"un`til": until}) is not expired
+    assert not of_firing(queue(**settings), Magazine.SIDELINE)
 
 
 @pytest.mark.parametrize(
