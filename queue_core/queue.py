@@ -449,7 +449,8 @@ class Queue:
 
         Returns:
             The queue's columns, then the metadata columns (`METADATA`). ``_fired_at`` is null for
-            messages that were never fired; those that wait again keep the time of their firing.
+            messages that were never fired or shovelled; those that wait again keep the time of
+            their last firing or shovel.
 
         Raises:
             BadOption: *magazine* is unknown.

@@ -110,7 +110,8 @@ class QueueSettings:
         _whole(0, MAX_CONCURRENCY),
         "Number of partitions of a Spark query that reads the queue, and of workers of a consumer "
         "pool, unless the query or the pool sets its own number. Running queries and pools follow "
-        "a change. 0 pauses the queue: no messages are fired. Source: IgnisMQ.",
+        "a change. More than 100 counts as 100. 0 pauses the queue: no messages are fired. Source: "
+        "IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
@@ -134,8 +135,9 @@ class QueueSettings:
     shovel_concurrency: int = _setting(
         4,
         _whole(1, 50),
-        "The most transactions of one shovel that run at the same time. Each works on other "
-        "shards. Source: IgnisMQ.",
+        "The most transactions of one shovel that run at the same time, each on other shards. It "
+        "has an effect on PostgreSQL, for shovels without a limit and a rate. SQLite has one "
+        "writer, so a shovel runs one transaction at a time there. Source: IgnisMQ.",
     )
     shovel_limit: int | None = _setting(
         None,
@@ -353,6 +355,8 @@ class QueueSettings:
         for name, value in values.items():
             if known[name] is _COLUMNS:
                 given[name] = _names(name, value)
+            elif name == "concurrency" and is_whole(value):
+                given[name] = min(value, MAX_CONCURRENCY)
         return replace(self, **given)
 
     @classmethod

@@ -56,7 +56,7 @@ class PoolConfig:
             # Several workers would not keep the messages in order.
             return 1
         if self.concurrency is not None:
-            return self.concurrency
+            return min(self.concurrency, MAX_CONCURRENCY)
         return min(queue.info.settings.concurrency for queue in self.queues)
 
     @property
@@ -92,7 +92,7 @@ def checked(config: PoolConfig) -> PoolConfig:
     for task in config.side_tasks:
         check_task(task)
     _check_whole("batch", config.batch, 1)
-    _check_whole("concurrency", config.concurrency, 0, MAX_CONCURRENCY)
+    _check_whole("concurrency", config.concurrency, 0)
     _check_whole("max_in_flight", config.max_in_flight, 1)
     _check_whole("priority", config.priority, -_MAX_PRIORITY, _MAX_PRIORITY)
     if config.exclusive and config.single_active:

@@ -54,10 +54,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             function marked by `batch_handler`, which takes a RecordBatch. It may be a coroutine
             function; each call then has its own event loop. Workers call the handler at the same
             time, each in its own thread.
-        concurrency: The number of workers, 0 to 100. By default, 1 for a browser, and otherwise the
-            smallest setting ``concurrency`` of the queues. The pool then follows changes of the
-            setting until `increase` or `decrease` is called. A paused queue (its setting is 0)
-            gives messages to browsers only.
+        concurrency: The number of workers, 0 or more; more than 100 counts as 100. By default, 1
+            for a browser, and otherwise the smallest setting ``concurrency`` of the queues. The
+            pool then follows changes of the setting until `increase` or `decrease` is called. A
+            paused queue (its setting is 0) gives messages to browsers only.
         batch: The number of messages that a worker fires, handles and settles at once, 1 or more. A
             batch handler takes that many at once.
         ignorable: An exception class, or several, whose exceptions delete the message.

@@ -216,6 +216,11 @@ def test_increase_and_decrease(store, queue):
         assert pool.counts == {"deleted": 3}
 
 
+def test_a_pool_of_more_workers_than_there_may_be_has_as_many_as_there_may_be(store, queue):
+    with ConsumerPool(store, "orders", Recorder(), concurrency=101, tasks=[]) as pool:
+        assert pool.concurrency == 100
+
+
 def test_the_queue_sets_the_number_of_workers(store):
     make_queue(store, "few", concurrency=3)
     with ConsumerPool(store, "few", Recorder()) as pool:
@@ -365,7 +370,7 @@ def test_the_twelve_steps_from_the_arrival_of_a_message_to_its_delivery(store, q
     ("how", "error", "message"),
     [
         ({"batch": 0}, BadOption, "batch=0: use a whole number, 1 or more"),
-        ({"concurrency": 101}, BadOption, "concurrency=101: use a whole number, from 0 to 100"),
+        ({"concurrency": -1}, BadOption, "concurrency=-1: use a whole number, 0 or more"),
         ({"priority": "high"}, BadOption, "priority='high'"),
         ({"max_in_flight": -1}, BadOption, "max_in_flight=-1"),
         ({"magazine": "sidline"}, BadOption, "magazine='sidline'"),

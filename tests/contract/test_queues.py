@@ -184,7 +184,7 @@ def test_changing_one_setting_keeps_what_another_process_has_changed(store):
     ("wrong", "message"),
     [
         ({"concurency": 3}, "unknown setting 'concurency'; did you mean 'concurrency'"),
-        ({"concurrency": 101}, "concurrency=101"),
+        ({"concurrency": -1}, "concurrency=-1"),
         ({"sweep_after": "soon"}, "sweep_after='soon'"),
         ({"attributes": ["amout"]}, "attributes: the queue has no column 'amout'; did you mean"),
     ],
@@ -217,6 +217,8 @@ def test_concurrency_is_scaled_within_its_bounds(store):
     assert queue.scale(5) == 9
     assert queue.scale(-1) == 8
     assert queue.scale(1000) == 100
+    assert queue.change_settings(concurrency=101).concurrency == 100
+    assert make_queue(store, "others", concurrency=101).info.settings.concurrency == 100
     assert queue.scale(-1000) == 0
     assert store.queue("orders").info.settings.concurrency == 0
     with pytest.raises(BadOption, match=r"by=1\.5"):

@@ -46,7 +46,6 @@ def test_settings_survive_the_way_to_json_and_back(values):
     "values",
     [
         {"concurrency": -1},
-        {"concurrency": 101},
         {"concurrency": 1.5},
         {"concurrency": "8"},
         {"concurrency": True},
@@ -86,6 +85,11 @@ def test_an_unknown_setting_is_refused_with_the_nearest_one(name, hint):
     assert f"unknown setting {name!r}" in str(refusal.value)
     assert ("did you mean" in str(refusal.value)) == (hint is not None)
     assert hint is None or hint in str(refusal.value)
+
+
+def test_more_consumers_than_there_may_be_are_as_many_as_there_may_be():
+    assert QueueSettings.of({"concurrency": 101}).concurrency == 100
+    assert QueueSettings().changed({"concurrency": 10**9}).concurrency == 100
 
 
 def test_changing_some_settings_keeps_the_others():
