@@ -306,16 +306,26 @@ class Queue:
         """
         return self.fire(max_messages, timeout=timeout, consumer=self._store.keeper.consumer())
 
-    def reset(self) -> int:
+    def reset(self, *, consumer: str | None = None) -> int:
         """
         Put kept messages back to their old positions, so that they are fired again, oldest first.
 
-        This puts back the messages that this process keeps, and those of dead processes.
+        By default, this puts back the messages that this process keeps, and those of dead
+        processes. Source: Herzner, resend control.
+
+        Args:
+            consumer: The name of a consumer that keeps messages (`get_and_keep`), as the view
+                ``consumers`` shows it. Only its messages are put back, even if its process lives;
+                that process does not hold them any more.
 
         Returns:
             How many messages were put back.
+
+        Raises:
+            BadOption: No consumer of the name *consumer* keeps messages.
         """
-        return reset(self._store.catalog, self.info, self._store.keeper.known())
+        keeper = self._store.keeper.known()
+        return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
     def delete(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
         """

@@ -1,8 +1,9 @@
 """Reset: put kept messages back, so that they are fired again.
 
 Changes: slices of main that keepers hold are loaded again at their old places. Guard: the slices
-are locked; only slices of this process's keeper and of dead keepers are reset. Crash before the
-commit: the messages are still kept. Crash after it: they wait.
+are locked; only slices of this process's keeper and of dead keepers are reset, or those of a named
+keeper, which may live. Crash before the commit: the messages are still kept. Crash after it: they
+wait.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
+from queue_core.errors import BadOption
 from queue_core.model import Consumer, Magazine, QueueInfo, State
+from queue_core.names import nearest
 from queue_core.selection.conditions import ago
 
 
@@ -24,12 +27,22 @@ def reset(
     queue: QueueInfo,
     keeper: Consumer | None,
     dead_after: float = DEAD_AFTER_SECONDS,
+    consumer: str | None = None,
 ) -> int:
-    """Load kept messages again at their old places; return how many."""
-    dead = consumers.c.name.startswith(KEEPER, autoescape=True) & (
-        consumers.c.heartbeat_at <= ago(dead_after)
-    )
-    keepers = dead if keeper is None else dead | (consumers.c.id == keeper.id)
+    """
+    Load kept messages again at their old places; return how many.
+
+    They are those of *keeper* and of dead keepers; with *consumer*, those of the keeper of that
+    name. Raises `BadOption` if there is none.
+    """
+    is_keeper = consumers.c.name.startswith(KEEPER, autoescape=True)
+    if consumer is not None:
+        _check_keeper(catalog, consumer)
+        keepers = is_keeper & (consumers.c.name == consumer)
+    else:
+        keepers = is_keeper & (consumers.c.heartbeat_at <= ago(dead_after))
+        if keeper is not None:
+            keepers |= consumers.c.id == keeper.id
 
     def work(connection: Connection) -> int:
         kept = fetch(
@@ -48,3 +61,15 @@ def reset(
         return sum(len(piece.rows) for piece in kept)
 
     return transact(catalog, "reset", work)
+
+
+def _check_keeper(catalog: Catalog, name: str) -> None:
+    """Raise `BadOption` unless a consumer of this name keeps messages."""
+    query = select(consumers.c.name).where(consumers.c.name.startswith(KEEPER, autoescape=True))
+    with catalog.read() as connection:
+        known = connection.scalars(query).all()
+    if name not in known:
+        raise BadOption(
+            f"consumer={name!r}{nearest(str(name), known)}: use the name of a consumer that keeps "
+            "messages; the view consumers shows the names"
+        )

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from sqlalchemy import update
 
-from queue_core import Store
+from queue_core import BadOption, Store
 from queue_core.catalog.tables import consumers, slices
 from tests.factories import make_queue
 
@@ -98,6 +99,34 @@ def test_messages_that_a_dead_process_kept_are_reset_by_another(store: Store) ->
     assert line.reset() == 0
     store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=0)))
     assert line.reset() == 1
+
+
+def test_messages_that_a_living_process_keeps_are_reset_by_its_name_alone(
+    store: Store, address: Any
+) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind")
+    line.load([{"kind": "A", "text": f"packet {number}"} for number in range(3)])
+    line.fire(1)
+    with type(store)(address) as other:
+        theirs = other.queue("orders")
+        kept = theirs.get_and_keep(1)
+        (name,) = store.view("consumers").filter(pc.field("heartbeat_at").is_valid())["consumer"]
+
+        assert line.reset() == 0
+        assert line.reset(consumer=name.as_py()) == 1
+        assert theirs.delete(kept) == 0
+        assert shown(line.fire(1).messages, "text") == ["packet 1"]
+
+
+@pytest.mark.parametrize("name", ["nobody", "python:me"])
+def test_a_reset_of_a_consumer_that_keeps_nothing_is_refused(store: Store, name: str) -> None:
+    line = make_queue(store, schema=DISPLAY, key="kind")
+    line.load([{"kind": "A", "text": "packet"}])
+    line.fire(1, consumer=store.consumer("python:me"))
+
+    with pytest.raises(BadOption, match=f"consumer='{name}'.*keeps"):
+        line.reset(consumer=name)
+    assert len(line.fire(1)) == 0
 
 
 def test_an_expired_message_meets_nobody(store: Store) -> None:
