@@ -22,7 +22,7 @@ from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
-from queue_core.handlers.payloads import Payload
+from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.names import nearest
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
@@ -45,6 +45,7 @@ def consume(
     handler_timeout: float | None = None,
     payload: str | None = None,
     payload_type: type | None = None,
+    message_type: type | None = None,
     with_metadata: bool = False,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
@@ -92,11 +93,14 @@ def consume(
             of the row, and a batch handler a list of them. Python handlers only.
         payload_type: A dataclass or pydantic model to parse the payload into. By default, dicts and
             lists.
-        with_metadata: Whether, with *payload*, the handler gets a second argument: a dict of the
-            other columns.
+        message_type: A dataclass or pydantic model, each of whose fields is a column of the queues.
+            The handler gets an object of it instead of the row, and a batch handler a list of them.
+            Python handlers only.
+        with_metadata: Whether, with *payload* or *message_type*, the handler gets a second
+            argument: a dict of the other columns.
         columns: The columns that the handler gets. Other columns are not read. By default, the
-            queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload,
-            only the payload.
+            queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload or
+            a *message_type*, only the object.
         magazine: ``main`` or ``sideline``.
         max_messages: At most this many messages in one micro-batch, 1 or more. By default, all
             waiting messages.
@@ -114,7 +118,8 @@ def consume(
             cannot be used. This and the following errors are raised before the query starts.
         NoSuchStore: There is no store at that address.
         NoSuchQueue: The store has no queue of that name.
-        SchemaMismatch: A column does not exist, or the queues' schemas differ.
+        SchemaMismatch: A column does not exist, the queues' schemas differ, or a queue does not fit
+            *message_type*.
     """
     folder = _absolute(checkpoint)
     several = not isinstance(queue, str)
@@ -130,7 +135,9 @@ def consume(
     }
     source = {key: _text(value) for key, value in given.items() if value is not None}
     chosen = _checked_trigger(trigger)
-    contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
+    contract = Contract.of(
+        ignorable, handler_timeout, payload, payload_type, with_metadata, message_type
+    )
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
 
@@ -216,13 +223,19 @@ def _activate(spark: SparkSession) -> None:
 
 
 def _timeout(options: SourceOptions, contract: Contract) -> float:
-    """Return how many seconds a call of the handler may take."""
+    """Return how many seconds a call of the handler may take; check the class of its objects."""
     with closing(StoreHandle(options.address)) as store:
-        return contract.timeout_for(open_queues(store, options.queues))
+        queues = open_queues(store, options.queues)
+    if isinstance(contract.payload, ObjectPayload):
+        for queue in queues:
+            contract.payload.kind.check_fits(queue.schema, queue.name)
+    return contract.timeout_for(queues)
 
 
 def _schema(
-    options: SourceOptions, columns: Sequence[str] | None, payload: Payload | None
+    options: SourceOptions,
+    columns: Sequence[str] | None,
+    payload: Payload | ObjectPayload | None,
 ) -> StructType:
     """Return the columns to read: those that the handler is given, and the message's id."""
     available = source_schema(options)

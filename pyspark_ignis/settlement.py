@@ -16,6 +16,7 @@ from queue_core.failure_kinds import REJECTED, UNDECIDED
 from queue_core.handlers.columns import check_payload
 from queue_core.handlers.contract import Contract
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handlers.payloads import Payload
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
@@ -45,7 +46,7 @@ def settlement(
             f"handler={handler!r}: give a function of one message, a function marked by "
             "batch_handler, or a boolean Column"
         )
-    if contract.payload is not None:
+    if isinstance(contract.payload, Payload):
         kind = messages.schema[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     from queue_core.policies.checks import Check
     from queue_core.store import Store
 
+#: The class of a queue's messages.
+Message = TypeVar("Message")
+
 
 class Queue:
     """
@@ -88,11 +91,21 @@ class Queue:
         store: The store that holds the queue.
         info: The queue's description in the catalog, as `Store.queue` reads it.
         buffers: How many buffers from `request` may be outstanding at once, 1 or more.
+        message_type: The class of the queue's messages, as for `Store.queue`.
     """
 
-    def __init__(self, store: Store, info: QueueInfo, *, buffers: int = DEFAULT_BUFFERS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        info: QueueInfo,
+        *,
+        buffers: int = DEFAULT_BUFFERS,
+        message_type: type | None = None,
+    ) -> None:
         self._store = store
         self.info = info
+        #: The class of the queue's messages; None if the queue was opened without one.
+        self.message_type = message_type
         self._buffers = BufferPool(info.name, info.schema, buffers)
         self._spread = Distributor(store.storage)
 
@@ -116,7 +129,7 @@ class Queue:
 
     def load(
         self,
-        rows: Loadable | Buffer,
+        rows: Loadable | Buffer | Iterable[object],
         timeout: float | None = None,
         *,
         policy: Policy | Check | str | None = None,
@@ -127,9 +140,10 @@ class Queue:
         Publish messages, all or none. They are durable when this method returns.
 
         Args:
-            rows: A pyarrow Table or RecordBatch, an iterable of dicts (one per message), or a
-                `Buffer` from `request`. Columns are matched by name and cast where no value
-                changes; nullable columns may be missing; metadata columns are ignored.
+            rows: A pyarrow Table or RecordBatch, an iterable of dicts (one per message), an
+                iterable of objects of one dataclass or pydantic model, or a `Buffer` from
+                `request`. Columns are matched by name and cast where no value changes; nullable
+                columns may be missing; metadata columns are ignored.
             timeout: Seconds to wait for room in a bounded queue with ``overflow="block"``, 0 or
                 more. By default, wait until there is room. Waiting loads are served in order.
             policy: The policy for this load, in place of the queue's setting ``policy``: a text
@@ -160,7 +174,7 @@ class Queue:
         if isinstance(rows, Buffer):
             with rows.loading(self.name) as filled:
                 return self.load(filled, timeout, policy=policy, ttl=ttl, hold=hold)
-        table = conform(rows, self.schema, self.name)
+        table = conform(self._rows(rows), self.schema, self.name)
         if table.num_rows == 0:
             return pa.array([], pa.int64())
         if ttl is not None or hold is not None:
@@ -179,6 +193,48 @@ class Queue:
             # The path of every small load, where each step counts.
             return pa.array(order + first_ids[0])
         return pa.array(ids_from(first_ids, staged)[order], pa.int64())
+
+    @overload
+    def objects(self, messages: Firing | pa.Table | pa.RecordBatch) -> list[Any]: ...
+
+    @overload
+    def objects(
+        self, messages: Firing | pa.Table | pa.RecordBatch, message_type: type[Message]
+    ) -> list[Message]: ...
+
+    def objects(
+        self, messages: Firing | pa.Table | pa.RecordBatch, message_type: type | None = None
+    ) -> list[Any]:
+        """
+        Return messages as objects of a class.
+
+        Source: IgnisMQ, the class of ``getMagazine``.
+
+        Args:
+            messages: A `Firing`, or a table from `peek` or `browse`.
+            message_type: A dataclass or a pydantic model. By default, the class with which the
+                queue was created or opened.
+
+        Returns:
+            One object for each message, in order.
+
+        Raises:
+            BadOption: The queue was opened without a class, and *message_type* is not given.
+            SchemaMismatch: The queue's columns do not fit the class, or the class does not accept
+                a message. The messages stay as they are.
+        """
+        from queue_core.objects.message_class import message_class
+
+        message_type = message_type or self.message_type
+        if message_type is None:
+            raise BadOption(
+                f"queue {self.name!r} was opened without a class: pass message_type, or open it "
+                f"with store.queue({self.name!r}, YourClass)"
+            )
+        found = message_class(message_type)
+        found.check_fits(self.schema, self.name)
+        table = messages.messages if isinstance(messages, Firing) else messages
+        return found.objects_in(table, self.name)
 
     def request(
         self,
@@ -614,18 +670,22 @@ class Queue:
         """
         return repair(self._store.catalog, self.info.id)
 
-    def add_columns(self, schema: pa.Schema) -> None:
+    def add_columns(self, schema: pa.Schema | type) -> None:
         """
         Add columns to the queue. Existing messages have null in them.
 
         Args:
-            schema: The new columns, which must be nullable. It may name columns that the queue
-                already has, with the same types.
+            schema: The new columns, which must be nullable, or a dataclass or pydantic model that
+                has them. It may name columns that the queue already has, with the same types.
 
         Raises:
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
             BadName: A column name is not allowed.
         """
+        if isinstance(schema, type):
+            from queue_core.objects.message_class import message_class
+
+            schema = message_class(schema).schema
         self.info = self._store.catalog.write(
             lambda connection: queues.add_columns(connection, self.info, schema), grows=True
         )
@@ -738,6 +798,19 @@ class Queue:
             ),
             rules=fireable([queue], magazine_of(magazine)),
         )
+
+    def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:
+        """Return objects of a class as a table, and any other rows as they are."""
+        is_table = isinstance(rows, pa.Table | pa.RecordBatch | Mapping)
+        if is_table or not isinstance(rows, Iterable):
+            return rows
+        listed = rows if isinstance(rows, list) else list(rows)
+        if not listed or isinstance(listed[0], dict):
+            return listed
+        from queue_core.objects.message_class import as_table
+
+        table = as_table(listed, self.name)
+        return listed if table is None else table
 
     def _staged(self, table: pa.Table) -> tuple[list[Staged], npt.NDArray[np.int64]]:
         return self._spread.staged(self.info, table)

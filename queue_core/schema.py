@@ -64,7 +64,10 @@ def canonical(schema: pa.Schema) -> pa.Schema:
     that is not allowed.
     """
     if not isinstance(schema, pa.Schema):
-        raise SchemaMismatch(f"a queue's schema is a pyarrow.Schema, not {type(schema).__name__}")
+        raise SchemaMismatch(
+            f"a queue's schema is a pyarrow.Schema, a dataclass or a pydantic model, not "
+            f"{type(schema).__name__}"
+        )
     if not len(schema):
         raise SchemaMismatch("a queue needs at least one column")
     check_columns(schema.names, reserved=[*METADATA.names, AGE, NOW])

@@ -132,7 +132,7 @@ class Store(AbstractContextManager["Store"]):
     def create_queue(
         self,
         name: str,
-        schema: pa.Schema,
+        schema: pa.Schema | type,
         *,
         shards: int = DEFAULT_SHARDS,
         key: str | None = None,
@@ -144,8 +144,10 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: A letter, then letters, digits, ``_``, ``-`` or ``.``; up to 128 characters.
-            schema: The columns. Names must be unique without regard to case, and must not be those
-                of the metadata columns (`METADATA`). Types are those that Spark can hold.
+            schema: The columns, or a dataclass or pydantic model whose fields become the columns.
+                Names must be unique without regard to case, and must not be those of the metadata
+                columns (`METADATA`). Types are those that Spark can hold. The catalog stores the
+                columns, and not the class.
             shards: How many shards, 1 to 512. Order is kept within a shard.
             key: The column whose hash picks the shard, so that messages with the same key stay in
                 order: an integer, boolean, date, timestamp, decimal, string or binary column. Loads
@@ -161,13 +163,19 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             BadName: The name of the queue or of a column is not allowed.
             BadOption: *shards* or a setting is unknown or out of range.
-            SchemaMismatch: A type is not supported, or *key* is not a suitable column.
+            SchemaMismatch: A type of a column or of a field is not supported, or *key* is not a
+                suitable column.
             QueueExists: The store has a queue of that name, and *exist_ok* is false or its columns,
                 shards or key are different.
             QueueDeactivated: A deactivated queue still has that name.
         """
         check_queue(name)
         check_shards(shards)
+        message_type = schema if isinstance(schema, type) else None
+        if message_type is not None:
+            from queue_core.objects.message_class import message_class
+
+            schema = message_class(message_type).schema
         columns = canonical(schema)
         checked = QueueSettings.of(settings)
         # All messages of a group must be in one shard.
@@ -189,16 +197,21 @@ class Store(AbstractContextManager["Store"]):
             faults.point("create.before_commit")
             return created
 
-        created = Queue(self, self.catalog.write(work, grows=True))
+        created = Queue(self, self.catalog.write(work, grows=True), message_type=message_type)
         faults.point("create.committed")
         return created
 
-    def queue(self, name: str, *, buffers: int = DEFAULT_BUFFERS) -> Queue:
+    def queue(
+        self, name: str, message_type: type | None = None, *, buffers: int = DEFAULT_BUFFERS
+    ) -> Queue:
         """
         Open an existing queue.
 
         Args:
             name: The queue's name.
+            message_type: The class of its messages, for `Queue.objects`: a dataclass or a pydantic
+                model, each of whose fields is a column of the queue. Source: IgnisMQ,
+                ``getMagazine(name, class)``.
             buffers: How many buffers from `Queue.request` may be outstanding at once, 1 or more.
 
         Returns:
@@ -208,12 +221,18 @@ class Store(AbstractContextManager["Store"]):
             NoSuchQueue: The store has no queue of that name; the message suggests the nearest.
             BadName: The name is not allowed.
             BadOption: *buffers* is out of range.
+            SchemaMismatch: A field of *message_type* has no column, or one of another type.
         """
         check_queue(name)
         if not is_whole(buffers) or buffers < 1:
             raise BadOption(f"buffers={buffers!r}: use a whole number, 1 or more")
         with self.catalog.read() as connection:
-            return Queue(self, queues.find(connection, name), buffers=buffers)
+            info = queues.find(connection, name)
+        if message_type is not None:
+            from queue_core.objects.message_class import message_class
+
+            message_class(message_type).check_fits(info.schema, name)
+        return Queue(self, info, buffers=buffers, message_type=message_type)
 
     def deactivate(self, name: str) -> None:
         """

@@ -30,8 +30,8 @@ from queue_core.failure_kinds import (
 from queue_core.handlers.coroutines import finish
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.payloads import Call
-from queue_core.handlers.python_rows import Unreadable
 from queue_core.handlers.verdicts import Verdicts
+from queue_core.objects.python_rows import Unreadable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
 IgnorableClasses: TypeAlias = tuple[type[Exception], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.handlers.payloads import Payload
+from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.names import nearest
 from queue_core.schema import METADATA
 
@@ -15,7 +15,9 @@ DEFAULT_METADATA = ("_message_id", "_queue", "_attempt")
 
 
 def handler_columns(
-    names: Sequence[str], columns: Sequence[str] | None, payload: Payload | None
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    payload: Payload | ObjectPayload | None,
 ) -> list[str]:
     """
     Return the columns to read for a handler: those that it gets, and the message's id.
@@ -34,8 +36,7 @@ def handler_columns(
     if payload is not None and not payload.with_metadata:
         if columns is not None:
             raise BadOption(
-                "columns: a handler with a payload is given no other columns; use "
-                "with_metadata=True"
+                "columns: a handler of objects is given no other columns; use with_metadata=True"
             )
         given = []
     elif columns is None:
@@ -43,7 +44,7 @@ def handler_columns(
     else:
         given = list(columns)
     if payload is not None:
-        given.append(payload.column)
+        given += payload.columns
     return list(dict.fromkeys([*given, "_message_id"]))
 
 

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 from queue_core.errors import BadOption
 from queue_core.handlers.payload_types import reader_of
-from queue_core.handlers.payloads import Payload
+from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.model import QueueInfo
+from queue_core.objects.message_class import message_class
 
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
@@ -22,7 +23,7 @@ class Contract:
     ignorable: tuple[type[Exception], ...] = ()
     #: Seconds that a call may take; None: the queues' setting.
     timeout: float | None = None
-    payload: Payload | None = None
+    payload: Payload | ObjectPayload | None = None
 
     @staticmethod
     def of(
@@ -31,19 +32,13 @@ class Contract:
         payload: Any = None,
         payload_type: Any = None,
         with_metadata: bool = False,
+        message_type: Any = None,
     ) -> Contract:
-        """Check the options; raises `BadOption`."""
-        if payload is None and (payload_type is not None or with_metadata):
-            raise BadOption(
-                "payload_type and with_metadata need payload=, the column that holds the JSON text"
-            )
-        if payload is not None and not isinstance(payload, str):
-            raise BadOption(f"payload={payload!r}: give the name of the column with the JSON text")
-        read = None if payload_type is None else reader_of(payload_type)
+        """Check the options; raises `BadOption`, or `SchemaMismatch` for *message_type*."""
         return Contract(
             ignorable=_classes(ignorable),
             timeout=_seconds(timeout),
-            payload=None if payload is None else Payload(payload, read, bool(with_metadata)),
+            payload=_payload(payload, payload_type, bool(with_metadata), message_type),
         )
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
@@ -58,6 +53,25 @@ class Contract:
                     f"sweep_after of queue {queue.name!r}; a longer call may be swept while it runs"
                 )
         return self.timeout
+
+
+def _payload(
+    column: Any, payload_type: Any, with_metadata: bool, message_type: Any
+) -> Payload | ObjectPayload | None:
+    if message_type is not None:
+        if column is not None or payload_type is not None:
+            raise BadOption("message_type cannot be combined with payload or payload_type")
+        return ObjectPayload(message_class(message_type), with_metadata)
+    if column is None:
+        if payload_type is not None or with_metadata:
+            raise BadOption(
+                "payload_type and with_metadata need payload=, the column that holds the JSON "
+                "text; message_type= makes an object of all columns"
+            )
+        return None
+    if not isinstance(column, str):
+        raise BadOption(f"payload={column!r}: give the name of the column with the JSON text")
+    return Payload(column, None if payload_type is None else reader_of(payload_type), with_metadata)
 
 
 def _classes(ignorable: Any) -> tuple[type[Exception], ...]:

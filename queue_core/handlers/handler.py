@@ -13,9 +13,9 @@ import pyarrow as pa
 from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
-from queue_core.handlers.payloads import Payload
-from queue_core.handlers.python_rows import rows_of
+from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.handlers.verdicts import SETTLEMENT
+from queue_core.objects.python_rows import rows_of
 
 #: Takes one message: a dict of its columns, or its payload and, if requested, the other columns. It
 #: returns True if the message is done.
@@ -69,7 +69,7 @@ class HandlerRunner:
     #: Seconds that one call of the handler may take; None for no limit.
     timeout: float | None = None
     #: Makes the objects that the handler takes instead of rows.
-    payload: Payload | None = None
+    payload: Payload | ObjectPayload | None = None
 
     def __post_init__(self) -> None:
         """Have the calls of a coroutine function awaited."""

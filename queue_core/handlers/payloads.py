@@ -1,4 +1,4 @@
-"""Payloads: messages that are JSON text, as objects that a handler takes instead of rows."""
+"""Payloads: objects that a handler takes instead of rows, of JSON text or of all columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from queue_core.failure_kinds import reason_of
 from queue_core.handlers.payload_types import Reader
-from queue_core.handlers.python_rows import Unreadable, rows_of
+from queue_core.objects.message_class import MessageClass
+from queue_core.objects.python_rows import Unreadable, rows_of
 
 #: The arguments of one call of the handler; it is not called with an `Unreadable`.
 Call: TypeAlias = tuple[Any, ...]
@@ -25,6 +26,11 @@ class Payload:
     read: Reader | None = None
     #: Whether the handler takes the other columns too, as a dict.
     with_metadata: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the objects are made of."""
+        return [self.column]
 
     def calls(self, batch: pa.RecordBatch) -> list[Call]:
         """Return the arguments of the call for each message."""
@@ -45,3 +51,28 @@ class Payload:
         except Exception as error:  # noqa: BLE001 - a user's type may raise anything
             return (Unreadable(reason_of(error)),)
         return (message, row) if self.with_metadata else (message,)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPayload:
+    """Objects of a user's class, whose fields are columns of the queue."""
+
+    kind: MessageClass
+    #: Whether the handler takes the other columns too, as a dict.
+    with_metadata: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the objects are made of."""
+        return list(self.kind.schema.names)
+
+    def calls(self, batch: pa.RecordBatch) -> list[Call]:
+        """Return the arguments of the call for each message."""
+        objects = self.kind.objects_of(batch)
+        if not self.with_metadata:
+            return [(one,) for one in objects]
+        others = [name for name in batch.schema.names if name not in self.columns]
+        return [
+            (row,) if isinstance(row, Unreadable) else (one, row)
+            for one, row in zip(objects, rows_of(batch.select(others)), strict=True)
+        ]

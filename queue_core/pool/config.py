@@ -11,7 +11,7 @@ from queue_core.catalog.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
 from queue_core.handlers.handler import BatchHandler, RowHandler
-from queue_core.handlers.payloads import Payload
+from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.model import magazine_of
 from queue_core.queue import Queue
 from queue_core.schema import METADATA
@@ -28,7 +28,7 @@ class PoolConfig:
 
     queues: Sequence[Queue]
     handler: RowHandler | BatchHandler
-    payload: Payload | None
+    payload: Payload | ObjectPayload | None
     columns: Sequence[str] | None
     concurrency: int | None
     batch: int
@@ -112,8 +112,10 @@ def checked(config: PoolConfig) -> PoolConfig:
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         columns = pa.schema([*queue.schema, *METADATA])
+        if isinstance(config.payload, ObjectPayload):
+            config.payload.kind.check_fits(queue.schema, queue.name)
         check_columns([queue.name], columns.names, read)
-        if config.payload is not None:
+        if isinstance(config.payload, Payload):
             kind = columns.field(config.payload.column).type
             is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
             check_payload(config.payload.column, str(kind), is_text=is_text)

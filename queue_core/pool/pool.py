@@ -67,10 +67,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             instead of the row; a message that cannot be read is sidelined as ``unreadable``.
         payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
             lists.
-        with_metadata: Whether a handler with a payload takes the other columns too, as a dict and
-            second argument.
+        message_type: A dataclass or pydantic model, each of whose fields is a column of the queues.
+            The handler then takes an object of it instead of the row; a message of which none can
+            be made is sidelined as ``unreadable``. By default, the handler takes rows.
+        with_metadata: Whether a handler with a payload or a *message_type* takes the other columns
+            too, as a dict and second argument.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
-            queue's own columns with ``_queue`` and ``_attempt``; with a payload, only the payload.
+            queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
+            *message_type*, only the object.
         magazine: ``main`` or ``sideline``.
         selector: A SQL condition; only matching messages are fired. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
@@ -96,7 +100,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         BadOption: An argument is not valid, or two cannot be combined.
         BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
         NoSuchQueue: The store has no queue of that name.
-        SchemaMismatch: A queue lacks one of *columns*, or the column *payload*.
+        SchemaMismatch: A queue lacks one of *columns*, or the column *payload*, or does not fit
+            *message_type*.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         handler_timeout: float | None = None,
         payload: str | None = None,
         payload_type: type | None = None,
+        message_type: type | None = None,
         with_metadata: bool = False,
         columns: Sequence[str] | None = None,
         magazine: str = "main",
@@ -125,7 +131,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: str | None = None,
         tasks: Sequence[str] | None = None,
     ) -> None:
-        contract = Contract.of(ignorable, handler_timeout, payload, payload_type, with_metadata)
+        contract = Contract.of(
+            ignorable, handler_timeout, payload, payload_type, with_metadata, message_type
+        )
         self._config = checked(
             PoolConfig(
                 queues=[

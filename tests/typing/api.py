@@ -1,6 +1,7 @@
 """User code that mypy checks; it is never run."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -57,11 +58,18 @@ def open_stores() -> None:
     Store.open(catalog="postgresql+psycopg://host/db", storage="s3://bucket/prefix").close()
 
 
+@dataclass
+class Order:
+    order_id: int
+
+
 def make_queues(store: Store) -> Queue:
     store.create_queue("orders", schema=COLUMNS)
     store.create_queue("orders", COLUMNS, shards=4, key="customer", exist_ok=True)
     store.create_queue("orders", COLUMNS, sweep_after=60.0, concurrency=2, attributes=["order_id"])
     assert_type(store.queues(), list[str])
+    assert_type(store.create_queue("typed", Order), Queue)
+    assert_type(store.queue("typed", Order), Queue)
     return store.queue("orders")
 
 
@@ -86,6 +94,8 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.sweep(), int)
     assert_type(orders.sweep(older_than=60, dead_after=5), int)
     assert_type(orders.repair(), int)
+    assert_type(orders.objects(firing, Order), list[Order])
+    orders.load([Order(1)])
     orders.peek()
     orders.peek(10, magazine="sideline", selector="order_id > 10", order_by="order_id")
     orders.browse(magazine="sideline")

@@ -43,11 +43,12 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any] | Unreadable]:
 
 def _dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     names = batch.schema.names
-    columns = [_values(column) for column in batch.columns]
+    columns = [values_of(column) for column in batch.columns]
     return [dict(zip(names, row, strict=False)) for row in zip(*columns, strict=True)]
 
 
-def _values(column: pa.Array) -> list[Any]:
+def values_of(column: pa.Array) -> list[Any]:
+    """Return the values of a column; structs and maps are dicts, times are in UTC."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "us" and _within(column):
         # pyarrow makes times one by one, which takes ten times as long.
         naive = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False).tolist()
