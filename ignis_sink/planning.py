@@ -51,7 +51,7 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
     if options.merge_schema and added:
         schema = evolve(schema, pa.schema([*schema, *added]), info.name)
     check_insertable(incoming, schema, info.name)
-    binding.check(options.applied_to(info.settings), schema, info.key)
+    binding.check(options.applied_to(info.settings), schema, info.key, info.shards)
     return StagingSpec(
         queue=info.name,
         schema=schema,
@@ -70,7 +70,7 @@ def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
     key = settings.group if options.key is None else options.key
     check_key(key, schema, options.queue)
     column_roles.check(settings, schema, key)
-    binding.check(options.applied_to(settings), schema, key)
+    binding.check(options.applied_to(settings), schema, key, options.shards)
     return StagingSpec(
         queue=options.queue,
         schema=schema,

@@ -77,7 +77,7 @@ _COLUMN = Allowed(
     "the name of a column", lambda value: isinstance(value, str) and value != "", "text"
 )
 _POLICY = Allowed(
-    "the text of a policy, such as 'latest' or 'merge(sum(amount))'",
+    "the text of a policy, such as 'latest' or 'merge(sum(amount))', or an import path",
     lambda value: isinstance(value, str),
     "text",
 )
@@ -262,9 +262,10 @@ class QueueSettings:
         None,
         _or_none(_POLICY),
         "Text of the policy that decides about a new message and the queued messages with the "
-        "same key, such as `latest`; policies.md describes all of them. The queue needs a key. "
-        "Policy objects and functions cannot be stored: pass them to `Queue.load`. none: new "
-        "messages do not affect queued ones. Source: Herzner, smart-message queue.",
+        "same key, such as `latest`, or the import path of your own check, such as "
+        "`shop.policies:check`; policies.md describes all of them. The queue needs a key, or one "
+        "shard. none: new messages do not affect queued ones. Source: Herzner, smart-message "
+        "queue.",
     )
     dedup: tuple[str, ...] = _setting(
         (),

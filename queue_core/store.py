@@ -25,6 +25,7 @@ from queue_core.integrity.new_store import NewStore
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest
 from queue_core.policies import binding
+from queue_core.policies.imported import storable
 from queue_core.presence.keeper import Keeper
 from queue_core.presence.own_consumer import OwnConsumer
 from queue_core.queue import Queue
@@ -162,7 +163,8 @@ class Store(AbstractContextManager["Store"]):
 
         Raises:
             BadName: The name of the queue or of a column is not allowed.
-            BadOption: *shards* or a setting is unknown or out of range.
+            BadOption: *shards* or a setting is unknown or out of range, or the policy cannot be
+                imported or stored.
             SchemaMismatch: A type of a column or of a field is not supported, or *key* is not a
                 suitable column.
             QueueExists: The store has a queue of that name, and *exist_ok* is false or its columns,
@@ -177,12 +179,12 @@ class Store(AbstractContextManager["Store"]):
 
             schema = message_class(message_type).schema
         columns = canonical(schema)
-        checked = QueueSettings.of(settings)
+        checked = QueueSettings.of(storable(settings))
         # All messages of a group must be in one shard.
         key = checked.group if key is None else key
         check_key(key, columns, name)
         column_roles.check(checked, columns, key)
-        binding.check(checked, columns, key)
+        binding.check(checked, columns, key, shards)
 
         def work(connection: Connection) -> QueueInfo:
             created = queues.create(

@@ -19,6 +19,7 @@ from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExis
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import nearest
 from queue_core.policies import binding
+from queue_core.policies.imported import storable
 from queue_core.schema import deserialize, evolve, serialize
 from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 
@@ -116,9 +117,11 @@ def change_settings(
 ) -> QueueInfo:
     """Change some settings; return the queue. Raises `BadOption`."""
     info = _held(connection, queue)
-    settings = info.settings.changed(values)
+    settings = info.settings.changed(storable(values))
     column_roles.check(settings, info.schema, info.key)
-    binding.check(settings, info.schema, info.key)
+    # An operator's machine need not have the module of a policy that it does not change.
+    imports = "policy" in values
+    binding.check(settings, info.schema, info.key, info.shards, imports=imports)
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection)

@@ -6,7 +6,7 @@ the fraction off a number, so a codec checks the types of values first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -46,7 +46,7 @@ class Codec:
         """Return the column with a name."""
         return pa.field(name, self.kind, self.nullable)
 
-    def encoded(self, values: Collection[Any]) -> Collection[Any]:
+    def encoded(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return values as Arrow takes them; raises `Misfit`."""
         for found in set(map(type, values)):
             if not self._takes(found):
@@ -69,7 +69,7 @@ class Codec:
         return issubclass(found, self.accepts)
 
 
-def _each(convert: Convert | None, values: Collection[Any]) -> Any:
+def _each(convert: Convert | None, values: Sequence[Any]) -> Sequence[Any]:
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]

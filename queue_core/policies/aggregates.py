@@ -34,7 +34,7 @@ class Take:
     function: str
     column: str
 
-    def check(self, schema: pa.Schema, key: str) -> None:
+    def check(self, schema: pa.Schema, key: str | None) -> None:
         """
         Check the function and the column against a queue.
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
-from queue_core.settings import QueueSettings
+from queue_core.policies.imported import imported, is_path
+from queue_core.settings import DEFAULT_SHARDS, QueueSettings
 
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
@@ -18,33 +19,46 @@ if TYPE_CHECKING:
     from queue_core.policies.inputs import BoundPolicy
 
 
-def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
-    """Raise `BadOption` unless the policy and the de-duplication of some settings fit a queue."""
+def check(
+    settings: QueueSettings,
+    schema: pa.Schema,
+    key: str | None,
+    shards: int,
+    *,
+    imports: bool = True,
+) -> None:
+    """
+    Raise `BadOption` unless the policy and the de-duplication of some settings fit a queue.
+
+    Without *imports*, a policy with an import path is not imported.
+    """
     dedup_schema(settings.dedup, schema)
     if settings.policy is not None:
-        bind(settings.policy, schema, key, settings)
+        _check_queue(key, settings, shards)
+        if imports or not is_path(settings.policy):
+            bind(settings.policy, schema, key, settings, shards)
 
 
 def bind(
-    policy: Policy | Check | str | None, schema: pa.Schema, key: str | None, settings: QueueSettings
+    policy: Policy | Check | str | None,
+    schema: pa.Schema,
+    key: str | None,
+    settings: QueueSettings,
+    shards: int = DEFAULT_SHARDS,
 ) -> BoundPolicy | None:
     """
     Bind a policy to a queue; None stays None.
 
-    A policy is a text, a value, or a function that checks one new and one queued message. Raises
-    `BadOption`.
+    A policy is a text, a value, or a function that checks one new and one queued message. A text
+    can be the import path of a value or a function. Raises `BadOption`.
     """
     if policy is None:
         return None
-    if key is None:
-        raise BadOption("policy: a policy compares messages of one key; give the queue a key")
-    if settings.is_rendezvous:
-        raise BadOption(
-            "policy: a queue with max_size=0 has no queued messages for a policy; remove the "
-            "policy or the bound"
-        )
+    _check_queue(key, settings, shards)
     if isinstance(policy, str):
-        return _parsed(policy, schema, key)
+        if not is_path(policy):
+            return _parsed(policy, schema, key)
+        policy = imported(policy)
     if hasattr(policy, "bind"):
         return policy.bind(schema, key)
     if callable(policy):
@@ -54,8 +68,21 @@ def bind(
     raise BadOption(f"policy={policy!r}: use a text, a policy value or a function")
 
 
+def _check_queue(key: str | None, settings: QueueSettings, shards: int) -> None:
+    if key is None and shards != 1:
+        raise BadOption(
+            "policy: a policy compares messages of one key; give the queue a key, or shards=1 to "
+            "compare all of its messages"
+        )
+    if settings.is_rendezvous:
+        raise BadOption(
+            "policy: a queue with max_size=0 has no queued messages for a policy; remove the "
+            "policy or the bound"
+        )
+
+
 @lru_cache(maxsize=64)
-def _parsed(text: str, schema: pa.Schema, key: str) -> BoundPolicy:
+def _parsed(text: str, schema: pa.Schema, key: str | None) -> BoundPolicy:
     # Not at the top: the SQL parser takes long to import, and few queues have a policy.
     from queue_core.policies.parsing import parse
 

@@ -23,7 +23,7 @@ from queue_core.selector import Selector
 class Policy(Protocol):
     """A rule for new and queued messages of one key."""
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue's schema and key; raises `BadOption`."""
 
 
@@ -41,7 +41,7 @@ class Latest:
 
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         return BoundPolicy(columns=(), evaluate=self._evaluate)
@@ -81,7 +81,7 @@ class DropDuplicates:
     columns: tuple[str, ...] = ()
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         names = tuple(name for name in self.columns or schema.names if name != key)
@@ -127,7 +127,7 @@ class Merge:
     takes: tuple[Take, ...]
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         columns = _check_takes("merge", self.takes, schema, key)
@@ -155,7 +155,7 @@ class MergeAdjacent:
 
     takes: tuple[Take, ...]
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         columns = _check_takes("merge_adjacent", self.takes, schema, key)
         return BoundPolicy(columns=columns, evaluate=self._evaluate, asks_last_only=True)
@@ -198,7 +198,7 @@ class Annihilate:
     off: str
     order: str = NEWEST
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         _check_order(self.order)
         on, off = _condition(self.on, schema), _condition(self.off, schema)
@@ -241,7 +241,7 @@ class Confirm:
 
     condition: str
 
-    def bind(self, schema: pa.Schema, key: str) -> BoundPolicy:
+    def bind(self, schema: pa.Schema, key: str | None) -> BoundPolicy:
         """Check the policy against a queue; raises `BadOption`."""
         condition = _condition(self.condition, schema)
         return BoundPolicy(
@@ -283,7 +283,7 @@ def _met(condition: Selector, rows: pa.Table) -> Flags:
 
 
 def _check_takes(
-    policy: str, takes: tuple[Take, ...], schema: pa.Schema, key: str
+    policy: str, takes: tuple[Take, ...], schema: pa.Schema, key: str | None
 ) -> tuple[str, ...]:
     columns = [take.column for take in takes]
     if not columns:

@@ -30,7 +30,7 @@ from queue_core.selector.nodes import Unfit
 from queue_core.selector.syntax import SourceText
 
 
-def parse(text: str, schema: pa.Schema, key: str) -> Policy:
+def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:
     """Return the policy of a text; raises `BadOption`, which shows the fault and its position."""
     if not text.strip():
         raise BadOption(f"the policy is empty; use {', '.join(MAKERS)}, or none")

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.catalog.dedup import Known
-from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
 from queue_core.policies import binding
 from queue_core.policies.inputs import (
@@ -57,15 +56,10 @@ class LoadPolicy:
             return None
         chosen = settings.policy if policy is None else policy
         return LoadPolicy(
-            policy=binding.bind(chosen, queue.schema, queue.key, settings),
+            policy=binding.bind(chosen, queue.schema, queue.key, settings, queue.shards),
             dedup=binding.dedup_schema(settings.dedup, queue.schema),
             window=settings.dedup_window,
         )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of queued messages that the policy reads, besides the key."""
-        return () if self.policy is None else self.policy.columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +103,11 @@ def decide(
     )
 
 
+def columns_read(queue: QueueInfo, policy: BoundPolicy) -> list[str]:
+    """Return the columns of messages that a policy reads, at least one."""
+    return list(dict.fromkeys([queue.key or queue.schema.names[0], *policy.columns]))
+
+
 def _deduplicated(
     load_policy: LoadPolicy, incoming: Incoming, known: Known | None
 ) -> tuple[Flags, pa.Table]:
@@ -140,11 +139,10 @@ def _evaluated(
     queued: QueuedMessages,
 ) -> PolicyResult:
     """Evaluate the policy for some new messages and the queued messages of their keys."""
-    if queue.key is None:
-        raise BadOption(f"queue {queue.name!r} has no key, and a policy needs one")
-    names = list(dict.fromkeys([queue.key, *policy.columns]))
-    new = incoming.columns(names).take(pa.array(rows))
-    new_keys, queued_keys = matched(new, queued.columns, [queue.key])
+    new = incoming.columns(columns_read(queue, policy)).take(pa.array(rows))
+    # Without a key, all messages are of one.
+    keys = [] if queue.key is None else [queue.key]
+    new_keys, queued_keys = matched(new, queued.columns, keys)
     same_key = np.flatnonzero(queued_keys >= 0)
     inputs = PolicyInput(
         new=new.select(list(policy.columns)),

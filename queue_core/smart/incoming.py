@@ -77,7 +77,7 @@ class IncomingRows:
 
     @property
     def shards(self) -> Numbers:
-        """The shards by the key; without a key there is no policy, and they do not matter."""
+        """The shards by the key; without a key, a queue with a policy has one shard."""
         if self._queue.key is None:
             return np.zeros(len(self), np.int64)
         keys = self._rows.column(self._queue.key).combine_chunks()

@@ -11,7 +11,7 @@ from queue_core.catalog import dedup
 from queue_core.model import QueueInfo, Staged
 from queue_core.segments.stager import remove_staged
 from queue_core.segments.storage import Storage
-from queue_core.smart.decide import LoadPlan, LoadPolicy, decide
+from queue_core.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
 from queue_core.smart.incoming import Incoming
 from queue_core.smart.rewrite import Rewritten, plan_rewrite, rewrite
 from queue_core.smart.snapshot import QueuedMessages, read_queued, take_snapshot
@@ -42,10 +42,9 @@ def prepare(
 ) -> PreparedLoad:
     """Decide by the present state of the catalog, and write the needed segments."""
     queued = known = None
-    if load_policy.policy is not None and queue.key is not None:
+    if load_policy.policy is not None:
         snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)
-        columns = list(dict.fromkeys([queue.key, *load_policy.columns]))
-        queued = read_queued(snapshot, queue, columns)
+        queued = read_queued(snapshot, queue, columns_read(queue, load_policy.policy))
     if len(load_policy.dedup):
         known = dedup.known(connection, queue.id, load_policy.dedup, load_policy.window)
     plan = decide(queue, load_policy, incoming, queued, known)

@@ -110,3 +110,16 @@ def test_columns_that_came_later_are_read_back(rig):
     found = rig.store.queue("old").browse().select(["amount", "note"]).to_pylist()
     assert found == [{"amount": 1.0, "note": None}, {"amount": 6.0, "note": "new"}]
     audit(rig.store)
+
+
+def test_rows_go_through_the_queues_own_check(rig):
+    queue = make_queue(rig.store, "totals", shards=1, policy="tests.own_checks:add_up")
+    queue.load([{"number": 0, "customer": "customer-3", "amount": 100.0}])
+    rig.orders(20, shards=1)
+    finish(rig.sink(rig.source(), "totals"))
+    totals = dict(expected(20))
+    assert dict(amounts(queue)) == totals | {"customer-3": totals["customer-3"] + 100}
+    with pytest.raises(PySparkException, match="policy 'no_such_module:check' cannot be imported"):
+        rig.write(rig.read(), "copy", policy="no_such_module:check", shards="1")
+    assert "copy" not in rig.store.queues()
+    audit(rig.store)

@@ -77,3 +77,54 @@ def evaluated(policy):
             waiting_after=np.array([1, 0]),
         )
     )
+
+
+def taken_over(new: Any, queued: Any, decision: Decision, retrieved: bool) -> dict[str, Any]:
+    """The values that a queued message takes over: some, if it stays and waits."""
+    if retrieved or decision not in (Decision.IGNORE, Decision.QUEUE):
+        return {}
+    total = (new["n"] or 0) + (queued["n"] or 0)
+    return {"n": total} if total % 2 else {"kind": new["kind"], "x": None}
+
+
+def slowly_taking_over(mine: Any, entry: Entry, there: int) -> Decision:
+    decision = by_numbers(mine, entry.row, entry.retrieved, there)
+    entry.row = entry.row | taken_over(mine, entry.row, decision, entry.retrieved)
+    return decision
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@given(queued=QUEUED, new=NEW)
+def test_queued_messages_take_over_values(order: str, queued: list[Any], new: list[Any]) -> None:
+    def ask(mine: Any, its: Any) -> Any:
+        decision = by_numbers(mine, its, its["_retrieved"], its["_distance"])
+        change = taken_over(mine, its, decision, its["_retrieved"])
+        return (decision, change) if change else decision
+
+    check(per_message(ask, order=order), slowly_taking_over, order, queued, new)
+
+
+@given(queued=QUEUED, new=NEW)
+def test_queued_messages_take_over_values_of_pairs(queued: list[Any], new: list[Any]) -> None:
+    def ask(mine: pa.Table, its: pa.Table) -> pa.Table:
+        decisions, values = [], []
+        for one, other in zip(mine.to_pylist(), its.to_pylist(), strict=True):
+            decision = by_numbers(one, other, other["_retrieved"], other["_distance"])
+            change = taken_over(one, other, decision, other["_retrieved"])
+            decisions.append(decision)
+            values.append({n: (other | change)[n] for n in ("n", "kind", "x")} if change else None)
+        kinds = pa.struct([SCHEMA.field(name) for name in ("n", "kind", "x")])
+        return pa.table({"decision": decisions, "values": pa.array(values, kinds)})
+
+    check(vectorised(ask, distance=True), slowly_taking_over, "newest", queued, new)
+
+
+def test_new_values_of_a_message_that_goes_are_refused():
+    for decision in (Decision.DONT_CARE, Decision.QUEUE_AND_DELETE, Decision.IGNORE_AND_DELETE):
+        with pytest.raises(BadOption, match="only with the decisions 'ignore' and 'queue'"):
+            evaluated(per_message(lambda new, queued, d=decision: (d, {"n": 5})))
+
+
+def test_an_indicator_without_a_decision_is_refused():
+    with pytest.raises(BadOption, match="indicators: 'mine' stands for 'other'"):
+        per_message(print, indicators={"mine": "other"}).bind(SCHEMA, "key")

@@ -1,0 +1,65 @@
+"""Policies that the catalog stores by their import path, ``module:name``.
+
+The path is resolved by Python's own import, in every process that loads. Nothing is unpickled: only
+code that is installed there can be named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import reduce
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+from queue_core.errors import BadOption
+
+_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def is_path(text: str) -> bool:
+    """Return whether the text of a policy is an import path."""
+    return _PATH.fullmatch(text.strip()) is not None
+
+
+def imported(path: str) -> Any:
+    """Return the function or the policy value of an import path; raises `BadOption`."""
+    module, _, names = path.strip().partition(":")
+    try:
+        found = reduce(getattr, names.split("."), import_module(module))
+    except Exception as error:
+        # The module may raise anything when it is imported.
+        raise BadOption(
+            f"policy {path!r} cannot be imported here: {type(error).__name__}: {error}; each "
+            "process that loads into the queue needs the module"
+        ) from error
+    if isinstance(found, str | type) or not (callable(found) or hasattr(found, "bind")):
+        raise BadOption(
+            f"policy {path!r} is {found!r}; it must be a function of a new and a queued message, "
+            "or a value of vectorised() or per_message()"
+        )
+    return found
+
+
+def storable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which a function as the policy is its path; raises `BadOption`."""
+    policy = settings.get("policy")
+    if policy is None or isinstance(policy, str):
+        return dict(settings)
+    return {**settings, "policy": _path_of(policy)}
+
+
+def _path_of(policy: Any) -> str:
+    if not isinstance(policy, FunctionType):
+        raise BadOption(
+            f"policy={policy!r} cannot be stored: give its text, such as 'latest', or the import "
+            "path of a variable that has it, such as 'shop.policies:newest'"
+        )
+    path = f"{policy.__module__}:{policy.__qualname__}"
+    if policy.__module__ == "__main__" or not is_path(path) or imported(path) is not policy:
+        raise BadOption(
+            f"policy={policy.__qualname__} cannot be stored, because other processes cannot import "
+            f"it from {policy.__module__!r}: define it at the top of a module that is installed"
+        )
+    return path

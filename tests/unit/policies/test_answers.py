@@ -1,0 +1,81 @@
+"""Answers of a user's own check: decisions, and new values of queued messages."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from queue_core.errors import BadOption, SchemaMismatch
+from queue_core.policies.answers import CODES, answers_of, answers_one_by_one
+from queue_core.policies.decisions import Decision
+
+SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int32()), ("text", pa.string())])
+QUEUED = [{"key": "a", "n": 1, "text": "x"}, {"key": "b", "n": 2, "text": "y"}]
+
+
+def one_by_one(*found, indicators=None):
+    return answers_one_by_one(found, QUEUED[: len(found)], SCHEMA, "key", indicators or {})
+
+
+def at_once(table, indicators=None):
+    return answers_of(table, table.num_rows, SCHEMA, "key", indicators or {})
+
+
+def struct(*rows):
+    return pa.array(rows, pa.struct([(name, SCHEMA.field(name).type) for name in ("n", "text")]))
+
+
+def test_decisions_alone():
+    for answers in (
+        one_by_one(Decision.QUEUE, "ignore"),
+        answers_of(pa.array(["queue", "ignore"]), 2, SCHEMA, "key", {}),
+        at_once(pa.table({"decision": ["queue", "ignore"]})),
+    ):
+        assert answers.decisions.tolist() == [CODES["queue"], CODES["ignore"]]
+        assert len(answers.pairs) == 0
+
+
+def test_a_message_takes_over_values_and_keeps_the_others():
+    answers = one_by_one((Decision.IGNORE, {"n": 7}), (Decision.QUEUE, {"text": None}))
+    assert answers.pairs.tolist() == [0, 1]
+    assert answers.values.to_pylist() == [{"n": 7, "text": "x"}, {"n": 2, "text": None}]
+
+    table = pa.table({"decision": ["ignore", "queue"], "values": struct(None, {"n": 5})})
+    answers = at_once(table)
+    assert answers.pairs.tolist() == [1]
+    assert answers.values.to_pylist() == [{"n": 5, "text": None}]
+
+
+def test_own_indicators_stand_for_decisions():
+    own = {"replaces": Decision.QUEUE_AND_DELETE, 5: Decision.IGNORE}
+    assert one_by_one("replaces", 5, indicators=own).decisions.tolist() == [
+        CODES["queue and delete"],
+        CODES["ignore"],
+    ]
+    answers = answers_of(pa.array(["replaces", "queue"]), 2, SCHEMA, "key", own)
+    assert answers.decisions.tolist() == [CODES["queue and delete"], CODES["queue"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((Decision.IGNORE, {"txt": 1}), "no such column; did you mean 'text'"),
+        ((Decision.IGNORE, {"key": "b"}), "cannot change the key 'key'"),
+        ("replaces", "'replaces' is not a decision"),
+        (None, "None is not a decision"),
+        ([], r"\[\] is not a decision"),
+    ],
+)
+def test_a_wrong_answer_is_refused(answer, told):
+    with pytest.raises(BadOption, match=told):
+        one_by_one(answer)
+
+
+def test_values_that_do_not_fit_are_refused():
+    for change in ({"n": 1.5}, {"n": 1 << 40}, {"text": 5}):
+        with pytest.raises(SchemaMismatch, match="policy: new values of a queued message: column"):
+            one_by_one((Decision.IGNORE, change))
+    with pytest.raises(BadOption, match="must be a struct"):
+        at_once(pa.table({"decision": ["ignore"], "values": [5]}))
+    with pytest.raises(BadOption, match="cannot change the key"):
+        at_once(pa.table({"decision": ["ignore"], "values": [{"key": "z"}]}))
