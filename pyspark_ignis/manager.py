@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,6 +28,8 @@ from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.leader import candidate
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import QueueInfo
+from queue_core.names import nearest
+from queue_core.queue import Queue
 from queue_core.settings import check_seconds
 from queue_core.store import Store
 from queue_core.tasks.registry import REGISTRY, TASKS
@@ -57,7 +60,7 @@ class IgnisManager:
     Args:
         spark: The Spark session.
         handlers: For each queue name, a handler as for `consume`, or a dict of arguments of
-            `consume` that includes ``handler``.
+            `consume` that includes ``handler``. `add_handler` and `remove_handler` change them.
         checkpoints: Folder for the checkpoints, one per query, named after its queue.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
@@ -101,7 +104,7 @@ class IgnisManager:
         self._first = check_seconds("first_refresh", first_refresh)
         self._address: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
         self._queries = {
-            queue: ManagedQuery(partial(self._consume, queue, given))
+            queue: self._managed(queue, given)
             for queue, given in consume_arguments(handlers).items()
         }
         #: The queues, as of the last refresh.
@@ -196,6 +199,87 @@ class IgnisManager:
                     managed.leave("deactivated")
                 else:
                     managed.attend(existing[queue])
+
+    def create_queue(
+        self,
+        name: str,
+        schema: pa.Schema | type,
+        *,
+        handler: Assignment | None = None,
+        **arguments: Any,
+    ) -> Queue:
+        """
+        Create a queue, as `Store.create_queue`, and start the query of its handler.
+
+        Source: IgnisMQ, ``createQueue`` with a handler.
+
+        Args:
+            name: The queue's name.
+            schema: The columns, or a dataclass or pydantic model.
+            handler: Its handler, as for `add_handler`. By default, none.
+            **arguments: The other arguments of `Store.create_queue`, such as ``shards`` and
+                settings.
+
+        Returns:
+            The queue, which can be used until the manager is stopped.
+
+        Raises:
+            BadName: The name of the queue or of a column is not allowed.
+            BadOption: An argument is unknown or out of range, or the queue has a handler already.
+            SchemaMismatch: A type is not supported, or the key is not a suitable column.
+            QueueExists: The store has a queue of that name.
+            QueueDeactivated: A deactivated queue still has that name.
+        """
+        with self._lock:
+            given = None if handler is None else self._checked(name, handler)
+            queue = self._store.create_queue(name, schema, **arguments)
+            if given is not None:
+                self._queries[name] = self._managed(name, given)
+            self.refresh()
+            return queue
+
+    def add_handler(self, queue: str, handler: Assignment) -> None:
+        """
+        Give a queue a handler, and start its query if the manager runs and the queue exists.
+
+        Source: IgnisMQ, handlers of queues that are created at runtime.
+
+        Args:
+            queue: The queue's name. The queue may be created later.
+            handler: A handler as for `consume`, or a dict of arguments of `consume` that includes
+                ``handler``.
+
+        Raises:
+            BadName: The name is not allowed.
+            BadOption: The queue has a handler already, or an argument is unknown.
+        """
+        with self._lock:
+            self._queries[queue] = self._managed(queue, self._checked(queue, handler))
+            self.refresh()
+
+    def remove_handler(self, queue: str, grace: float = GRACE_SECONDS) -> None:
+        """
+        Stop the query of a queue after its current micro-batch, and forget the handler.
+
+        A handler that is added later continues with the same checkpoint.
+
+        Args:
+            queue: The queue's name.
+            grace: Seconds to wait for the current micro-batch, 0 or more.
+
+        Raises:
+            BadOption: The queue has no handler, or *grace* is out of range.
+        """
+        check_seconds("grace", grace)
+        with self._lock:
+            if queue not in self._queries:
+                raise BadOption(
+                    f"queue {queue!r} has no handler{nearest(queue, self._queries)}; queues with "
+                    f"handlers: {', '.join(self._queries) or 'none'}"
+                )
+            managed = self._queries.pop(queue)
+            stop_between_batches([query] if (query := managed.running) else [], grace)
+            managed.leave("stopped")
 
     def increase_consumers(self, queue: str, by: int = 1) -> int:
         """
@@ -331,7 +415,9 @@ class IgnisManager:
             The states, by queue name.
         """
         paused = self._paused()
-        return {queue: managed.state(queue in paused) for queue, managed in self._queries.items()}
+        # A copy, because handlers come and go.
+        managed = dict(self._queries)
+        return {queue: each.state(queue in paused) for queue, each in managed.items()}
 
     def _paused(self) -> set[str]:
         """Return the names of the paused queues; none if the catalog cannot be reached."""
@@ -351,6 +437,16 @@ class IgnisManager:
     def __repr__(self) -> str:
         states = ", ".join(f"{queue}: {state}" for queue, state in self.state().items())
         return f"<IgnisManager of {self._store!r}; {states or 'no handlers'}>"
+
+    def _checked(self, queue: str, handler: Assignment) -> dict[str, Any]:
+        """Return the arguments of `consume` for a queue that has no handler yet."""
+        (given,) = consume_arguments({queue: handler}).values()
+        if queue in self._queries:
+            raise BadOption(f"queue {queue!r} has a handler already; remove it first")
+        return given
+
+    def _managed(self, queue: str, given: Mapping[str, Any]) -> ManagedQuery:
+        return ManagedQuery(partial(self._consume, queue, given))
 
     def _scale(self, queue: str, by: int) -> int:
         concurrency = self._store.queue(queue).scale(by)

@@ -42,11 +42,14 @@ def answers_of(
 ) -> Answers:
     """Check the answers about *count* pairs; raises `BadOption` or `SchemaMismatch`."""
     values = None
-    if isinstance(found, pa.Table | pa.RecordBatch) and set(found.schema.names) <= {
-        DECISION,
-        VALUES,
-    }:
-        values = found.column(VALUES) if VALUES in found.schema.names else None
+    if isinstance(found, pa.Table | pa.RecordBatch):
+        names = found.schema.names
+        if DECISION not in names or not {DECISION, VALUES}.issuperset(names):
+            raise BadOption(
+                f"policy: a table of answers has the columns {DECISION!r} and, for new values, "
+                f"{VALUES!r}; this one has {', '.join(names) or 'none'}"
+            )
+        values = found.column(VALUES) if VALUES in names else None
         found = found.column(DECISION)
     decisions = _coded(found, count, indicators)
     if values is None or values.null_count == count:

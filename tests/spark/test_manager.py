@@ -76,6 +76,45 @@ def test_a_queue_is_discovered_by_itself(rig, manage):
         assert statuses(manager) == {"orders": "running"}
 
 
+def test_handlers_come_and_go_while_the_manager_runs(rig, manage):
+    with manage({}) as manager:
+        queue = manager.create_queue(
+            "late", pa.schema([("number", pa.int64())]), handler=approve, shards=1
+        )
+        assert statuses(manager) == {"late": "running"}
+        queue.load([{"number": 1}])
+        wait_until(lambda: deleted(queue) == 1)
+        with pytest.raises(BadOption, match="queue 'late' has a handler already"):
+            manager.add_handler("late", approve)
+
+        manager.remove_handler("late")
+        assert statuses(manager) == {}
+        assert rig.spark.streams.active == []
+        queue.load([{"number": 2}])
+        with pytest.raises(BadOption, match="queue 'lat' has no handler"):
+            manager.remove_handler("lat")
+
+        # The next handler continues with the checkpoint.
+        manager.add_handler("late", {"handler": refuse, "ignorable": KeyError})
+        manager.add_handler("absent", approve)
+        wait_until(lambda: counts(queue, "sidelined") == [1])
+        assert statuses(manager) == {"late": "running", "absent": "absent"}
+    assert deleted(Store.open(rig.path).queue("late")) == 1
+
+
+def test_a_bad_handler_creates_no_queue(rig, manage):
+    manager = manage({"orders": approve})
+    schema = pa.schema([("number", pa.int64())])
+    for name, handler, told in (
+        ("orders", approve, "has a handler already"),
+        ("late", {"max_messages": 5}, "give a handler"),
+        ("late", {"handler": approve, "path": "/"}, "remove 'path'"),
+    ):
+        with pytest.raises(BadOption, match=told):
+            manager.create_queue(name, schema, handler=handler)
+    assert rig.store.queues() == []
+
+
 def test_nothing_is_discovered_before_its_time_unless_asked(rig, manage):
     with manage({"orders": approve}) as manager:
         queue = rig.orders(10)

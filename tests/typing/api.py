@@ -223,6 +223,9 @@ def manage(spark: SparkSession) -> None:
     ) as manager:
         assert_type(manager.increase_consumers("orders", 5), int)
         manager.decrease_consumers("orders")
+        assert_type(manager.create_queue("late", COLUMNS, handler=charge, shards=1), Queue)
+        manager.remove_handler("late", grace=1.0)
+        manager.add_handler("late", {"handler": approve, "message_type": Order})
         manager.schedule_shovel("orders", None)
         assert_type(manager.shovel("orders", limit=10), int)
         assert_type(manager.stats(), dict[str, QueueStats])

@@ -75,6 +75,8 @@ def test_values_that_do_not_fit_are_refused():
     for change in ({"n": 1.5}, {"n": 1 << 40}, {"text": 5}):
         with pytest.raises(SchemaMismatch, match="policy: new values of a queued message: column"):
             one_by_one((Decision.IGNORE, change))
+    with pytest.raises(BadOption, match="this one has values"):
+        at_once(pa.table({"values": [{"n": 5}]}))
     with pytest.raises(BadOption, match="must be a struct"):
         at_once(pa.table({"decision": ["ignore"], "values": [5]}))
     with pytest.raises(BadOption, match="cannot change the key"):
