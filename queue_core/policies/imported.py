@@ -60,6 +60,7 @@ def _path_of(policy: Any) -> str:
     if policy.__module__ == "__main__" or not is_path(path) or imported(path) is not policy:
         raise BadOption(
             f"policy={policy.__qualname__} cannot be stored, because other processes cannot import "
-            f"it from {policy.__module__!r}: define it at the top of a module that is installed"
+            f"it from {policy.__module__!r}: define it at the top of an installed module, or use "
+            "a text such as 'latest'"
         )
     return path

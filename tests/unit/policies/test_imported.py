@@ -52,7 +52,7 @@ def test_a_policy_that_others_cannot_import_is_refused():
     of_main = type(local)(local.__code__, globals(), "of_main")
     of_main.__module__ = "__main__"
     for policy in (local, lambda new, queued: None, of_main):
-        with pytest.raises(BadOption, match="define it at the top of a module"):
+        with pytest.raises(BadOption, match="define it at the top of an installed module"):
             storable({"policy": policy})
     for policy in (Latest(), own_checks.BY_WORDS, 5):
         with pytest.raises(BadOption, match="cannot be stored: give its text"):
