@@ -161,7 +161,9 @@ class IncomingSegments:
         if len(overwritten):
             rows = overwritten.applied_to(self.columns(self._queue.schema.names))
             rows = rows.take(pa.array(np.flatnonzero(kept)))
-            return list(Stager(self._storage, StagingSpec.of(self._queue)).write(rows))
+            staged = Stager(self._storage, StagingSpec.of(self._queue)).write(rows)
+            # Without a key, a queue with a policy has one shard.
+            return [segment.in_shard(0) for segment in staged]
         narrowed, first = [], 0
         for segment in self._staged:
             rows = np.flatnonzero(kept[first : first + segment.rows])
