@@ -801,8 +801,9 @@ class Queue:
 
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:
         """Return objects of a class as a table, and any other rows as they are."""
-        is_table = isinstance(rows, pa.Table | pa.RecordBatch | Mapping)
-        if is_table or not isinstance(rows, Iterable):
+        if isinstance(rows, pa.Table | pa.RecordBatch | Mapping | str):
+            return rows
+        if not isinstance(rows, Iterable):
             return rows
         listed = rows if isinstance(rows, list) else list(rows)
         if not listed or isinstance(listed[0], dict):
