@@ -92,6 +92,22 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
     return max(found, default=None)
 
 
+def doubted_before(connection: Connection, consumer: Consumer) -> int | None:
+    """
+    Return the time before which no record shows whether a consumer's tickets were published here.
+
+    It is the time of the last restore, for a consumer without any acknowledged ticket and for one
+    with a chosen name. Other consumers have a record if their sink writes to this catalog. None if
+    there is no doubt.
+    """
+    restored_at = restored.last_restore(connection)
+    if restored_at is None:
+        return None
+    here = select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
+    is_first = not connection.scalar(here)
+    return int(restored_at) if is_first or not is_of_query(consumer.name) else None
+
+
 def forget_tickets(connection: Connection, consumer: Consumer) -> None:
     """
     Remove the tickets of a consumer from all recorded batches.

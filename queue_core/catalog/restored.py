@@ -12,7 +12,7 @@ from queue_core.model import Batch, QueueInfo
 
 #: The task name in the view of reports for all that a restore has undone.
 RESTORE = "restore"
-#: The fact that says when the catalog was restored.
+#: The fact that says when the catalog was restored, or adopted after a restore by other means.
 RESTORED_AT = "restored_at"
 
 #: The fact that changes whenever a catalog takes over a storage, as it must after each restore.

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.restored import ADOPTED
+from queue_core.catalog.restored import ADOPTED, RESTORED_AT
 from queue_core.catalog.tables import facts, files
 from queue_core.errors import CatalogUnavailable, DamagedCatalog, StorageUnavailable
 from queue_core.segments.storage import Storage
@@ -130,7 +130,9 @@ class Identity:
         def work(connection: Connection) -> str:
             store = _facts(connection).store or uuid.uuid4().hex
             _put(connection, store=store, tokens=token, place=self._place(connection))
-            _put(connection, storage=self._storage.name, **{ADOPTED: token})
+            # Most adopted catalogs were restored by other means than `ignis restore`.
+            now = str(dialect.read_clock(connection))
+            _put(connection, storage=self._storage.name, **{ADOPTED: token, RESTORED_AT: now})
             return store
 
         store = self._catalog.write(work)

@@ -7,7 +7,8 @@ the commit: the tickets are open, and the query acknowledges them after its rest
 
 If the query's sink writes to the same catalog, only tickets that it has recorded are deleted. The
 others were published in a state of the catalog that a restore has undone: their messages are loaded
-again.
+again. So are messages that were fired before a restore, if it cannot be known where their sink
+writes: to come twice is better than to be lost.
 """
 
 from __future__ import annotations
@@ -49,14 +50,20 @@ def acknowledge(
 
     def work(connection: Connection) -> int:
         ids = [queue.id for queue in queues or ()]
+        # Before the tickets are closed.
+        doubted = publications.doubted_before(connection, consumer) if delete else None
         consumers.close_tickets(connection, consumer, upto, logged, ids)
-        return _delete_held(connection, consumer, upto, queues) if delete else 0
+        return _delete_held(connection, consumer, upto, queues, doubted) if delete else 0
 
     return transact(catalog, "acknowledge", work)
 
 
 def _delete_held(
-    connection: Connection, consumer: Consumer, upto: int, queues: Sequence[QueueInfo] | None
+    connection: Connection,
+    consumer: Consumer,
+    upto: int,
+    queues: Sequence[QueueInfo] | None,
+    doubted: int | None,
 ) -> int:
     mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
     held = fetch(connection, mine, lock="wait")
@@ -64,16 +71,21 @@ def _delete_held(
     changes = Changes(queues)
     lost = []
     for piece in held:
-        if recorded is None or (piece.ticket or 0) <= recorded:
+        if recorded is not None:
+            is_known = (piece.ticket or 0) <= recorded
+        else:
+            is_known = doubted is None or (piece.fired_at or 0) > doubted
+        if is_known:
             changes.remove(piece, piece.rows, "deleted")
         else:
             lost.append(piece)
             changes.release(piece, piece.rows)
             changes.count(piece, reloaded=len(piece.rows))
     changes.apply(connection)
-    if lost:
+    if lost and recorded is not None:
         # Only once: if the query now has another sink, its tickets are no longer recorded here.
         publications.forget_tickets(connection, consumer)
+    if lost:
         _report(connection, consumer, lost)
     return sum(len(piece.rows) for piece in held)
 
@@ -90,8 +102,8 @@ def _report(connection: Connection, consumer: Consumer, lost: Sequence[Slice]) -
     for queue_id, moved in sorted(moves.items()):
         moved.record(connection, queue_id, RESTORE)
     _log.warning(
-        "consumer %r: Spark has committed batches up to ticket %s, and the catalog does not have "
-        "what their sink published to it, so it was restored; their %s messages come again",
+        "consumer %r: Spark has committed batches up to ticket %s, and the catalog, which was "
+        "restored, does not know that their sink published them; their %s messages come again",
         consumer.name,
         max(piece.ticket or 0 for piece in lost),
         sum(len(piece.rows) for piece in lost),

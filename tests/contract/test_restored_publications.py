@@ -178,3 +178,59 @@ def test_a_query_that_runs_on_acknowledges_again_before_it_goes_on(store, histor
         rows += read(history, number)
 
     assert sorted(rows) == [2, 3, 4, 5]
+
+
+# What no record can show.
+
+
+def adopt(store):
+    """Take over the storage, as an operator does who has restored the catalog by other means."""
+    Store(store.address, create=False, adopt=True).close()
+
+
+def test_a_first_batch_that_a_restore_may_have_lost_comes_again(store, query, caplog):
+    assert read(query, 0) == [0, 1]
+    adopt(store)
+
+    with caplog.at_level(logging.WARNING):
+        assert read(query, 1) == [0, 1]
+    assert "their 2 messages come again" in caplog.text
+    assert publish(store, 1, [0, 1])
+    assert read(query, 2) == [2, 3]
+    again, unknown = store.view("reports").to_pylist()
+    assert (again["task"], again["queue"], again["moved"]) == ("restore", "a", 2)
+    # The record of batch 0 of the target is lost as well.
+    assert (unknown["task"], unknown["queue"]) == ("restore", "b")
+    audit(store)
+
+
+def test_a_batch_of_a_named_consumer_that_a_restore_may_have_lost_comes_again(store, query):
+    for number, rows in enumerate([[0, 1], [2, 3]]):
+        assert read(query, number, "reader") == rows
+        assert publish(store, number, rows, "reader")
+    adopt(store)
+
+    assert read(query, 2, "reader") == [2, 3]
+    assert publish(store, 2, [2, 3], "reader")
+    assert read(query, 3, "reader") == [4, 5]
+    query.acknowledge(at(4, "reader"))
+    assert store.view("queues", "a").column("waiting").to_pylist() == [0]
+    audit(store)
+
+
+def test_a_later_batch_of_a_query_that_writes_elsewhere_comes_once(store, query):
+    read(query, 0)
+    assert read(query, 1) == [2, 3]
+    adopt(store)
+
+    assert read(query, 2) == [4, 5]
+
+
+def test_batches_that_an_adopted_catalog_does_not_know_are_reported(store, query, caplog):
+    assert publish(store, 0, [0], "elsewhere")
+    adopt(store)
+
+    with caplog.at_level(logging.WARNING):
+        assert publish(store, 5, [5], "elsewhere")
+        assert publish(store, 6, [6], "elsewhere")
+    assert caplog.text.count("does not know batches 1 to 4") == 1
