@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
+from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
+from queue_core.schema import output_schema
+from queue_core.views import VIEWS
 
 if TYPE_CHECKING:
     from ignis_source.handle import StoreHandle
@@ -27,9 +31,10 @@ if TYPE_CHECKING:
 class IgnisBatchReader(DataSourceReader):
     """Reads all messages of a magazine, waiting or in flight."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, wanted: StructType) -> None:
         self._options = options
-        self._schema = schema
+        self._wanted = wanted
+        self._schema = batch_schema(wanted)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the read from the present catalog."""
@@ -40,10 +45,13 @@ class IgnisBatchReader(DataSourceReader):
         from queue_core.verbs.quarantine import quarantine
 
         options = self._options
+        if options.view is not None:
+            check_columns(options, self._wanted, VIEWS[options.view])
         with closing(StoreHandle(options.address)) as store:
             if options.view is not None:
                 return [TablePartition.of(_view(store, options))]
             queues = open_queues(store, options.queues)
+            check_columns(options, self._wanted, output_schema(queues[0].schema))
             # Damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ignis_source.partition import IgnisPartition
 from queue_core import faults
-from queue_core.schema import deserialize
-from queue_core.segments.reader import output_schema, read
+from queue_core.schema import deserialize, output_schema
+from queue_core.segments.reader import read
 
 
 def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,8 @@
-"""The columns of a source, in Spark's types and in Arrow's, and the user's choice of them."""
+"""The columns of a source, in Spark's types and in Arrow's, and the user's choice of them.
+
+Spark creates the readers in processes that need no catalog. So a reader checks the choice when it
+first opens the store.
+"""
 
 from __future__ import annotations
 
@@ -8,57 +12,51 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
 from queue_core.names import nearest
-from queue_core.schema import METADATA
-from queue_core.segments.reader import output_schema
+from queue_core.schema import output_schema
 from queue_core.views import REPORTS, VIEWS
 
 
 def source_schema(options: SourceOptions) -> StructType:
     """Return the columns of a queue, a view or a report in Spark's types, from the catalog."""
-    return from_arrow_schema(_available(options, metadata=options.include_metadata))
+    # Not at the top: executors import this module and need no SQL library.
+    from ignis_source.handle import StoreHandle
+
+    if options.view is not None:
+        return from_arrow_schema(VIEWS[options.view])
+    with closing(StoreHandle(options.address)) as store:
+        queues = [store.queue(name) for name in options.queues]
+    if options.reports:
+        return from_arrow_schema(REPORTS)
+    first = queues[0].schema
+    return from_arrow_schema(output_schema(first) if options.include_metadata else first)
 
 
-def projection(options: SourceOptions, wanted: StructType) -> pa.Schema:
+def batch_schema(wanted: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of each batch for its own schema."""
+    return to_arrow_schema(wanted, timezone="UTC")
+
+
+def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) -> None:
     """
-    Return the Arrow schema that Spark expects of each batch for its own schema.
+    Raise `SchemaMismatch` for a wanted column that is not *there* or has another type.
 
-    A schema given by the user is a projection. Raises `SchemaMismatch` for a column that the queue
-    lacks or has with another type.
+    A schema given by the user is a projection.
     """
-    there = _available(options, metadata=True)
-    expected = to_arrow_schema(wanted, timezone="UTC")
-    for field in expected:
+    for field in wanted:
         if field.name not in there.names:
             raise SchemaMismatch(
                 f"{_named(options)} has no column {field.name!r}"
                 f"{nearest(field.name, there.names)}; it has {', '.join(there.names)}"
             )
         actual = from_arrow_schema(pa.schema([there.field(field.name)]))[0].dataType
-        asked = wanted[field.name].dataType
-        if actual.simpleString() != asked.simpleString():
+        if actual.simpleString() != field.dataType.simpleString():
             raise SchemaMismatch(
                 f"{_named(options)}: column {field.name!r} is {actual.simpleString()}, not "
-                f"{asked.simpleString()}; read it as it is and cast it in the query"
+                f"{field.dataType.simpleString()}; read it as it is and cast it in the query"
             )
-    return expected
-
-
-def _available(options: SourceOptions, *, metadata: bool) -> pa.Schema:
-    if options.reports:
-        with closing(StoreHandle(options.address)) as store:
-            for name in options.queues:
-                store.queue(name)
-        return REPORTS
-    if options.view is not None:
-        return VIEWS[options.view]
-    with closing(StoreHandle(options.address)) as store:
-        schemas = [store.queue(name).schema for name in options.queues]
-    whole = output_schema(schemas[0])
-    return whole if metadata else pa.schema([f for f in whole if f.name not in METADATA.names])
 
 
 def _named(options: SourceOptions) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ignis_source.firing import TicketFirer
 from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
@@ -20,8 +22,9 @@ from ignis_source.tickets import tickets_of
 from queue_core import faults
 from queue_core.catalog import consumers, turns
 from queue_core.catalog.notifications import Watch
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, IgnisError
 from queue_core.model import Consumer, ReadPlan, TicketRange
+from queue_core.schema import output_schema
 from queue_core.selection.request import Horizon
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.recover import recover
@@ -39,7 +42,11 @@ class Session:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self.store = StoreHandle(options.address)
-        self._requests = Requests(self.store, options)
+        try:
+            self._requests = Requests(self.store, options)
+        except IgnisError:
+            self.store.close()
+            raise
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
         watch = Watch(self.store.catalog)
@@ -116,6 +123,11 @@ class Session:
             count = sum(shard.waiting for shard in shards.values())
             self._backlog = (time.monotonic(), count)
         return count
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns that the queues have, and the metadata columns."""
+        return output_schema(self._queues.infos[0].schema)
 
     @property
     def latest(self) -> int:

@@ -1,7 +1,7 @@
 """The streaming reader: answers Spark's calls.
 
-Spark pickles this object to its executors, which only call `read`. So the driver's state is in a
-`Session`, which is imported and begun on first use.
+Spark creates this object in several processes, and pickles it to its executors, which only call
+`read`. So the driver's state is in a `Session`, which is imported and begun on first use.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
+from ignis_source.imports import without_collections
 from ignis_source.limits import admitted, default_limit
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
-from ignis_source.read import read_selected
+from ignis_source.schema import batch_schema, check_columns
 from queue_core.names import of_query
 
 if TYPE_CHECKING:
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Fires messages of one or more queues, one ticket for each micro-batch."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, wanted: StructType) -> None:
         self._options = options
-        self._schema = schema
+        self._wanted = wanted
+        self._schema = batch_schema(wanted)
         self._name: str | None = options.consumer
         self._session: Session | None = None
 
@@ -78,6 +81,9 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the messages of a partition; runs on an executor."""
+        # Not at the top: a query's start does not wait for what its executors import.
+        from ignis_source.read import read_selected
+
         assert isinstance(partition, IgnisPartition)
         return read_selected(partition, self._schema)
 
@@ -91,9 +97,16 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _driver(self) -> Session:
         if self._session is None:
             # Not at the top: executors import this module and need no SQL library.
-            from ignis_source.session import Session
+            with without_collections():
+                from ignis_source.session import Session
 
-            self._session = Session(self._options)
+            session = Session(self._options)
+            try:
+                check_columns(self._options, self._wanted, session.columns)
+            except BaseException:
+                session.close()
+                raise
+            self._session = session
         return self._session
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
+from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
+from queue_core.views import REPORTS
 
 if TYPE_CHECKING:
     from ignis_source.task_session import TaskSession
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Runs side tasks when they are due, or once."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: SourceOptions, wanted: StructType) -> None:
+        check_columns(options, wanted, REPORTS)
         self._options = options
-        self._schema = schema
+        self._schema = batch_schema(wanted)
         self._session: TaskSession | None = None
 
     def initialOffset(self) -> dict[str, Any]:

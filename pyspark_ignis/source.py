@@ -5,10 +5,6 @@ Spark creates one in each of many processes, so modules that need the catalog ar
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -18,6 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ignis_source.imports import without_collections
 from queue_core.errors import BadOption, IgnisError
 
 
@@ -44,21 +41,20 @@ class IgnisDataSource(DataSource):
             schema: The columns to return: some of those that `schema` returned.
 
         Returns:
-            The reader, which Spark sends to its executors.
+            The reader, which Spark sends to its executors. When Spark plans the read, it raises
+            `SchemaMismatch` if the queue or the view lacks one of the columns.
 
         Raises:
             BadOption: An option is unknown, malformed, or for streams only.
-            SchemaMismatch: The queue or the view lacks one of the columns.
         """
         from ignis_source.batch import IgnisBatchReader
         from ignis_source.options import SourceOptions
-        from ignis_source.schema import projection
 
         options = SourceOptions.of(self.options)
         if options.reports:
             raise BadOption("task= is for spark.readStream; in a batch, read the view 'reports'")
         _refuse_order(options.order_by)
-        return IgnisBatchReader(options, projection(options, schema))
+        return IgnisBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
@@ -68,27 +64,28 @@ class IgnisDataSource(DataSource):
             schema: The columns to return: some of those that `schema` returned.
 
         Returns:
-            The reader, which Spark sends to its executors.
+            The reader, which Spark sends to its executors. At its first call, it raises
+            `SchemaMismatch` if the queue lacks one of the columns.
 
         Raises:
             BadOption: An option is unknown, malformed, or for batches only.
-            SchemaMismatch: The queue or the reports lack one of the columns.
+            SchemaMismatch: The reports lack one of the columns.
         """
         # A query waits for these.
-        with _without_collections():
+        with without_collections():
             from ignis_source.options import SourceOptions
-            from ignis_source.schema import projection
             from ignis_source.stream import IgnisStreamReader
-            from ignis_source.task_stream import IgnisTaskReader
 
         options = SourceOptions.of(self.options)
         if options.reports:
-            return IgnisTaskReader(options, projection(options, schema))
+            from ignis_source.task_stream import IgnisTaskReader
+
+            return IgnisTaskReader(options, schema)
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
             _refuse_order(options.order_by)
-        return IgnisStreamReader(options, projection(options, schema))
+        return IgnisStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """
@@ -151,27 +148,6 @@ class IgnisDataSource(DataSource):
         except IgnisError as error:
             target = error
         return LoadStreamWriter(options, target)
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """
-    Import modules without the garbage collector, which would find next to nothing in them.
-
-    Otherwise it searches all modules once or more while a query starts, Spark's modules too.
-    """
-    if not gc.isenabled() or gc.get_freeze_count():
-        # The program controls the collector by itself.
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        # Together these count every object as old, so that no full collection is due soon.
-        gc.freeze()
-        gc.unfreeze()
-        gc.enable()
 
 
 def _refuse_order(order_by: str | None) -> None:

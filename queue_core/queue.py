@@ -35,10 +35,17 @@ from queue_core.model import (
     magazine_of,
 )
 from queue_core.outcomes import Settlement
-from queue_core.schema import EXPIRES_AT, HOLD_UNTIL, TIMESTAMP, Loadable, conform
+from queue_core.schema import (
+    EXPIRES_AT,
+    HOLD_UNTIL,
+    TIMESTAMP,
+    Loadable,
+    conform,
+    output_schema,
+)
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
-from queue_core.segments.reader import output_schema, read_table
+from queue_core.segments.reader import read_table
 from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages

@@ -5,7 +5,7 @@ A queue stores types in the form in which Spark exchanges Arrow data: strings an
 casts everything that fits into these types without loss.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -80,12 +80,19 @@ def canonical(schema: pa.Schema) -> pa.Schema:
 
 def serialize(schema: pa.Schema) -> bytes:
     """Return a schema as Arrow IPC bytes."""
-    return bytes(schema.serialize())
+    # Arrow's default memory pool takes some milliseconds to start, and a query would wait.
+    return bytes(schema.serialize(pa.system_memory_pool()))
 
 
 def deserialize(data: bytes) -> pa.Schema:
     """Return the schema that `serialize` wrote."""
     return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
+    """Return the schema of the messages that are read from a queue with this schema."""
+    whole = pa.schema([*schema, *METADATA])
+    return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
 
 def conform(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
 from queue_core.rows import RowNumbers, Rows
-from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, upgrade
+from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, output_schema, upgrade
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 
@@ -76,12 +76,6 @@ def read_table(
     """Return the messages of a plan as one table."""
     schema = output_schema(deserialize(plan.schema), columns)
     return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
-
-
-def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the schema of the batches that `read` yields for a queue's schema."""
-    whole = pa.schema([*schema, *METADATA])
-    return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -26,9 +26,8 @@ from queue_core.ids import IdSet, first_id
 from queue_core.model import QueueInfo, SegmentRef, Slice
 from queue_core.plan import Taken
 from queue_core.rows import Numbers, Rows
-from queue_core.schema import AGE, NOW
+from queue_core.schema import AGE, NOW, output_schema
 from queue_core.segments.column_cache import read_columns
-from queue_core.segments.reader import output_schema
 from queue_core.selection.match_cache import MatchCache
 
 if TYPE_CHECKING:

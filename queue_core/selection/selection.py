@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from queue_core.model import Magazine, QueueInfo
-from queue_core.schema import AGE, NOW
-from queue_core.segments.reader import output_schema
+from queue_core.schema import AGE, NOW, output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
 
 if TYPE_CHECKING:

@@ -4,10 +4,15 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructType
 
+from pyspark_ignis.source import IgnisDataSource
 from queue_core import Store
+from queue_core.errors import NoSuchQueue, SchemaMismatch
 
-#: Makes the reader of a query, as Spark does, and prints what the garbage collector did meanwhile.
+#: Makes the reader of a query and begins a run, as Spark does. Prints which of the two has imported
+#: the SQL library and the file systems, and what the garbage collector did meanwhile.
 SCRIPT = """
 import gc, sys
 from pyspark.sql.types import LongType, StructType
@@ -16,8 +21,11 @@ from pyspark_ignis.source import IgnisDataSource
 full = []
 gc.callbacks.append(lambda phase, info: full.append(info) if info["generation"] == 2 else None)
 source = IgnisDataSource({"path": sys.argv[1], "queue": "q", "includeMetadata": "false"})
-source.streamReader(StructType().add("n", LongType()))
-print("sqlalchemy" in sys.modules, len(full), gc.isenabled(), gc.get_freeze_count())
+reader = source.streamReader(StructType().add("n", LongType()))
+print("sqlalchemy" in sys.modules)
+reader.prepareForTriggerAvailableNow()
+print("sqlalchemy" in sys.modules)
+print(len(full), gc.isenabled(), gc.get_freeze_count())
 """
 
 
@@ -29,11 +37,39 @@ def started(path, script=SCRIPT):
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
 
 
+def reader_of(store, columns):
+    given = {"catalog": store.address.catalog, "storage": store.address.storage, "queue": "q"}
+    return IgnisDataSource(given).streamReader(columns)
+
+
 def test_a_query_starts_without_a_full_collection_and_leaves_the_collector_as_it_was(tmp_path):
-    assert started(tmp_path / "store") == ["True", "0", "True", "0"]
+    assert started(tmp_path / "store") == ["False", "True", "0", "True", "0"]
 
 
 def test_a_process_that_needs_no_collector_does_not_get_one(tmp_path):
     script = f"import gc; gc.disable()\n{SCRIPT}"
 
-    assert started(tmp_path / "store", script) == ["True", "0", "False", "0"]
+    assert started(tmp_path / "store", script) == ["False", "True", "0", "False", "0"]
+
+
+def test_a_query_whose_queue_is_gone_at_its_start_names_the_queue(store):
+    store.create_queue("qq", pa.schema([("n", pa.int64())]))
+    reader = reader_of(store, StructType().add("n", LongType()))
+
+    for begin in (
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()),
+    ):
+        with pytest.raises(NoSuchQueue, match="no queue 'q'; did you mean 'qq'"):
+            begin()
+
+
+def test_a_query_whose_queue_has_other_columns_at_its_start_is_refused_and_takes_nothing(store):
+    queue = store.create_queue("q", pa.schema([("n", pa.string())]))
+    queue.load([{"n": "one"}])
+    reader = reader_of(store, StructType().add("n", LongType()))
+
+    for _ in range(2):
+        with pytest.raises(SchemaMismatch, match="queue 'q': column 'n' is string, not bigint"):
+            reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert store.view("consumers").num_rows == 0

@@ -17,6 +17,7 @@ PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.
 NOT_TO_START = {
+    "pyarrow.fs",
     "queue_core.policies.inputs",
     "queue_core.queue",
     "queue_core.smart",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from queue_core.segments.reader import output_schema
+from queue_core.schema import output_schema
 from queue_core.selector import Order, Selector
 from queue_core.selector.functions import FUNCTIONS
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import ignis_sink.publishing
@@ -193,7 +194,7 @@ class Query:
     def run(self) -> None:
         """Live one life of the query; it ends with an error, or by being killed."""
         world, log = self.world, self.checkpoint
-        reader = IgnisStreamReader(self._source(), MESSAGES)
+        reader = IgnisStreamReader(self._source(), from_arrow_schema(MESSAGES))
         number = log.last
         if number is None:
             start, number = reader.initialOffset(), 0
