@@ -6,15 +6,13 @@ only if there is data to read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from queue_core.errors import BadName, Damaged
 from queue_core.names import check_consumer
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
+class Offset(NamedTuple):
     """The tickets of a consumer up to *ticket*, inclusive; 0 is before the first."""
 
     consumer: str
@@ -33,8 +31,7 @@ class Offset:
             raise _foreign(logged) from error
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOffset:
+class ReportOffset(NamedTuple):
     """The reports of side tasks up to number *report*, inclusive."""
 
     #: The newest report when the query first began. Each offset has it, because Spark does not log

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from queue_core.address import Address
 from queue_core.errors import BadOption
@@ -223,8 +222,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(NamedTuple):
     """The options of one `load()`, checked."""
 
     address: Address

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -75,7 +74,7 @@ class TaskSession:
             newest: int | None = self._end
         else:
             newest = self._look()
-        return replace(start, report=max(start.report, newest or 0))
+        return start._replace(report=max(start.report, newest or 0))
 
     def reports(self, start: ReportOffset, end: ReportOffset) -> pa.Table:
         """Return the reports after *start* up to *end*."""

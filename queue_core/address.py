@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from queue_core.errors import BadOption
@@ -21,8 +21,7 @@ _SECRETS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """The catalog and the storage of a store."""
 
     catalog: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -64,8 +65,7 @@ class QueueInfo:
     deactivated_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """One record batch of a segment: the unit that is read and checked."""
 
     #: How many row numbers it covers. In a compacted segment, its rows can have gaps.
@@ -196,8 +196,7 @@ class SegmentRef:
         return self.location or f"{INLINE}{self.segment_id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """Rows with the same attempts and time of firing."""
 
     rows: Rows
@@ -290,8 +289,7 @@ class Batch:
     tickets: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TicketRange:
+class TicketRange(NamedTuple):
     """The tickets of a consumer between two numbers."""
 
     consumer_id: int

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption, Invalid
 from queue_core.names import nearest
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: ``.option("maxMessagesPerTrigger", "1000")``."""
 
     #: In lowerCamelCase, like Spark's own; users can write it in any case.

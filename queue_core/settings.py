@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
@@ -23,8 +23,7 @@ OVERFLOWS = ("block", "fail", "ring")
 MAX_CONCURRENCY = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(NamedTuple):
     """The values that a setting can have."""
 
     #: Completes "use …" in errors, and documents the range.
@@ -380,8 +379,7 @@ class QueueSettings:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """One setting as the documentation shows it."""
 
     name: str

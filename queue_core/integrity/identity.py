@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -27,8 +27,7 @@ _NAMES = ("store", "tokens", "place", "storage")
 _ADOPT = "run `ignis adopt` on the one catalog that is to own the storage"
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """The catalog's facts about the store."""
 
     store: str | None

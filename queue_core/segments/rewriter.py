@@ -82,7 +82,7 @@ def repack(
     # A chunk covers all row numbers up to the first row of the next one.
     ends = np.cumsum([chunk.rows for chunk in staged.chunks])[:-1]
     covered = np.diff([0, *row.to_numpy()[ends].tolist(), int(bases[-1])]).tolist()
-    chunks = (replace(c, rows=rows) for c, rows in zip(staged.chunks, covered, strict=True))
+    chunks = (c._replace(rows=rows) for c, rows in zip(staged.chunks, covered, strict=True))
 
     repacked, offset = [], 0
     for group, rows in zip(groups, numbers, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement
 
@@ -64,8 +64,7 @@ class Horizon:
             return Horizon(pointers=pointers, at=dialect.read_clock(connection))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The matches of a selection, found before the transaction that takes them."""
 
     ids: IdSet

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from queue_core.selector import Order, Selector
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRules:
+class QueueRules(NamedTuple):
     """The condition, the order and the grouping for messages of one queue."""
 
     #: The condition of the queue's settings.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from queue_core.model import QueueInfo
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from queue_core.verbs.shovel import Shovelful
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """How often a task is due, in seconds, from beginning to beginning."""
 
     every: float
@@ -26,8 +24,7 @@ class Timing:
     first: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(NamedTuple):
     """One row of the registry."""
 
     name: str
@@ -79,8 +76,7 @@ def _imported(name: str) -> Callable[..., Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskContext:
+class TaskContext(NamedTuple):
     """The context of a running task."""
 
     catalog: Catalog
