@@ -1,6 +1,5 @@
 """Check names before they reach SQL, a path or a DataFrame, and make names for processes."""
 
-import difflib
 import os
 import re
 import socket
@@ -75,6 +74,9 @@ def is_of_query(name: str) -> bool:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``; did you mean 'path'?``, or an empty text without a near name."""
+    # Not at the top: a query's start does not wait for this.
+    import difflib
+
     lower = {candidate.lower(): candidate for candidate in known}
     match = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return f"; did you mean {lower[match[0]]!r}?" if match else ""

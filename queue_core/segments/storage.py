@@ -5,25 +5,28 @@ durable file survives a power failure, because the file and its folder are synce
 bucket is durable and visible as soon as it is closed.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from queue_core import faults
 from queue_core.address import masked
 from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
-from queue_core.segments.filesystems import connect
+
+if TYPE_CHECKING:
+    # Not at the top: a query's start does not wait for this, if its storage is a folder.
+    from pyarrow import fs as pafs
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
@@ -44,15 +47,21 @@ _MARK_NAME = re.compile(r"[0-9a-f]{32}")
 class Storage:
     """The segment files of one store: ``Storage.open("some/folder")`` or ``"s3://bucket/prefix"``."""
 
-    def __init__(self, uri: str, filesystem: pafs.FileSystem, root: str) -> None:
+    def __init__(self, uri: str) -> None:
         #: Its URI, possibly with credentials: for machines.
         self.uri = uri
         #: Its URI without credentials: for people.
         self.name = masked(uri)
-        self._fs = filesystem
+        if "://" in uri:
+            from queue_core.segments.filesystems import connect
+
+            self._fs, root = connect(uri)
+            self._local = self._fs.type_name == "local"
+        else:
+            root = str(Path(uri).absolute())
+            self._local = True
         self._root = root.rstrip("/")
-        self._local = isinstance(filesystem, pafs.LocalFileSystem)
-        in_bucket = isinstance(filesystem, pafs.S3FileSystem)
+        in_bucket = not self._local and self._fs.type_name == "s3"
         self._bucket = self._root.partition("/")[0] if in_bucket else None
         #: The id of the store to which it must belong; None while it is unknown.
         self.identity: str | None = None
@@ -65,11 +74,11 @@ class Storage:
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def open(uri: str) -> "Storage":
+    def open(uri: str) -> Storage:
         """Open a folder or a URI of `pyarrow.fs`; raises `BadOption` or `StorageUnavailable`."""
-        return Storage(uri, *connect(uri))
+        return Storage(uri)
 
-    def of_store(self, identity: str | None) -> "Storage":
+    def of_store(self, identity: str | None) -> Storage:
         """Return the same storage, which refuses writes unless it belongs to a store."""
         mine = copy(self)
         mine.identity = identity
@@ -108,8 +117,7 @@ class Storage:
     def owners(self) -> set[str]:
         """Return the ids of the stores whose marks are in the storage."""
         with self._mapped(_IDENTITY):
-            selector = pafs.FileSelector(self._path(_IDENTITY), allow_not_found=True)
-            found = self._fs.get_file_info(selector)
+            found = self._found(_IDENTITY)
         if not found:
             self._check_bucket(_IDENTITY)
         return {info.base_name for info in found if _MARK_NAME.fullmatch(info.base_name)}
@@ -215,6 +223,9 @@ class Storage:
             raise StorageUnavailable(self.stranger())
         if self._local or len(ordered) < 2:
             return {location for location in ordered if not self.exists(location)}
+        # Not at the top: only servers need it.
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(_AT_ONCE, len(ordered))) as pool:
             found = pool.map(self.exists, ordered)
             return {location for location, exists in zip(ordered, found, strict=True) if not exists}
@@ -242,17 +253,14 @@ class Storage:
             with self._mapped(_SEGMENTS):
                 return dict(_listed(self._path(_SEGMENTS), len(self._root) + 1))
         with self._mapped(_SEGMENTS):
-            selector = pafs.FileSelector(
-                self._path(_SEGMENTS), recursive=True, allow_not_found=True
-            )
-            found = self._fs.get_file_info(selector)
+            found = self._found(_SEGMENTS, recursive=True)
         if not found:
             self._check_bucket(_SEGMENTS)
         skip = len(self._root) + 1
         return {
             info.path[skip:]: ((info.mtime_ns or 0) // 1000, info.size or 0)
             for info in found
-            if info.type == pafs.FileType.File and _SEGMENT_NAME.fullmatch(info.base_name)
+            if info.is_file and _SEGMENT_NAME.fullmatch(info.base_name)
         }
 
     def remove(self, location: str) -> None:
@@ -275,8 +283,7 @@ class Storage:
     def damage_reports(self) -> dict[str, str]:
         """Return the message of each reported segment, by location."""
         with self._mapped(_DAMAGED):
-            selector = pafs.FileSelector(self._path(_DAMAGED), allow_not_found=True)
-            found = [info for info in self._fs.get_file_info(selector) if info.is_file]
+            found = [info for info in self._found(_DAMAGED) if info.is_file]
             reports = {}
             for info in found:
                 with self._fs.open_input_stream(info.path) as source:
@@ -290,6 +297,26 @@ class Storage:
 
     def _path(self, location: str) -> str:
         return f"{self._root}/{location}"
+
+    @cached_property
+    def _fs(self) -> pafs.FileSystem:
+        """The file system; that of this machine is imported on first use."""
+        from pyarrow import fs as pafs
+
+        return pafs.LocalFileSystem()
+
+    def _found(self, folder: str, *, recursive: bool = False) -> Sequence[pafs.FileInfo]:
+        """Return what is in a folder; nothing if there is no such folder."""
+        if self._local:
+            try:
+                os.lstat(self._path(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        from pyarrow import fs as pafs
+
+        selector = pafs.FileSelector(self._path(folder), recursive=recursive, allow_not_found=True)
+        found: Sequence[pafs.FileInfo] = self._fs.get_file_info(selector)
+        return found
 
     def _check_presence(self, location: str) -> None:
         """Raise `StorageUnavailable` if the whole storage is missing, not only a file in it."""
@@ -308,8 +335,8 @@ class Storage:
         if self._bucket is None:
             return
         with self._mapped(location):
-            there = self._fs.get_file_info(self._bucket).type
-        if there == pafs.FileType.NotFound:
+            there = self._fs.get_file_info(self._bucket)
+        if there.type.name == "NotFound":
             raise StorageUnavailable(
                 f"storage {self.name}: bucket {self._bucket!r} does not exist; create it, or "
                 "pass another `storage`"
