@@ -176,7 +176,9 @@ class Session:
                 [info.id for info in self._queues.infos],
                 lambda: bool(self._queues.running),
             )
-            self._latest = self._newest = self._acknowledged = -1
+            self._latest = self._acknowledged = -1
+            # A consumer's first life begins without tickets.
+            self._newest = 0 if presence.consumer.epoch == 1 else -1
         presence.check()
         return presence
 
