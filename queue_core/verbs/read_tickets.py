@@ -17,7 +17,6 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.model import QueueInfo, ReadPlan, TicketRange
-from queue_core.verbs.abandon import deliver_again
 
 
 def read_tickets(
@@ -40,6 +39,9 @@ def read_tickets(
         consumers.check_committed(connection, consumer_id, committed)
         again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
+            # Not at the top: a query's start does not wait for this.
+            from queue_core.verbs.abandon import deliver_again
+
             deliver_again(connection, queues, consumer_id, again)
 
     # Not `transact`: the crash points `source.planning` and `source.planned` are around the call.
