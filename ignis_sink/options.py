@@ -49,7 +49,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "shards",
-        "For a new queue: the number of shards, 1 to 512.",
+        "For a new queue: the number of shards, 1 to 512. First in, first out holds within each "
+        "shard; with 1, for the whole queue.",
         whole(1, MAX_SHARDS),
         DEFAULT_SHARDS,
     ),

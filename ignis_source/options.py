@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from queue_core.address import Address
 from queue_core.errors import BadOption
 from queue_core.leader.client import CLIENT_ID
-from queue_core.model import Magazine
+from queue_core.model import BY_SHARD, GLOBAL, Magazine
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import (
     STORE,
@@ -99,9 +99,17 @@ OPTIONS: tuple[Option, ...] = (
         "are chosen first.",
     ),
     Option(
+        "order",
+        "Order in which messages are chosen without `orderBy`. `shard`: the oldest of each shard, "
+        "evenly from all shards. `global`: by the time of loading over all shards, which takes "
+        "longer. Within the batch, the rows of a shard stay in load order. By default, `shard`. "
+        "Not with `ack=browse`.",
+        one_of(BY_SHARD, GLOBAL),
+    ),
+    Option(
         "fallback",
-        "What to read when no message matches the selector: `any` message, the oldest first, or "
-        "`none`.",
+        "What to read when no message matches the selector: `any` message, the oldest of a shard "
+        "first, or `none`.",
         one_of("any", "none"),
         "none",
     ),
@@ -233,6 +241,7 @@ class SourceOptions(NamedTuple):
     magazine: Magazine
     selector: str | None
     order_by: str | None
+    order: str
     fallback: bool
     max_messages: int | None
     max_bytes: int | None
@@ -272,6 +281,7 @@ class SourceOptions(NamedTuple):
             magazine=Magazine[values["magazine"].upper()],
             selector=values["selector"],
             order_by=values["orderBy"],
+            order=values["order"] or BY_SHARD,
             fallback=values["fallback"] == "any",
             max_messages=values["maxMessagesPerTrigger"],
             max_bytes=values["maxBytesPerTrigger"],
@@ -333,6 +343,7 @@ _OF_MESSAGES = (
     "consumer",
     "sweepable",
     "orderBy",
+    "order",
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
     "priority",

@@ -70,6 +70,7 @@ class Requests:
             self._store.storage.uri,
             self._options.selector,
             self._options.order_by,
+            order=self._options.order,
             fallback=self._options.fallback,
             eligibility=partial(of_firing, magazine=self._options.magazine),
         )

@@ -5,6 +5,8 @@ Spark creates one in each of many processes, so modules that need the catalog ar
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -16,6 +18,9 @@ from pyspark.sql.types import StructType
 
 from ignis_source.imports import without_collections
 from queue_core.errors import BadOption, IgnisError
+
+if TYPE_CHECKING:
+    from ignis_source.options import SourceOptions
 
 
 class IgnisDataSource(DataSource):
@@ -53,7 +58,7 @@ class IgnisDataSource(DataSource):
         options = SourceOptions.of(self.options)
         if options.reports:
             raise BadOption("task= is for spark.readStream; in a batch, read the view 'reports'")
-        _refuse_order(options.order_by)
+        _refuse_order(options)
         return IgnisBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -84,7 +89,7 @@ class IgnisDataSource(DataSource):
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
-            _refuse_order(options.order_by)
+            _refuse_order(options)
         return IgnisStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -150,12 +155,15 @@ class IgnisDataSource(DataSource):
         return LoadStreamWriter(options, target)
 
 
-def _refuse_order(order_by: str | None) -> None:
-    if order_by is not None:
-        raise BadOption(
-            f"orderBy={order_by!r} cannot be used when browsing, which fires nothing; order the "
-            "DataFrame instead"
-        )
+def _refuse_order(options: SourceOptions) -> None:
+    from queue_core.model import BY_SHARD
+
+    for name, order in (("orderBy", options.order_by), ("order", options.order)):
+        if order not in (None, BY_SHARD):
+            raise BadOption(
+                f"{name}={order!r} cannot be used when browsing, which fires nothing; order the "
+                "DataFrame instead"
+            )
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

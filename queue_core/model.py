@@ -36,6 +36,10 @@ def magazine_of(name: str) -> Magazine:
     return names[name]
 
 
+#: The orders of a firing without an order by columns: of each shard alone, or across all shards.
+BY_SHARD, GLOBAL = "shard", "global"
+
+
 class State(IntEnum):
     """The states of a slice."""
 

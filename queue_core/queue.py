@@ -24,6 +24,7 @@ from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
 from queue_core.inspection import views
 from queue_core.model import (
+    BY_SHARD,
     THIS_PROCESS,
     Consumer,
     Holder,
@@ -283,6 +284,7 @@ class Queue:
         timeout: float | None = 0.0,
         selector: str | None = None,
         order_by: str | None = None,
+        order: str = BY_SHARD,
         fallback: bool = False,
         magazine: str = "main",
         consumer: Consumer | None = None,
@@ -291,9 +293,11 @@ class Queue:
         """
         Take the next message, or the next messages, in the order of each shard.
 
-        Several messages come evenly from all shards. They stay in flight until they are settled
-        (`delete`, `sideline`, `reload`, `settle`), or until a sweep sidelines them. Consumers that
-        wait are served first come, first served, except for those with a selector or an order.
+        First in, first out holds per shard: a total order takes a queue with ``shards=1``, one key
+        for all messages, or ``order="global"``. By default, messages come evenly from all shards.
+        They stay in flight until they are settled (`delete`, `sideline`, `reload`, `settle`), or
+        until a sweep sidelines them. Consumers that wait are served first come, first served,
+        except for those with a selector or an order.
 
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,
@@ -307,7 +311,12 @@ class Queue:
                 the seconds since a message was loaded. By default, take any message.
             order_by: The order in which messages are chosen, such as ``"priority DESC, size"``. It
                 may use ``_age`` too. By default, the queue's priority, then the order of loading.
-            fallback: Whether to take the oldest message if none meets *selector*.
+            order: The order without *order_by*. ``"shard"``: each shard in its order, evenly from
+                all. ``"global"``: by the time of loading over all shards, where each shard still
+                keeps its order. It takes longer, as it looks at the oldest messages of every shard,
+                and waits for other firings. Messages of one load come shard by shard.
+            fallback: Whether to take the oldest message of a shard if none meets *selector*; with
+                ``order="global"``, the oldest of all shards.
             magazine: ``main`` or ``sideline``.
             consumer: The consumer that takes the messages. By default, this process
                 (`Store.consumer`).
@@ -327,7 +336,7 @@ class Queue:
                 others.
         """
         most = most_messages(max_messages, max_bytes)
-        request = self._request(most, max_bytes, magazine, selector, order_by, fallback)
+        request = self._request(most, max_bytes, magazine, selector, order_by, order, fallback)
         request = replace(request, even_if_paused=even_if_paused)
         if timeout is not None:
             check_seconds("timeout", timeout)
@@ -343,7 +352,11 @@ class Queue:
         return Firing(ticket, self._read(plan, ticket, request.selection))
 
     def get_and_keep(
-        self, max_messages: Count | None = None, timeout: float | None = 0.0
+        self,
+        max_messages: Count | None = None,
+        timeout: float | None = 0.0,
+        *,
+        order: str = BY_SHARD,
     ) -> Firing:
         """
         Take the next message or messages as `fire` does, and keep them while this process lives.
@@ -357,6 +370,7 @@ class Queue:
                 in `fire`. By default, one message.
             timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
                 one. By default, do not wait.
+            order: ``"shard"`` or ``"global"``, as in `fire`.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -367,14 +381,17 @@ class Queue:
             QueueTaken: Another consumer has the queue to itself.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
-        return self.fire(max_messages, timeout=timeout, consumer=self._store.keeper.consumer())
+        keeper = self._store.keeper.consumer()
+        return self.fire(max_messages, timeout=timeout, order=order, consumer=keeper)
 
     def reset(self, *, consumer: str | None = None) -> int:
         """
         Put kept messages back to their old positions, so that they are fired again, oldest first.
 
-        By default, this puts back the messages that this process keeps, and those of dead
-        processes. Source: Herzner, resend control.
+        Oldest first holds per shard, as in `fire`: for a total order, create the queue with
+        ``shards=1``, use one key, or fire with ``order="global"``. By default, this puts back the
+        messages that this process keeps, and those of dead processes. Source: Herzner, resend
+        control.
 
         Args:
             consumer: The name of a consumer that keeps messages (`get_and_keep`), as the view
@@ -488,6 +505,7 @@ class Queue:
         *,
         selector: str | None = None,
         order_by: str | None = None,
+        order: str = BY_SHARD,
         magazine: str = "main",
     ) -> pa.Table:
         """
@@ -497,6 +515,7 @@ class Queue:
             count: At most this many messages, 1 or more.
             selector: A SQL condition, as in `fire`.
             order_by: The order in which messages are chosen, as in `fire`.
+            order: The order without *order_by*, as in `fire`.
             magazine: ``main`` or ``sideline``.
 
         Returns:
@@ -508,7 +527,7 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; peek again.
         """
         most = check_count("count", count)
-        request = self._request(most, None, magazine, selector, order_by)
+        request = self._request(most, None, magazine, selector, order_by, order)
         with self._quarantining():
             plan = peek(self._store.catalog, self._store.storage.uri, self.info, request)
         return self._read(plan, None, request.selection)
@@ -518,6 +537,7 @@ class Queue:
         Return every message of a magazine, waiting or in flight, without taking any.
 
         Args:
+            selector: Return only messages that meet this SQL condition or function, as in `fire`.
             magazine: ``main`` or ``sideline``.
 
         Returns:
@@ -785,6 +805,7 @@ class Queue:
         magazine: str,
         selector: str | None,
         order_by: str | None,
+        order: str,
         fallback: bool = False,
     ) -> FireRequest:
         # Another process may have changed the settings since.
@@ -800,6 +821,7 @@ class Queue:
                 self._store.storage.uri,
                 selector,
                 order_by,
+                order=order,
                 fallback=fallback,
                 eligibility=partial(of_firing, magazine=magazine_of(magazine)),
             ),

@@ -149,7 +149,8 @@ class Store(AbstractContextManager["Store"]):
                 Names must be unique without regard to case, and must not be those of the metadata
                 columns (`METADATA`). Types are those that Spark can hold. The catalog stores the
                 columns, and not the class.
-            shards: How many shards, 1 to 512. Order is kept within a shard.
+            shards: How many shards, 1 to 512. First in, first out holds within each shard; with 1,
+                for the whole queue.
             key: The column whose hash picks the shard, so that messages with the same key stay in
                 order: an integer, boolean, date, timestamp, decimal, string or binary column. Loads
                 refuse rows with a null key. By default, the setting ``group``. Without key and

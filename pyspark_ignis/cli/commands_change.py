@@ -35,7 +35,9 @@ def create(
         str | None, typer.Option(metavar="FILE", help="Take the columns from this file instead.")
     ] = None,
     format: Format = None,
-    shards: Annotated[int, typer.Option(help="Number of shards, 1 to 512.")] = DEFAULT_SHARDS,
+    shards: Annotated[
+        int, typer.Option(help="Number of shards, 1 to 512. Order holds in each.")
+    ] = DEFAULT_SHARDS,
     key: Annotated[
         str | None,
         typer.Option(

@@ -145,8 +145,10 @@ class MergeAdjacent:
     """
     Merge a new message into the last waiting message of its shard, if both have the same key.
 
-    Otherwise the new message is queued. The text form is ``merge_adjacent(count(times))``. Source:
-    Herzner, Message Queue Patterns, Smart-Message Queue: repeated events count their occurrences.
+    Otherwise the new message is queued. Messages of other shards do not come in between: if they
+    should, create the queue with ``shards=1``. The text form is ``merge_adjacent(count(times))``.
+    Source: Herzner, Message Queue Patterns, Smart-Message Queue: repeated events count their
+    occurrences.
 
     Args:
         takes: How each column is merged, one `Take` per column; at least one. Other columns keep

@@ -21,15 +21,19 @@ from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet
 from queue_core.model import Slice, State
-from queue_core.plan import share
+from queue_core.plan import Taken, share
 from queue_core.rows import Numbers
 from queue_core.selection.acquire import by_horizon, by_shard
 from queue_core.selection.conditions import eligible_slices
-from queue_core.selection.fifo_scan import ScanConditions, ShardScan
+from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
+from queue_core.selection.merging import merged
 from queue_core.selection.request import Candidates, FireRequest
-from queue_core.selection.scan import ID, SliceScan
+from queue_core.selection.scan import ID, SLICE, SliceScan
 from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.top_k import BYTES, TopK
+
+#: A column of merged rows: the time of loading, in microseconds.
+TIME = "#time"
 
 #: The smallest and the largest number of slices that are fetched at a time.
 PAGE = (64, 4096)
@@ -77,7 +81,9 @@ class _CandidateSearch:
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
         grouped = [key for rules, keys in families.items() if rules.group for key in keys]
-        ranked = [key for rules, keys in families.items() if rules.order for key in keys]
+        ranked = [
+            key for rules, keys in families.items() if rules.order or rules.merged for key in keys
+        ]
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
@@ -92,6 +98,8 @@ class _CandidateSearch:
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
         """Return the ids of the candidates of some shards."""
         limit = self._request.max_messages
+        if rules.merged and (limit is not None or max_bytes is not None):
+            return self._merged(rules, keys, limit, max_bytes)
         if rules.order is None or (limit is None and max_bytes is None):
             return self._oldest(rules, keys, limit)
         found = self._slices(rules, keys)
@@ -106,10 +114,33 @@ class _CandidateSearch:
         )
         best = top_k.messages() if rules.group is None else top_k.heads()
         ids: Numbers = best.column(ID).to_numpy()
-        if max_bytes is not None:
-            fitting = int((np.cumsum(best.column(BYTES).to_numpy()) <= max_bytes).sum())
-            ids = ids[: max(fitting, 1)]
-        return ids
+        return ids if max_bytes is None else _fitting(ids, best, max_bytes)
+
+    def _merged(
+        self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
+    ) -> Numbers:
+        """Return the oldest matches of all shards, by the time of loading."""
+        found = []
+        # One more shows where the last one ends.
+        first = PAGE[0] if limit is None else limit + 1
+        for key in keys:
+            pages = self._pages(rules, key, first)
+            scan = ShardScan(self._scan, self._conditions(rules, key), pages, _timed)
+            # All of them may be in one shard.
+            _find(scan, limit, max_bytes)
+            if scan.count:
+                found.append(pa.concat_tables(scan.found))
+        if not found:
+            return _NO_IDS
+        rows = pa.concat_tables(found)
+        order = merged(
+            rows.column(TIME).to_numpy(),
+            id_map.logical(self._connection, rows.column(ID).to_numpy()),
+            [of_shard.num_rows for of_shard in found],
+        )
+        rows = rows.take(pa.array(order[:limit]))
+        ids: Numbers = rows.column(ID).to_numpy()
+        return ids if max_bytes is None else _fitting(ids, rows, max_bytes)
 
     def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
         """Return the oldest matches of each shard, as evenly as possible."""
@@ -138,15 +169,16 @@ class _CandidateSearch:
         selector = self._selection.selector
         eligible = (rules.condition,) if rules.condition else ()
         matching = (selector,) if selector else ()
+        by_time = frozenset({"_loaded_at"} if rules.merged else ())
         if rules.group is None:
-            return ScanConditions(eligible=eligible, matching=matching)
+            return ScanConditions(eligible=eligible, matching=matching, keep=by_time)
         horizon = self._request.horizon
         return ScanConditions(
             eligible=eligible,
             matching=matching,
             group=rules.group,
             in_flight=self._groups_in_flight(rules.group, key),
-            keep=rules.order.columns if rules.order else frozenset(),
+            keep=rules.order.columns if rules.order else by_time,
             end=None if horizon is None else horizon.pointers.get(key, 0),
             since=None if horizon is None else horizon.at,
             now=0 if horizon is None else dialect.read_clock(self._connection),
@@ -160,9 +192,13 @@ class _CandidateSearch:
         rows = self._scan.table([(piece, piece.rows) for piece in fired], {group})
         return pc.unique(rows.column(group))
 
-    def _pages(self, rules: QueueRules, key: ShardKey) -> Iterator[Slice]:
-        """Yield the slices of a shard that may hold candidates, in order, page by page."""
-        after, (size, largest) = -1, PAGE
+    def _pages(self, rules: QueueRules, key: ShardKey, first: int = PAGE[0]) -> Iterator[Slice]:
+        """
+        Yield the slices of a shard that may hold candidates, in order, page by page.
+
+        The page after the *first* one has four times as many slices, and so on.
+        """
+        after, size, largest = -1, min(first, PAGE[0]), PAGE[1]
         while True:
             found = fetch(
                 self._connection,
@@ -195,6 +231,37 @@ class _CandidateSearch:
 
 
 _NO_IDS: Numbers = np.empty(0, dtype=np.int64)
+
+
+def _timed(rows: pa.Table, taken: Sequence[Taken]) -> pa.Table:
+    """Return the ids, the times of loading and the estimated bytes of rows of some slices."""
+    bytes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
+    return pa.table(
+        {
+            ID: rows.column(ID),
+            TIME: rows.column("_loaded_at").cast(pa.int64()),
+            BYTES: bytes[rows.column(SLICE).to_numpy()],
+        }
+    )
+
+
+def _find(scan: ShardScan, limit: int | None, max_bytes: int | None) -> None:
+    """Find as many messages of a shard as may be needed."""
+    if max_bytes is None:
+        scan.find(limit)
+        return
+    bytes, known = 0.0, 0
+    while not scan.done and bytes <= max_bytes and (limit is None or scan.count < limit):
+        wanted = max(2 * scan.count, STEP_ROWS[0])
+        scan.find(wanted if limit is None else min(wanted, limit))
+        bytes += sum(pc.sum(part.column(BYTES)).as_py() or 0.0 for part in scan.found[known:])
+        known = len(scan.found)
+
+
+def _fitting(ids: Numbers, rows: pa.Table, max_bytes: int) -> Numbers:
+    """Cut messages to a limit of bytes, but to one message at least."""
+    fitting = int((np.cumsum(rows.column(BYTES).to_numpy()) <= max_bytes).sum())
+    return ids[: max(fitting, 1)]
 
 
 def _in_shard(key: ShardKey) -> tuple[ColumnElement[bool], ...]:

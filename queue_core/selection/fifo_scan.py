@@ -57,7 +57,7 @@ class ScanConditions:
     #: The group column, and the groups that have a message in flight.
     group: str | None = None
     in_flight: pa.Array | None = None
-    #: Columns of found messages to keep.
+    #: Columns of found messages that a projection uses.
     keep: frozenset[str] = frozenset()
     #: With groups: only messages at places before *end*, and not fired between *since* and *now*.
     end: int | None = None
@@ -104,13 +104,17 @@ class ShardScan:
             grouped = self._conditions.group is not None
             rows = self._heads([*sure, *unsure]) if grouped else self._matching(sure, unsure)
             self.count += rows.num_rows
-            self.found.append(rows)
+            if rows.num_rows:
+                self.found.append(rows)
 
     def _budget(self, count: int | None) -> int:
         """Return how many rows to scan next."""
         least, most = STEP_ROWS
         if count is None:
             return most
+        if self._conditions.group is None and not self._conditions.all:
+            # Every row matches.
+            return count - self.count
         if self.count:
             likely = int((count - self.count) * MARGIN * self._scanned / self.count)
         else:
@@ -145,9 +149,16 @@ class ShardScan:
         return sure, unsure
 
     def _matching(self, sure: Sequence[Taken], unsure: Sequence[Taken]) -> pa.Table:
-        found = matching_rows(self._scan, self._conditions.all, sure, unsure, frozenset())
-        tables = [rows.select([ID, PLACE]) for rows, _ in found]
-        return in_order(pa.concat_tables(tables)).select([ID]) if tables else _nothing()
+        conditions = self._conditions
+        tables = [
+            self._project(rows, taken).append_column(PLACE, rows.column(PLACE))
+            for rows, taken in matching_rows(
+                self._scan, conditions.all, sure, unsure, conditions.keep
+            )
+        ]
+        if not tables:
+            return _nothing()
+        return in_order(pa.concat_tables(tables)).drop_columns([PLACE])
 
     def _heads(self, taken: Sequence[Taken]) -> pa.Table:
         conditions = self._conditions

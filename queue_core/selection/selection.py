@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from queue_core.model import Magazine, QueueInfo
+from queue_core.errors import BadOption
+from queue_core.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
 from queue_core.schema import AGE, NOW, output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
 
@@ -30,6 +31,8 @@ class QueueRules(NamedTuple):
     #: The consumer's order, then the queue's. Among equals, the oldest comes first.
     order: Order | None
     group: str | None
+    #: Whether the shards are merged by the time of loading (`merging`); not with an order.
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +56,23 @@ class Selection:
         selector: str | None = None,
         order_by: str | None = None,
         *,
+        order: str = BY_SHARD,
         fallback: bool = False,
         eligibility: Callable[[QueueInfo], Eligibility] | None = None,
     ) -> Selection | None:
         """
-        Return None if any message may be taken, in order of loading. Raises `BadSelector`.
+        Return None if any message may be taken, in order of loading.
 
+        Raises `BadSelector`, or `BadOption` if *order* is unknown or set together with *order_by*.
         *eligibility* returns the rules of a queue's settings; by default, the rules of a firing
         from main.
         """
         eligibility = eligibility or (lambda queue: of_firing(queue, Magazine.MAIN))
         eligible = {queue.id: eligibility(queue) for queue in queues}
-        if selector is None and order_by is None and not any(eligible.values()):
+        _check_order(order, order_by)
+        # One shard alone is in order anyway.
+        across = order == GLOBAL and (len(queues) > 1 or queues[0].shards > 1)
+        if selector is None and order_by is None and not across and not any(eligible.values()):
             return None
         schema = queues[0].schema
         return Selection(
@@ -72,7 +80,7 @@ class Selection:
             storage=storage,
             selector=None if selector is None else _condition(selector, schema),
             fallback=fallback and selector is not None,
-            rules={id: _rules(one, order_by, schema) for id, one in eligible.items()},
+            rules={id: _rules(one, order_by, across, schema) for id, one in eligible.items()},
         )
 
     def without_selector(self) -> Selection:
@@ -81,30 +89,53 @@ class Selection:
 
     @property
     def ordered(self) -> bool:
-        """Whether the order differs from the order of loading."""
-        return any(rules.order is not None for rules in self.rules.values())
+        """Whether the order differs from the order of loading in each shard."""
+        return self.merged or any(rules.order is not None for rules in self.rules.values())
+
+    @property
+    def merged(self) -> bool:
+        """Whether shards are merged by the time of loading."""
+        return any(rules.merged for rules in self.rules.values())
 
     def sorted(self, rows: pa.Table, now: int) -> pa.Table:
         """Sort rows of the selection's only queue by its order at a moment, if there is one."""
         (rules,) = self.rules.values()
+        # Not at the top: most firings evaluate no columns, and a query waits for imports.
+        if rules.merged:
+            from queue_core.selection.merging import merge_rows
+
+            return merge_rows(rows)
         if rules.order is None:
             return rows
-        # Not at the top: most firings evaluate no columns, and a query waits for imports.
         from queue_core.selection.scan import with_moment
 
         return rows.take(rules.order.indices(with_moment(rows, rules.order.columns, now)))
 
 
-def _rules(eligibility: Eligibility, order_by: str | None, schema: pa.Schema) -> QueueRules:
+def _check_order(order: str, order_by: str | None) -> None:
+    if order not in (BY_SHARD, GLOBAL):
+        raise BadOption(f"order={order!r}: use {BY_SHARD!r} or {GLOBAL!r}")
+    if order == GLOBAL and order_by is not None:
+        raise BadOption(
+            f"order={GLOBAL!r} cannot be combined with an order by columns ({order_by!r}), which "
+            "already spans all shards; set one of them"
+        )
+
+
+def _rules(
+    eligibility: Eligibility, order_by: str | None, across: bool, schema: pa.Schema
+) -> QueueRules:
     if order_by is not None:
         # Parsed alone first, so that an error shows the user's own text.
         _order(order_by, schema)
-    order = ", ".join(text for text in (order_by, eligibility.order) if text)
+    by_time = "_loaded_at" if across and eligibility.order else None
+    order = ", ".join(text for text in (order_by, eligibility.order, by_time) if text)
     condition = eligibility.condition
     return QueueRules(
         condition=_settings_condition(condition, schema) if condition else None,
         order=_order(order, schema) if order else None,
         group=eligibility.group,
+        merged=across and not order,
     )
 
 

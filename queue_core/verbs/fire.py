@@ -61,7 +61,10 @@ def fire(
         # Others may be firing from every shard, and may leave messages. The firing waits for them
         # in a new transaction, which holds no turns yet; otherwise, it would take locks out of
         # order.
-        ticket = catalog.write(partial(work, "skip")) or catalog.write(partial(work, "wait"))
+        # An order across shards always waits: an older message may be in a locked shard.
+        merged = request.selection is not None and request.selection.merged
+        ticket = None if merged else catalog.write(partial(work, "skip"))
+        ticket = ticket or catalog.write(partial(work, "wait"))
         faults.point("fire.committed")
         if ticket is not None or candidates is None:
             return ticket

@@ -53,6 +53,16 @@ def test_each_micro_batch_takes_first_what_the_order_puts_first(
     assert _batches(stream) == [[4, 5], [2, 3], [0, 1]]
 
 
+def test_micro_batches_come_in_the_order_of_loading_over_all_shards(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    queue = make_queue(Store.open(tmp_path / "store"), shards=4)
+    for number in range(8):
+        queue.load(orders(1, number))
+    stream = _stream(spark, tmp_path, order="global", maxMessagesPerTrigger="3")
+    assert _batches(stream) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
 def test_a_browsing_stream_sees_only_what_its_selector_lets_through(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:
@@ -83,6 +93,7 @@ def test_a_malformed_selector_ends_the_query_with_its_place(
 def test_an_order_is_refused_where_nothing_is_fired(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:
-    reader = spark.read.format("ignis").option("queue", "orders").option("orderBy", "number")
-    with pytest.raises(Exception, match="order the DataFrame instead"):
-        reader.load(str(tmp_path / "store")).collect()
+    for name, order in (("orderBy", "number"), ("order", "global")):
+        reader = spark.read.format("ignis").option("queue", "orders").option(name, order)
+        with pytest.raises(Exception, match="order the DataFrame instead"):
+            reader.load(str(tmp_path / "store")).collect()

@@ -61,6 +61,35 @@ def test_firings_from_different_shards_do_not_wait_for_each_other(store, one, tw
     assert one.finish() == [0, 1, 2]
 
 
+def test_a_firing_in_global_order_waits_for_the_shards_of_others(store, one, two):
+    """Else it would take a later message of a free shard, and leave an earlier one."""
+    queue = make_queue(store, shards=2, key="customer")
+    first, second = two_customers(queue)
+    queue.load([{"number": n, "customer": first} for n in range(2)])
+
+    def loads_more(store):
+        return len(store.queue("orders").load([{"number": 2, "customer": second}]))
+
+    def fires_one(store):
+        return numbers_of(store.queue("orders").fire(selector="number = 1").messages)
+
+    def fires_globally(store):
+        return numbers_of(store.queue("orders").fire(3, order="global").messages)
+
+    if on_sqlite(store):
+        loads_more(store)
+    one.start(fires_one, stop_at="fire.before_commit")
+    if not on_sqlite(store):
+        two.start(loads_more)
+        two.finish()
+    two.start(fires_globally)
+    assert two.waits()
+
+    assert one.finish() == [1]
+    assert two.finish() == [0, 2]
+    audit(store)
+
+
 def test_a_firing_sees_nothing_only_when_nothing_is_left(store, one, two):
     """Else a query that ends when there is nothing would end too early."""
     make_queue(store).load(orders(10))
