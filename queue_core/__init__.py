@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from queue_core.queue import Queue
     from queue_core.schema import METADATA
     from queue_core.segments.buffers import Buffer
+    from queue_core.selector.by_function import Predicate
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
     from queue_core.views import VIEWS
@@ -100,6 +101,7 @@ _HOMES = {
     "NoSuchQueue": "queue_core.errors",
     "NoSuchStore": "queue_core.errors",
     "NotLeading": "queue_core.errors",
+    "Predicate": "queue_core.selector.by_function",
     "Pressure": "queue_core.pool.pressure",
     "PublicationRefused": "queue_core.errors",
     "Queue": "queue_core.queue",
@@ -161,6 +163,7 @@ __all__ = [
     "NoSuchQueue",
     "NoSuchStore",
     "NotLeading",
+    "Predicate",
     "Pressure",
     "PublicationRefused",
     "Queue",

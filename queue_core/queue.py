@@ -50,7 +50,7 @@ from queue_core.segments.reader import read_table
 from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages
-from queue_core.selection.selection import Selection
+from queue_core.selection.selection import Selection, condition_of
 from queue_core.settings import (
     QueueSettings,
     check_count,
@@ -78,6 +78,7 @@ from queue_core.verbs.sweep import sweep
 if TYPE_CHECKING:
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
+    from queue_core.selection.selection import AnySelector
     from queue_core.store import Store
 
 #: The class of a queue's messages.
@@ -282,7 +283,7 @@ class Queue:
         *,
         max_bytes: int | None = None,
         timeout: float | None = 0.0,
-        selector: str | None = None,
+        selector: AnySelector | None = None,
         order_by: str | None = None,
         order: str = BY_SHARD,
         fallback: bool = False,
@@ -308,7 +309,9 @@ class Queue:
             timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
                 one. By default, do not wait.
             selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
-                the seconds since a message was loaded. By default, take any message.
+                the seconds since a message was loaded. Or a function of a pyarrow RecordBatch of
+                these columns that returns a pyarrow BooleanArray, one value per message; with
+                `Predicate`, of only some columns. By default, take any message.
             order_by: The order in which messages are chosen, such as ``"priority DESC, size"``. It
                 may use ``_age`` too. By default, the queue's priority, then the order of loading.
             order: The order without *order_by*. ``"shard"``: each shard in its order, evenly from
@@ -328,7 +331,8 @@ class Queue:
 
         Raises:
             BadOption: An argument is out of range.
-            BadSelector: *selector* or *order_by* cannot be understood.
+            BadSelector: *selector* or *order_by* cannot be understood, or the function raised an
+                error or returned something else; no message was taken.
             ConsumerFenced: The same consumer was started again elsewhere.
             QueueDeactivated: The queue was deactivated.
             QueueTaken: Another consumer has the queue to itself.
@@ -503,7 +507,7 @@ class Queue:
         self,
         count: int = 10,
         *,
-        selector: str | None = None,
+        selector: AnySelector | None = None,
         order_by: str | None = None,
         order: str = BY_SHARD,
         magazine: str = "main",
@@ -513,7 +517,7 @@ class Queue:
 
         Args:
             count: At most this many messages, 1 or more.
-            selector: A SQL condition, as in `fire`.
+            selector: A SQL condition or a function, as in `fire`.
             order_by: The order in which messages are chosen, as in `fire`.
             order: The order without *order_by*, as in `fire`.
             magazine: ``main`` or ``sideline``.
@@ -523,7 +527,7 @@ class Queue:
 
         Raises:
             BadOption: An argument is out of range.
-            BadSelector: *selector* or *order_by* cannot be understood.
+            BadSelector: *selector* or *order_by* cannot be understood, or the function failed.
             DamagedSegment: Messages cannot be read. They are quarantined; peek again.
         """
         most = check_count("count", count)
@@ -532,7 +536,7 @@ class Queue:
             plan = peek(self._store.catalog, self._store.storage.uri, self.info, request)
         return self._read(plan, None, request.selection)
 
-    def browse(self, *, magazine: str = "main") -> pa.Table:
+    def browse(self, *, selector: AnySelector | None = None, magazine: str = "main") -> pa.Table:
         """
         Return every message of a magazine, waiting or in flight, without taking any.
 
@@ -547,11 +551,20 @@ class Queue:
 
         Raises:
             BadOption: *magazine* is unknown.
+            BadSelector: *selector* cannot be understood, or the function failed.
             DamagedSegment: Messages cannot be read. They are quarantined; browse again.
         """
         store = self._store
+        condition = None if selector is None else condition_of(selector, self.schema)
         plan = browse(store.catalog, store.storage.uri, [self.info], magazine_of(magazine))
-        return self._read(plan, None)
+        messages = self._read(plan, None)
+        if condition is None:
+            return messages
+        # Not at the top: a query waits for imports.
+        from queue_core.selection.scan import with_moment
+
+        rows = with_moment(messages, condition.columns, store.catalog.now())
+        return messages.filter(condition.mask(rows))
 
     def metadata(self) -> pa.Table:
         """
@@ -803,7 +816,7 @@ class Queue:
         max_messages: int | None,
         max_bytes: int | None,
         magazine: str,
-        selector: str | None,
+        selector: AnySelector | None,
         order_by: str | None,
         order: str,
         fallback: bool = False,

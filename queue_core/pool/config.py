@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from queue_core.selection.selection import Selection
 from queue_core.settings import MAX_CONCURRENCY, is_whole
 from queue_core.tasks.registry import TASKS, check_task
 
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
+
 _MAX_PRIORITY = 2**31 - 1
 
 
@@ -33,7 +37,7 @@ class PoolConfig:
     concurrency: int | None
     batch: int
     magazine: str
-    selector: str | None
+    selector: AnySelector | None
     order_by: str | None
     priority: int | None
     max_in_flight: int | None

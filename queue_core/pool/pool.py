@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from queue_core.catalog import consumers, interests, queues
 from queue_core.consumers.consumer import SuspendReason
@@ -30,6 +31,9 @@ from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
 from queue_core.store import Store
 from queue_core.tasks.thread import TaskThread
+
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
 
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
@@ -76,7 +80,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
         magazine: ``main`` or ``sideline``.
-        selector: A SQL condition; only matching messages are fired. By default, all messages.
+        selector: A SQL condition or a function of Arrow columns, as in `Queue.fire`; only matching
+            messages are fired. A function that fails ends the pool. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
         priority: An integer. While a consumer with a higher priority, in any process, wants
             messages of a queue, this pool gets none of them. By default, the pool has no priority:
@@ -120,7 +125,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         with_metadata: bool = False,
         columns: Sequence[str] | None = None,
         magazine: str = "main",
-        selector: str | None = None,
+        selector: AnySelector | None = None,
         order_by: str | None = None,
         priority: int | None = None,
         max_in_flight: int | None = None,

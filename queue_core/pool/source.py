@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -24,6 +24,9 @@ from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.browse import browse_next, browsed
+
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
 
 
 class MessageSource(Protocol):
@@ -52,7 +55,7 @@ class AcquiringSource:
         columns: Sequence[str],
         *,
         magazine: str,
-        selector: str | None,
+        selector: AnySelector | None,
         order_by: str | None,
         prefetch: bool,
         on_available: Callable[[], None],

@@ -33,7 +33,7 @@ from queue_core.selection.scan import (
 )
 
 if TYPE_CHECKING:
-    from queue_core.selector import Selector
+    from queue_core.selector import Condition
 
 #: The least and the most rows that one step reads, which bounds vain reading.
 STEP_ROWS = (1 << 14, 1 << 18)
@@ -51,9 +51,9 @@ class ScanConditions:
     """The conditions on messages of a shard."""
 
     #: Conditions of the queue, which make a message eligible.
-    eligible: tuple[Selector, ...]
+    eligible: tuple[Condition, ...]
     #: Conditions of the consumer.
-    matching: tuple[Selector, ...]
+    matching: tuple[Condition, ...]
     #: The group column, and the groups that have a message in flight.
     group: str | None = None
     in_flight: pa.Array | None = None
@@ -65,7 +65,7 @@ class ScanConditions:
     now: int = 0
 
     @property
-    def all(self) -> tuple[Selector, ...]:
+    def all(self) -> tuple[Condition, ...]:
         """All conditions."""
         return (*self.eligible, *self.matching)
 
@@ -192,7 +192,7 @@ def _nothing() -> pa.Table:
 
 def matching_rows(
     scan: SliceScan,
-    conditions: Sequence[Selector],
+    conditions: Sequence[Condition],
     sure: Sequence[Taken],
     unsure: Sequence[Taken],
     columns: frozenset[str],
@@ -224,7 +224,7 @@ def heads(groups: pa.ChunkedArray, in_flight: pa.Array) -> tuple[pa.Array, pa.Ar
     return found, pa.concat_arrays([in_flight, encoded.dictionary.filter(free)])
 
 
-def decided_by_stats(scan: SliceScan, piece: Slice, conditions: Sequence[Selector]) -> bool | None:
+def decided_by_stats(scan: SliceScan, piece: Slice, conditions: Sequence[Condition]) -> bool | None:
     """Return True if all messages of a slice meet all conditions, False if none do, else None."""
     certain = True
     for condition in conditions:

@@ -31,7 +31,7 @@ from queue_core.segments.column_cache import read_columns
 from queue_core.selection.match_cache import MatchCache
 
 if TYPE_CHECKING:
-    from queue_core.selector import Selector
+    from queue_core.selector import Condition
 
 #: Columns that a scan adds: the message's segment and row, as an id; its place; and the index of
 #: its slice among the scanned ones.
@@ -93,7 +93,7 @@ class SliceScan:
             tables.append(self._read(taken, others, columns))
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
-    def matching(self, taken: Sequence[Taken], conditions: tuple[Selector, ...]) -> list[Taken]:
+    def matching(self, taken: Sequence[Taken], conditions: tuple[Condition, ...]) -> list[Taken]:
         """Return the rows that meet lasting conditions; see `is_lasting`."""
         keys = {piece.segment_id: self._key(piece, conditions) for piece, _ in taken}
         found = {segment: _matches.of(key) for segment, key in keys.items()}
@@ -109,7 +109,7 @@ class SliceScan:
         matching = [(p, rows & Rows.of_bitmap(found[p.segment_id].met)) for p, rows in taken]
         return [(piece, rows) for piece, rows in matching if rows]
 
-    def _key(self, piece: Slice, conditions: tuple[Selector, ...]) -> Hashable:
+    def _key(self, piece: Slice, conditions: tuple[Condition, ...]) -> Hashable:
         # With the time of creation, a later queue with the same id is another one, even in a new
         # store.
         return self._created[piece.queue_id], piece.segment_id, conditions
@@ -162,7 +162,7 @@ class SliceScan:
         return None
 
 
-def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
+def mask(rows: pa.Table, conditions: Sequence[Condition]) -> Mask:
     """Return a mask of the rows that meet all conditions."""
     met = np.ones(rows.num_rows, dtype=np.bool_)
     for condition in conditions:
@@ -170,14 +170,14 @@ def mask(rows: pa.Table, conditions: Sequence[Selector]) -> Mask:
     return met
 
 
-def columns_of(conditions: Sequence[Selector]) -> frozenset[str]:
+def columns_of(conditions: Sequence[Condition]) -> frozenset[str]:
     """Return the columns that conditions read."""
     return frozenset[str]().union(*(condition.columns for condition in conditions))
 
 
-def is_lasting(condition: Selector) -> bool:
+def is_lasting(condition: Condition) -> bool:
     """Return whether a condition's result for a message never changes."""
-    return not condition.columns & _PASSING
+    return condition.repeatable and not condition.columns & _PASSING
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -20,7 +20,10 @@ from queue_core.schema import AGE, NOW, output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
 
 if TYPE_CHECKING:
-    from queue_core.selector import Order, Selector
+    from queue_core.selector import Condition, Function, Order, Predicate, Selector
+
+    #: A condition on messages: SQL, or a function of their columns.
+    AnySelector: TypeAlias = str | Predicate | Function
 
 
 class QueueRules(NamedTuple):
@@ -43,7 +46,7 @@ class Selection:
     #: The storage's URI; not shown, as it may have credentials.
     storage: str = field(repr=False)
     #: The consumer's condition.
-    selector: Selector | None
+    selector: Condition | None
     #: Whether to take the oldest message if none matches the selector.
     fallback: bool
     #: By the queue's id.
@@ -53,7 +56,7 @@ class Selection:
     def parse(
         queues: Sequence[QueueInfo],
         storage: str,
-        selector: str | None = None,
+        selector: AnySelector | None = None,
         order_by: str | None = None,
         *,
         order: str = BY_SHARD,
@@ -78,7 +81,7 @@ class Selection:
         return Selection(
             queues=tuple(queues),
             storage=storage,
-            selector=None if selector is None else _condition(selector, schema),
+            selector=None if selector is None else condition_of(selector, schema),
             fallback=fallback and selector is not None,
             rules={id: _rules(one, order_by, across, schema) for id, one in eligible.items()},
         )
@@ -137,6 +140,15 @@ def _rules(
         group=eligibility.group,
         merged=across and not order,
     )
+
+
+def condition_of(selector: AnySelector, schema: pa.Schema) -> Condition:
+    """Return the condition over a queue's columns; raises `BadSelector`."""
+    if isinstance(selector, str):
+        return _condition(selector, schema)
+    from queue_core.selector import FunctionSelector
+
+    return FunctionSelector.of(selector, visible(schema))
 
 
 # Each firing parses the same few texts.

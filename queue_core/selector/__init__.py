@@ -3,7 +3,7 @@
 A `Selector` is a condition over columns, and an `Order` is the order of the matching messages.
 Users write both as SQL. Each is parsed once, and then evaluated on Arrow columns or on statistics,
 so that slices without a match are never opened. They can read only the given columns: no file, no
-network, no clock.
+network, no clock. A condition can also be a Python function of the columns, a `Predicate`.
 
     text -> `syntax` -> `grammar` (with `functions`, `arithmetic`, `casts`) -> `nodes`
     nodes -> `predicate`, `order` (on rows), `prune` (on statistics)
@@ -13,13 +13,23 @@ without a zone is in UTC, a text constant is converted once, when the selector i
 type it is compared with, and a text column can be compared only with texts.
 """
 
+from typing import TypeAlias
+
 from queue_core.column_stats import ColumnStats, column_stats, stats_from_json, stats_to_json
+from queue_core.selector.by_function import Function, FunctionSelector, Predicate
 from queue_core.selector.order import Order, SortKey
 from queue_core.selector.predicate import Selector
 
+#: What both kinds of conditions are.
+Condition: TypeAlias = Selector | FunctionSelector
+
 __all__ = [
     "ColumnStats",
+    "Condition",
+    "Function",
+    "FunctionSelector",
     "Order",
+    "Predicate",
     "SortKey",
     "Selector",
     "column_stats",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,8 @@ class Selector:
     It is compared, hashed and pickled by its text and columns, and parsed again when unpickled.
     """
 
+    #: Equal columns always have an equal result.
+    repeatable: ClassVar[bool] = True
     text: str
     #: The columns that it uses, with the queue's types.
     schema: pa.Schema

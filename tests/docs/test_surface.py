@@ -46,6 +46,7 @@ SURFACE = {
         "NoSuchQueue",
         "NoSuchStore",
         "NotLeading",
+        "Predicate",
         "Pressure",
         "PublicationRefused",
         "Queue",

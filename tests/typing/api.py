@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,6 +34,7 @@ from queue_core import (
     Latest,
     Merge,
     NoSuchQueue,
+    Predicate,
     Pressure,
     Queue,
     QueueExists,
@@ -84,6 +86,8 @@ def call_the_verbs(orders: Queue) -> None:
     orders.fire(100)
     orders.fire(max_messages=100, max_bytes=1 << 20, timeout=1.0, magazine="sideline")
     orders.fire("all", selector="order_id > 10", order_by="order_id DESC", timeout=1)
+    orders.fire(order="global", timeout=None)
+    orders.fire(10, selector=large, fallback=True)
 
     assert_type(orders.delete(firing), int)
     assert_type(orders.sideline(firing.ids, reason="declined"), int)
@@ -98,7 +102,13 @@ def call_the_verbs(orders: Queue) -> None:
     orders.load([Order(1)])
     orders.peek()
     orders.peek(10, magazine="sideline", selector="order_id > 10", order_by="order_id")
+    orders.peek(selector=Predicate(large, columns=["order_id"]), order="global")
     orders.browse(magazine="sideline")
+    orders.browse(selector=large)
+
+
+def large(orders: pa.RecordBatch) -> pa.BooleanArray:
+    return pc.greater(orders.column("order_id"), 1000)
 
 
 def decide(new: Mapping[str, Any], queued: Mapping[str, Any]) -> Decision:

@@ -1,0 +1,117 @@
+"""Selectors as Python functions of Arrow columns."""
+
+import threading
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from queue_core import ConsumerPool, Predicate
+from queue_core.errors import BadSelector
+from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.dump import dump
+from tests.factories import make_queue, numbers_of, orders
+
+
+def sevenths(batch):
+    return pc.equal(pc.subtract(batch["number"], pc.multiply(pc.divide(batch["number"], 7), 7)), 0)
+
+
+@pytest.fixture
+def queue(store):
+    queue = make_queue(store)
+    queue.load(orders(30))
+    return queue
+
+
+def test_a_function_selects_what_is_fired_peeked_at_and_browsed(queue):
+    assert numbers_of(queue.peek(2, selector=sevenths)) == [0, 7]
+    firing = queue.fire(2, selector=sevenths)
+    assert numbers_of(firing.messages) == [0, 7]
+    assert numbers_of(queue.browse(selector=sevenths)) == [0, 7, 14, 21, 28]
+    assert numbers_of(queue.browse(selector="number < 2")) == [0, 1]
+    assert numbers_of(queue.fire(order_by="number DESC", selector=sevenths).messages) == [28]
+    assert numbers_of(queue.fire("all", order="global", selector=sevenths).messages) == [14, 21]
+    assert numbers_of(queue.fire(selector=sevenths, fallback=True).messages) == [1]
+
+
+def test_a_predicate_names_the_columns_that_its_function_gets(queue):
+    seen = []
+
+    def young(batch):
+        seen.append(batch.schema.names)
+        return pc.less(batch["_age"], 3600)
+
+    assert len(queue.fire(3, selector=Predicate(young, ["_age", "customer"]))) == 3
+    assert len(queue.fire(3, selector=young)) == 3
+    assert seen[0] == ["_age", "customer"]
+    assert {"number", "customer", "amount", "_message_id", "_age"} < set(seen[-1])
+
+
+def test_a_function_is_asked_again_each_time(queue):
+    """It may depend on anything, so its results are not kept."""
+    wanted = {3}
+
+    def chosen(batch):
+        return pc.is_in(batch["number"], pa.array(list(wanted)))
+
+    by = Predicate(chosen, ["number"])
+    assert numbers_of(queue.peek(selector=by)) == [3]
+    wanted.add(5)
+    assert numbers_of(queue.fire("all", selector=by).messages) == [3, 5]
+
+
+def fails(_):
+    raise ValueError("no such price")
+
+
+def too_short(_):
+    return pa.array([True])
+
+
+def numbers(batch):
+    return batch["number"]
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (fails, r"fails raised ValueError: no such price"),
+        (too_short, r"too_short returned 1 values for 30 messages"),
+        (numbers, r"numbers returned int64"),
+        (Predicate(numbers, ["nmber"]), r"numbers: there is no column 'nmber'"),
+    ],
+)
+def test_a_function_that_fails_is_named_and_nothing_changes(store, queue, function, fault):
+    store.consumer()
+    before = dump(store)
+    for look in (queue.fire, queue.peek, queue.browse):
+        with pytest.raises(BadSelector, match=fault):
+            look(selector=function)
+    assert dump(store) == before
+
+
+def test_a_waiting_firing_is_woken_by_a_match(store, queue):
+    producer = threading.Timer(0.2, lambda: queue.load(orders(3, 100)))
+    producer.start()
+    above = Predicate(lambda batch: pc.greater(batch["number"], 101), ["number"])
+    firing = queue.fire(selector=above, timeout=PATIENCE)
+    producer.join()
+    assert numbers_of(firing.messages) == [102]
+
+
+def test_a_pool_fires_what_its_function_selects(store, queue):
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, selector=sevenths, tasks=[]) as pool:
+        eventually(lambda: pool.counts == {"deleted": 5})
+    assert recorder.numbers == [0, 7, 14, 21, 28]
+
+
+def test_a_function_that_fails_ends_its_pool(store, queue):
+    pool = ConsumerPool(store, "orders", Recorder(), selector=fails, tasks=[]).start()
+    eventually(lambda: pool.error is not None)
+    with pytest.raises(BadSelector, match="fails raised ValueError"):
+        pool.stop()
+    assert queue.browse().num_rows == 30
+    with pytest.raises(BadSelector, match="there is no column"):
+        ConsumerPool(store, "orders", Recorder(), selector=Predicate(fails, ["nmber"]))
