@@ -477,6 +477,9 @@ class Store(AbstractContextManager["Store"]):
         When the clock jumps ahead, ignis stops expiring, sweeping and vacuuming, so that no message
         is removed too early. If the present time is right, call this method to resume these tasks.
         They then remove everything that is old by this time.
+
+        Raises:
+            CatalogForbidden: The database role is not that of an operator.
         """
         self.catalog.write(clock.accept)
 

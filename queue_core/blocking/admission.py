@@ -119,13 +119,13 @@ class Admission:
         return overflow == "block" and self._when_full.timeout != 0
 
     def _expire(self) -> int:
-        if self._catalog.write(clock.look) is not None:
-            # The clock may have jumped, so that young messages seem old.
-            return False
         try:
+            if self._catalog.write(clock.look) is not None:
+                # The clock may have jumped, so that young messages seem old.
+                return False
             expired = expire(self._catalog, self._storage_uri, self._queue)
         except CatalogForbidden:
-            # The database role of a producer may not expire messages.
+            # The database role of a producer may neither look at the clock nor expire messages.
             expired = 0
         self._expired_at = time.monotonic()
         return expired

@@ -37,7 +37,6 @@ _PRODUCER: dict[Table, Rights] = {
     t.publications: (_READ, _ADD, _CHANGE),
     t.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
-    t.clocks: _ALL,
     t.task_log: (_ADD, "SELECT (id)"),
 }
 
@@ -62,7 +61,8 @@ _CONSUMER: dict[Table, Rights] = {
     t.leases: (_READ, _ADD, _CHANGE),
     t.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),
-    t.clocks: _ALL,
+    # To compare the clock before its tasks. Without DELETE, it cannot accept the clock.
+    t.clocks: (_READ, _ADD, "UPDATE (catalog_at, host_at, steady_at, jumped_at)"),
     t.dedup: (_READ,),
 }
 

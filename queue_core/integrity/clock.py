@@ -57,7 +57,11 @@ def confirm(connection: Connection) -> None:
 
 
 def accept(connection: Connection) -> None:
-    """Believe the present time, whatever was seen before."""
+    """
+    Believe the present time, whatever was seen before.
+
+    It deletes all rows of `clocks`. In PostgreSQL, only operators have the right to do so.
+    """
     connection.execute(delete(clocks))
     connection.execute(insert(clocks).values(_seen(dialect.read_clock(connection), 0)))
 
@@ -82,7 +86,10 @@ def look(connection: Connection) -> str | None:
                 connection.execute(update(clocks).where(here).values(jumped_at=now))
             return jump
         if abs(now - mine.catalog_at) > _micros(WRITTEN_SECONDS) or mine.jumped_at is not None:
-            connection.execute(update(clocks).where(here).values(_seen(now, steady_at)))
+            seen = _seen(now, steady_at)
+            # A database role may not have the right to change the host.
+            del seen["host"]
+            connection.execute(update(clocks).where(here).values(seen))
     # A jump that another machine saw counts until the clock is set back.
     if any(row.jumped_at is not None and now >= row.jumped_at for row in rows.values()):
         return "another machine saw it jump ahead"
@@ -91,9 +98,13 @@ def look(connection: Connection) -> str | None:
             "nobody has watched it for a long time, and it must first run steadily for another "
             f"{_shown(steady_at - watch)}"
         )
-    old = clocks.c.catalog_at < now - _micros(KEPT_SECONDS)
-    connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
     return None
+
+
+def forget(connection: Connection) -> None:
+    """Remove the looks of machines that have not looked for a long time."""
+    old = clocks.c.catalog_at < dialect.read_clock(connection) - _micros(KEPT_SECONDS)
+    connection.execute(delete(clocks).where(old, clocks.c.host != _host()))
 
 
 def _jump(seen: Row[Any], now: int, watch: int) -> str | None:

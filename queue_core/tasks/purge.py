@@ -2,8 +2,9 @@
 
 Reports of tasks, failures of messages that are gone, and consumers of processes that are gone are
 kept for a week. Keys of messages are kept for their de-duplication window, and the schedule of a
-queue as long as the queue. Consumers of streaming queries, consumers with a chosen name, and
-publications stay until somebody forgets them: they identify a query that returns.
+queue as long as the queue. Looks of machines at the clock are kept for a month. Consumers of
+streaming queries, consumers with a chosen name, and publications stay until somebody forgets them:
+they identify a query that returns.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         failures.forget(connection, before)
         task_log.forget(connection, before)
         schedule.forget(connection)
+        clock.forget(connection)
         clock.confirm(connection)
 
     catalog.write(work)

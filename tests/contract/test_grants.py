@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 from pyspark_ignis.cli import app
 from queue_core import Store
 from queue_core.blocking.publish import publish_once
-from queue_core.errors import CatalogForbidden, QueueFull
+from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
 from queue_core.segments import stager
 from tests.books import audit
+from tests.clocks import jump
 from tests.factories import make_batch, make_queue, make_stager, orders
 
 pytestmark = pytest.mark.postgres
@@ -78,7 +79,7 @@ def publish(queue, number):
     return publish_once(queue.store.catalog, queue.store.storage, queue.info, segments, batch)
 
 
-def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch):
+def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch, tmp_path):
     make_queue(owner, "bounded", max_size=5, max_bytes=100_000, overflow="fail")
     producer = as_role("producer")
     queue = producer.queue("orders")
@@ -91,6 +92,9 @@ def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch
     with pytest.raises(QueueFull):
         producer.queue("bounded").load(orders(5))
 
+    # For the shovel.
+    bounded = owner.queue("bounded")
+    bounded.sideline(bounded.fire(max_messages=1))
     waiting = owner.queue("orders").browse()
     firing = owner.queue("orders").fire(max_messages=1)
     refused(
@@ -100,13 +104,16 @@ def test_a_producer_loads_and_sees_and_takes_nothing(owner, as_role, monkeypatch
         queue.failures,
         lambda: queue.delete(firing.ids),
         lambda: queue.sideline(firing.ids),
-        queue.shovel,
+        producer.queue("bounded").shovel,
         queue.sweep,
         queue.deactivate,
         lambda: queue.change_settings(sweep_after=1.0),
         lambda: make_queue(producer, "own"),
         lambda: producer.vacuum(grace=0),
         lambda: producer.consumer("mine"),
+        producer.accept_clock,
+        lambda: producer.backup(tmp_path / "backup"),
+        lambda: read(producer, "SELECT host FROM clocks"),
         lambda: producer.view("slices"),
         lambda: read(producer, "SELECT data FROM segments"),
         lambda: change(producer, "DELETE FROM slices"),
@@ -127,7 +134,7 @@ def change(store, statement):
     store.catalog.write(lambda connection: connection.execute(sa.text(statement)))
 
 
-def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_role):
+def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_role, tmp_path):
     consumer = as_role("consumer")
     queue = consumer.queue("orders")
     assert queue.peek(100).num_rows == queue.browse().num_rows == 15
@@ -153,10 +160,31 @@ def test_a_consumer_fires_and_settles_and_neither_loads_nor_cleans(owner, as_rol
         queue.deactivate,
         lambda: queue.change_settings(sweep_after=1.0),
         lambda: consumer.vacuum(grace=0),
+        consumer.accept_clock,
+        lambda: change(consumer, "UPDATE clocks SET host = ''"),
         lambda: change(consumer, "DELETE FROM files"),
         lambda: change(consumer, "UPDATE facts SET value = ''"),
         lambda: change(consumer, "INSERT INTO schemas VALUES (1, 9, '')"),
     )
+    # It may read everything, so it may also write a backup, as docs/operations.md says.
+    assert consumer.backup(tmp_path / "backup").rows
+
+
+def test_a_consumer_records_a_jump_of_the_clock_and_only_an_operator_accepts_it(owner, as_role):
+    owner.queue("orders").change_settings(message_expiry=2 * 24 * 3600.0)
+    consumer, operator = as_role("consumer"), as_role("operator")
+    queue = consumer.queue("orders")
+    assert queue.expire() == 0
+    jump(owner, 3)
+    with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
+        queue.expire()
+    refused(consumer.accept_clock)
+    with pytest.raises(CatalogUnavailable, match="advanced 3 days more"):
+        queue.expire()
+
+    operator.accept_clock()
+
+    assert queue.expire() == 15
 
 
 def test_an_operator_does_everything(owner, as_role, tmp_path):
