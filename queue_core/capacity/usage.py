@@ -12,6 +12,7 @@ from operator import sub
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import counters, queues, shard_totals, shards, slices
 from queue_core.errors import Conflict
@@ -63,7 +64,8 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
         raise Conflict(f"queue {queue.name!r} was dropped; open it again")
     if row.deactivated_at is not None:
         check_in_use(connection, [queue.id])
-    settings = _settings(row.settings)
+    with decoding(queues, f"name {queue.name!r}"):
+        settings = _settings(row.settings)
     size = 0
     if settings.max_bytes is not None:
         size = int(connection.scalar(_BYTES, {"queue": queue.id}) or 0)

@@ -15,6 +15,8 @@ from queue_core.errors import BadOption, DamagedCatalog
 UNREADABLE = (
     AttributeError,
     LookupError,
+    # Arrow raises it for a schema or a message whose Flatbuffers are invalid.
+    OSError,
     OverflowError,
     TypeError,
     ValueError,

@@ -149,7 +149,7 @@ def open_to(
     for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
-    closed = {row.id for row in rows if not even_if_paused and is_paused(row.settings)}
+    closed = {row.id for row in rows if not even_if_paused and is_paused(row.name, row.settings)}
     names = {row.id: row.name for row in rows if row.ranked}
     if names:
         for row in connection.execute(_blocked(connection, consumer, names)):

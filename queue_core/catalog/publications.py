@@ -78,13 +78,15 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
     if not is_of_query(consumer.name):
         # The store that a batch comes from may have a consumer of the same name.
         return None
-    named = select(publications.c.content).where(
+    named = select(publications.c.query_id, publications.c.content).where(
         publications.c.content.contains(consumer.name, autoescape=True)
     )
     here = restored.generation(connection)
     found = []
-    for record in map(json.loads, connection.scalars(named)):
-        at, forgotten = _tickets(record["tickets"]), record.get("forgotten", {})
+    for row in connection.execute(named):
+        with decoding(publications, f"query_id {row.query_id!r}"):
+            record = json.loads(row.content)
+            at, forgotten = _tickets(record["tickets"]), record.get("forgotten", {})
         if consumer.name in at:
             found.append(at[consumer.name])
         elif forgotten.get(consumer.name, here) != here:
@@ -123,11 +125,12 @@ def forget_tickets(connection: Connection, consumer: Consumer) -> None:
         .order_by(publications.c.queue_id, publications.c.query_id)
     )
     for row in rows.all():
-        content = json.loads(row.content)
-        lines = (content["tickets"] or "").splitlines()
-        others = [line for line in lines if json.loads(line)["consumer"] != consumer.name]
-        content["tickets"] = "\n".join(others) or None
-        content["forgotten"] = content.get("forgotten", {}) | {consumer.name: here}
+        with decoding(publications, f"query_id {row.query_id!r} and queue_id {row.queue_id}"):
+            content = json.loads(row.content)
+            lines = (content["tickets"] or "").splitlines()
+            others = [line for line in lines if json.loads(line)["consumer"] != consumer.name]
+            content["tickets"] = "\n".join(others) or None
+            content["forgotten"] = content.get("forgotten", {}) | {consumer.name: here}
         seals.change(
             connection,
             publications,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
 from queue_core.catalog import dialect, named_locks, notifications, seals
-from queue_core.catalog.damage import decoding
+from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
@@ -134,15 +134,22 @@ def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
     return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
 
 
-def is_paused(settings: str) -> bool:
+def is_paused(name: str, settings: str) -> bool:
     """Return whether a queue with these settings, as JSON, is paused: its ``concurrency`` is 0."""
-    return not _concurrency(settings)
+    with decoding(queues, f"name {name!r}"):
+        return not _concurrency(settings)
 
 
 def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
     """Return the setting ``concurrency`` of some queues, in no order, without dropped queues."""
-    query = select(queues.c.settings).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
-    return [_concurrency(settings) for settings in connection.scalars(query)]
+    query = select(queues.c.name, queues.c.settings).where(
+        dialect.of(connection).one_of(queues.c.id, queue_ids)
+    )
+    found = []
+    for row in connection.execute(query):
+        with decoding(queues, f"name {row.name!r}"):
+            found.append(_concurrency(row.settings))
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -175,29 +182,43 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
-    """Return every schema that a queue has had, by version, as Arrow IPC bytes."""
-    rows = connection.execute(
-        select(schemas.c.version, schemas.c.arrow).where(schemas.c.queue_id == queue_id)
-    )
-    return {version: bytes(data) for version, data in rows}
+    """
+    Return every schema that a queue has had, by version, as Arrow IPC bytes.
+
+    Raises `DamagedCatalog` for one that is not what was written.
+    """
+    rows = connection.execute(select(schemas).where(schemas.c.queue_id == queue_id))
+    found = {}
+    for row in rows:
+        _schema(row.queue_id, row.version, row.arrow, row.seal)
+        found[row.version] = bytes(row.arrow)
+    return found
 
 
 def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Lock a queue until the transaction ends; return it as it is now."""
-    query = _described().where(queues.c.id == queue.id)
-    return _info(connection.execute(dialect.of(connection).locked(query, queues)).one())
+    # In two statements: PostgreSQL would join a row that changed while the lock was awaited with a
+    # schema from before.
+    held = select(queues.c.id).where(queues.c.id == queue.id)
+    connection.execute(dialect.of(connection).locked(held)).one()
+    return _info(connection.execute(_described().where(queues.c.id == queue.id)).one())
 
 
 def _described() -> Select[Any]:
-    return select(queues, schemas.c.arrow).join(
+    # A queue whose schema is missing is damaged, and does not vanish.
+    return select(queues, schemas.c.arrow, schemas.c.seal.label("schema_seal")).outerjoin(
         schemas,
         (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version),
     )
 
 
 def _info(row: Row[Any]) -> QueueInfo:
-    with decoding(schemas, f"queue_id {row.id} and version {row.schema_version}"):
-        schema = deserialize(row.arrow)
+    with decoding(queues, f"name {row.name!r}"):
+        # A text among the numbers, which SQLite allows, raises `TypeError`.
+        sum((row.id, row.shards, row.schema_version, row.created_at, row.deactivated_at or 0))
+    schema = _schema(row.id, row.schema_version, row.arrow, row.schema_seal)
+    if row.key_column is not None and row.key_column not in schema.names:
+        raise damaged(queues, f"name {row.name!r}", f"it has no column {row.key_column!r}")
     return QueueInfo(
         id=row.id,
         name=row.name,
@@ -209,6 +230,17 @@ def _info(row: Row[Any]) -> QueueInfo:
         created_at=row.created_at,
         deactivated_at=row.deactivated_at,
     )
+
+
+def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) -> pa.Schema:
+    """Return a schema; raises `DamagedCatalog`. A single changed bit can be a schema as well."""
+    with decoding(schemas, f"queue_id {queue_id} and version {version}"):
+        if arrow is None:
+            raise ValueError("it is missing")
+        row = {"queue_id": queue_id, "version": version, "arrow": arrow}
+        if seal is not None and seal != seals.seal(schemas, row):
+            raise ValueError("its checksum is another one")
+        return deserialize(arrow)
 
 
 def _settings(name: str, stored: str) -> QueueSettings:
@@ -250,7 +282,8 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
 
 def given_up_error(name: str, at: int) -> QueueDeactivated:
     """Return the error for a deactivated queue."""
-    since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
+    with decoding(queues, f"name {name!r}"):
+        since = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat(" ")
     return QueueDeactivated(
         f"queue {name!r} was deactivated at {since}, for good: what is in it can be peeked at and "
         "browsed; load into and fire from another queue"

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from queue_core.catalog import queues
+from queue_core.catalog.damage import damaged
 from queue_core.catalog.segments import sources
+from queue_core.catalog.tables import segments
 from queue_core.model import QueueInfo, ReadPlan, SegmentRef
 from queue_core.plan import Taken, scan_tasks
 from queue_core.schema import serialize
@@ -44,4 +46,11 @@ def build(
         )
         for version, data in queues.schemas_of(connection, info.id).items()
     }
+    for info in infos:
+        for piece, _ in by_queue.get(info.id, ()):
+            version = refs[piece.segment_id].schema_version
+            if version != info.schema_version and (info.name, version) not in older:
+                raise damaged(
+                    segments, f"id {piece.segment_id}", f"its queue has no schema {version}"
+                )
     return ReadPlan(storage=storage, schema=serialize(infos[0].schema), schemas=older, tasks=tasks)

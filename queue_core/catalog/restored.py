@@ -6,6 +6,7 @@ import logging
 
 from sqlalchemy import Connection, select
 
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import facts, publications
 from queue_core.catalog.task_log import Moves
 from queue_core.model import Batch, QueueInfo
@@ -50,7 +51,9 @@ def report_batches(connection: Connection, queue: QueueInfo, batch: Batch) -> No
             publications.c.queue_id == queue.id, publications.c.query_id == batch.query_id
         )
     ).first()
-    if row is not None and row.published_at >= int(restored_at):
+    with decoding(facts, f"name {RESTORED_AT!r}"):
+        since = int(restored_at)
+    if row is not None and row.published_at >= since:
         return
     first, last = 0 if row is None else row.batch_id + 1, batch.number - 1
     if first > last:

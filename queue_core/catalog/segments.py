@@ -119,6 +119,8 @@ def discard_unpublished(connection: Connection, locations: Collection[str]) -> N
 
 
 def _source(row: Row[Any]) -> SegmentRef:
+    # A text among the numbers, which SQLite allows, raises `TypeError`.
+    sum((row.schema_version, row.loaded_at))
     chunks = unpack_chunks(row.chunks)
     firsts = accumulate((chunk.rows for chunk in chunks[:-1]), initial=0)
     return SegmentRef(

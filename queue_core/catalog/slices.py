@@ -48,6 +48,11 @@ _ALLOCATE_IN_USE = _ALLOCATE.where(
     .exists()
 )
 
+_NAMES = slices.c.keys()
+#: The columns of numbers that are never null, on both sides of the bitmap.
+_PLACE = slice(0, _NAMES.index("bitmap"))
+_COUNTS = slice(_NAMES.index("count"), _NAMES.index("consumer_id"))
+
 
 def fetch(
     connection: Connection,
@@ -106,6 +111,9 @@ def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
 
 
 def _slice(row: Row[Any]) -> Slice:
+    # A text among the numbers, which SQLite allows, raises `TypeError`.
+    sum(row[_PLACE], row.fired_at or 0)
+    sum(row[_COUNTS])
     return Slice(
         id=row.id,
         queue_id=row.queue_id,

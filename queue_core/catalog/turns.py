@@ -7,11 +7,12 @@ Otherwise a later message could be fired before an earlier one that another firi
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Row, Select, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.slices import ShardKey
 from queue_core.catalog.tables import counters, shard_totals, shards, turns
 from queue_core.model import Magazine
@@ -105,10 +106,14 @@ def _query(
 def _read(
     connection: Connection, query: Select[tuple[int, int, int, int, int]]
 ) -> dict[ShardKey, Backlog]:
-    return {
-        (row.queue_id, row.magazine, row.shard): Backlog(max(row.waiting, 0), row.fired)
-        for row in connection.execute(query)
-    }
+    found = {}
+    for row in connection.execute(query).all():
+        try:
+            backlog = Backlog(max(row.waiting, 0), int(row.fired))
+        except UNREADABLE as error:
+            raise damaged(turns, _named(row), error) from error
+        found[row.queue_id, row.magazine, row.shard] = backlog
+    return found
 
 
 def _pointer_query(
@@ -134,7 +139,14 @@ def _pointer_query(
 def _pointers(
     connection: Connection, query: Select[tuple[int, int, int, int]]
 ) -> dict[ShardKey, int]:
-    return {
-        (row.queue_id, row.magazine, row.shard): row.load_pointer
-        for row in connection.execute(query)
-    }
+    found = {}
+    for row in connection.execute(query).all():
+        try:
+            found[row.queue_id, row.magazine, row.shard] = int(row.load_pointer)
+        except UNREADABLE as error:
+            raise damaged(shards, _named(row), error) from error
+    return found
+
+
+def _named(row: Row[Any]) -> str:
+    return f"queue_id {row.queue_id}, magazine {row.magazine} and shard {row.shard}"

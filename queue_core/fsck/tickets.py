@@ -1,4 +1,4 @@
-"""Tickets and consumers, which hold messages, and their heartbeats (I21 to I25)."""
+"""Tickets and consumers, which hold messages, and times that must be near (I21 to I25)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from queue_core.catalog.tables import (
     schedule,
     slices,
     tickets,
+    waiters,
 )
 from queue_core.fsck.finding import Finding, Remedy
 from queue_core.fsck.scope import ALTERED, Scope, is_altered, of_row
@@ -94,11 +95,14 @@ def check_interests(scope: Scope) -> Iterator[Finding]:
 
 
 def check_times(scope: Scope) -> Iterator[Finding]:
-    """Check that the times of leases and of the schedule are plausible."""
+    """Check that the times of leases, of waiters and of the schedule are plausible."""
     late = scope.now + _AHEAD
     for row in scope.connection.execute(select(leases).where(leases.c.ends_at > late)):
         text = "the lease would not end for an hour or longer"
         yield of_row(leases, row, "I24", text, Remedy.REMOVE)
+    for row in scope.connection.execute(select(waiters).where(waiters.c.alive_until > late)):
+        text = "the waiter would count as alive for an hour or longer, and others wait behind it"
+        yield of_row(waiters, row, "I24", text, Remedy.REMOVE)
     query = select(schedule).where(schedule.c.begun_at > late)
     for row in scope.connection.execute(query):
         text = "the task has begun in the future, and would not be due for long"

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, case, func, select
 
 from queue_core.catalog import failures, queues, task_log
 from queue_core.catalog.consumers import reserved
-from queue_core.catalog.damage import decoding
+from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     consumers,
@@ -43,7 +43,21 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
             # Tasks of the store belong to no queue.
             return task_log.read(connection, found if queue else [*found, None])
         rows = _QUERIES[name](connection, names)
-        return pa.Table.from_pylist([dict(row) for row in rows], schema=VIEWS[name])
+        return _as_table([dict(row) for row in rows], name)
+
+
+def _as_table(rows: list[dict[str, Any]], name: str) -> pa.Table:
+    """Return the rows of a view; raises `DamagedCatalog` for a value of another kind."""
+    try:
+        return pa.Table.from_pylist(rows, schema=VIEWS[name])
+    except UNREADABLE:
+        for row in rows:
+            for field in VIEWS[name]:
+                table = next((t for t in _TABLES[name] if field.name in t.c), _TABLES[name][0])
+                keys = [key.name for key in table.primary_key if key.name in row]
+                with decoding(table, " and ".join(f"{key} {row[key]}" for key in keys)):
+                    pa.array([row.get(field.name)], field.type)
+        raise
 
 
 def _failures(connection: Connection, names: Mapping[int, str]) -> pa.Table:
@@ -115,9 +129,11 @@ def _shards(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
     for row in rows.mappings():
         if row["queue_id"] in names:
             place = (row["queue_id"], row["magazine"], row["shard"])
+            with decoding(shards, f"queue_id {place[0]}, magazine {place[1]} and shard {place[2]}"):
+                magazine = Magazine(row["magazine"]).name.lower()
             yield dict(row) | {
                 "queue": names[row["queue_id"]],
-                "magazine": Magazine(row["magazine"]).name.lower(),
+                "magazine": magazine,
                 "waiting": there.get((*place, int(State.LOADED)), 0),
                 "in_flight": there.get((*place, int(State.FIRED)), 0),
             }
@@ -165,6 +181,7 @@ def _consumers(connection: Connection, names: Mapping[int, str]) -> Iterable[Map
         own = wanted[row["id"]]
         wants = [names[each.queue_id] for each in own if each.interested and each.queue_id in names]
         yield dict(row) | {
+            "consumer_id": row["id"],
             "priority": own[0].priority if own else None,
             "interested": ", ".join(wants) if own else None,
             "claim": own[0].claim if own else None,
@@ -176,4 +193,12 @@ _QUERIES = {
     "shards": _shards,
     "slices": _slices,
     "consumers": _consumers,
+}
+
+#: The tables from which each view has its columns.
+_TABLES = {
+    "queues": (queue_rows,),
+    "shards": (shards, turns, counters),
+    "slices": (slices,),
+    "consumers": (consumers, interests),
 }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from queue_core.catalog import dialect
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
 
@@ -53,6 +54,8 @@ def confirm(connection: Connection) -> None:
     has seen is later than the time that is compared here.
     """
     mine = connection.execute(select(clocks).where(clocks.c.host == _host())).first()
+    if mine is not None:
+        _check_numbers(mine)
     _raise(None if mine is None else _jump(mine, dialect.read_clock(connection), stopwatch()))
 
 
@@ -70,6 +73,8 @@ def look(connection: Connection) -> str | None:
     """Compare the clocks, and write the look down; return the reason for a doubt, if any."""
     now = dialect.read_clock(connection)
     rows = {row.host: row for row in connection.execute(select(clocks))}
+    for row in rows.values():
+        _check_numbers(row)
     mine = rows.pop(_host(), None)
     watch = stopwatch()
     if mine is None:
@@ -114,6 +119,12 @@ def _jump(seen: Row[Any], now: int, watch: int) -> str | None:
     if ahead <= _micros(MARGIN_SECONDS) + int(elapsed * MARGIN_PART):
         return None
     return f"it has advanced {_shown(ahead)} more than the time that passed"
+
+
+def _check_numbers(row: Row[Any]) -> None:
+    """Raise `DamagedCatalog` for a text among the numbers, which SQLite allows."""
+    with decoding(clocks, f"host {row.host!r}"):
+        sum((row.catalog_at, row.host_at, row.steady_at, row.jumped_at or 0))
 
 
 def _raise(doubt: str | None) -> None:

@@ -19,6 +19,7 @@ from queue_core import faults
 from queue_core.catalog import dialect, id_map, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
 from queue_core.catalog.changes import Changes
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim
 from queue_core.catalog.slices import fetch
@@ -74,15 +75,15 @@ def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Un
             .where(slices.c.queue_id == queue.id)
             .group_by(segments.c.id)
         )
-        conditions = {
-            row.id: Condition(
-                bytes=row.bytes,
-                alive=int(row.alive),
-                filed=bool(row.filed),
-                waiting=row.state == int(State.LOADED),
-            )
-            for row in rows
-        }
+        conditions = {}
+        for row in rows:
+            with decoding(segments, f"id {row.id}"):
+                conditions[row.id] = Condition(
+                    bytes=int(row.bytes),
+                    alive=int(row.alive),
+                    filed=bool(row.filed),
+                    waiting=row.state == int(State.LOADED),
+                )
     expiry = queue.settings.shortest_expiry
     age = None if expiry is None else int(expiry * 1e6 * AGE)
     return units(pieces, loaded, conditions, age)

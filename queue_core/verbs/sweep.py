@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, and_, not_, or_, select, tuple
 from queue_core.catalog import seals
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, is_alive, reserved
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.sidelining import set_aside
 from queue_core.catalog.slices import fetch
@@ -112,7 +113,8 @@ def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
     if interrupted is None:
         yield from map(_Stretch, Magazine)
         return
-    first = Magazine(interrupted.magazine)
+    with decoding(counters, f"queue_id {queue.id} and magazine {interrupted.magazine}"):
+        first = Magazine(interrupted.magazine)
     position = (interrupted.shard, interrupted.sweep_pointer)
     yield _Stretch(first, position)
     yield from (_Stretch(magazine) for magazine in Magazine if magazine > first)

@@ -5,8 +5,9 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from sqlalchemy import delete, insert, text, update
+from sqlalchemy import delete, insert, select, text, update
 
 from queue_core import Settlement, Store
 from queue_core.blocking.publish import publish
@@ -278,6 +279,7 @@ def everything(store):
     [
         (tables.queues.c.settings, "{", lambda queue: queue.refresh()),
         (tables.queues.c.settings, '{"concurrency": -1}', lambda queue: queue.refresh()),
+        (tables.queues.c.key_column, "none", lambda queue: queue.refresh()),
         (tables.schemas.c.arrow, b"\xff", lambda queue: queue.refresh()),
         (tables.slices.c.magazine, 7, lambda queue: queue.store.view("slices")),
         (tables.slices.c.state, 9, lambda queue: queue.store.view("slices")),
@@ -311,3 +313,104 @@ def test_a_row_that_cannot_be_understood_is_named(store, column, value, use):
 
     with pytest.raises(DamagedCatalog, match=rf"table {column.table} .*run `ignis fsck`"):
         use(queue)
+
+
+@pytest.mark.spoiled
+def test_a_schema_with_a_flipped_bit_is_named(store):
+    """Most bits make it unreadable, and some make it another schema."""
+    queue = make_queue(store)
+    older = tables.schemas.c.version == 1
+    queue.load(orders(3))
+    with store.catalog.read() as connection:
+        written = connection.scalar(select(tables.schemas.c.arrow))
+
+    def spoil(at):
+        data = bytearray(written)
+        data[at] ^= 1 << (at % 8)
+        row = update(tables.schemas).where(older).values(arrow=bytes(data))
+        store.catalog.write(lambda connection: connection.execute(row))
+
+    for at in range(0, len(written), 29):
+        spoil(at)
+        for use in (queue.refresh, lambda: store.view("queues")):
+            with pytest.raises(DamagedCatalog, match=r"table schemas .*queue_id 1 and version 1"):
+                use()
+    row = update(tables.schemas).values(arrow=written)
+    store.catalog.write(lambda connection: connection.execute(row))
+    queue.add_columns(pa.schema([("note", pa.string())]))
+    spoil(len(written) // 2)
+    with pytest.raises(DamagedCatalog, match=r"table schemas .*queue_id 1 and version 1"):
+        queue.browse()
+
+
+@pytest.mark.spoiled
+def test_a_queue_without_its_schema_does_not_vanish(store):
+    queue = make_queue(store)
+    gone = delete(tables.schemas)
+    store.catalog.write(lambda connection: connection.execute(gone))
+
+    for use in (queue.refresh, store.queues):
+        with pytest.raises(DamagedCatalog, match=r"table schemas .*missing"):
+            use()
+
+
+@pytest.mark.spoiled
+def test_a_segment_of_a_schema_that_never_was_is_named(store):
+    """Its messages would be read by another schema."""
+    queue = make_queue(store)
+    queue.load(orders(3))
+    row = update(tables.segments).values(schema_version=9)
+    store.catalog.write(lambda connection: connection.execute(row))
+
+    with pytest.raises(DamagedCatalog, match=r"table segments .*with id 1 .*no schema 9"):
+        queue.browse()
+
+
+@pytest.mark.parametrize(
+    ("column", "view", "row"),
+    [
+        (tables.queues.c.created_at, "queues", "name 'orders'"),
+        (tables.queues.c.shards, "queues", "name 'orders'"),
+        (tables.shards.c.loaded, "shards", "queue_id 1"),
+        (tables.turns.c.fired, "shards", "queue_id 1"),
+        (tables.counters.c.deleted, "shards", "queue_id 1"),
+        (tables.slices.c.position, "slices", "id "),
+        (tables.consumers.c.epoch, "consumers", "id 1"),
+        (tables.failures.c.failed_at, "failures", "id 1"),
+        (tables.task_log.c.done_at, "reports", "id 1"),
+    ],
+    ids=str,
+)
+@pytest.mark.spoiled
+def test_a_text_among_numbers_is_named(tmp_path, column, view, row):
+    """SQLite keeps a text in a column of numbers."""
+    with Store.open(tmp_path) as store:
+        everything(store)
+        first = f"(SELECT min(rowid) FROM {column.table})"
+        change = f"UPDATE {column.table} SET {column.name} = 'abc' WHERE rowid = {first}"
+        store.catalog.write(lambda connection: connection.exec_driver_sql(change))
+
+        with pytest.raises(DamagedCatalog, match=rf"table {column.table} .*with {row}.*fsck"):
+            store.view(view)
+
+
+@pytest.mark.parametrize(
+    ("column", "use"),
+    [
+        (tables.clocks.c.host_at, lambda queue: queue.expire()),
+        (tables.clocks.c.steady_at, lambda queue: queue.sweep()),
+        (tables.segments.c.bytes, lambda queue: queue.compact()),
+        (tables.turns.c.fired, lambda queue: queue.fire()),
+        (tables.slices.c.loaded_at, lambda queue: queue.browse()),
+    ],
+    ids=str,
+)
+@pytest.mark.spoiled
+def test_a_text_among_numbers_stops_a_verb(tmp_path, column, use):
+    with Store.open(tmp_path) as store:
+        queue = everything(store)
+        change = f"UPDATE {column.table} SET {column.name} = 'abc'"
+        store.catalog.write(lambda connection: connection.exec_driver_sql(change))
+
+        with pytest.raises(DamagedCatalog, match=rf"table {column.table} is damaged"):
+            use(queue)

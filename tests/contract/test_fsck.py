@@ -1,6 +1,7 @@
 """The check of a store: it names each broken invariant, repairs, and finds random damages."""
 
 import random
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,18 +18,26 @@ from queue_core.catalog import seals
 from queue_core.catalog.tables import (
     consumers,
     counters,
+    dedup,
+    failures,
     files,
     id_map,
     interests,
+    leases,
+    metadata,
     publications,
     queues,
+    schedule,
+    schemas,
     segments,
     shards,
     slices,
     task_log,
     tickets,
     turns,
+    waiters,
 )
+from queue_core.errors import QueueFull
 from queue_core.fsck.invariants import INVARIANTS
 from queue_core.leader.lease import LeaseLeader
 from queue_core.model import State
@@ -178,6 +187,63 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
     else:
         assert left == set()
         assert broken(store, deep=deep) == set()
+
+
+#: Tables whose damage does no harm, or is noticed without a check, as docs/protocol.md says.
+UNCHECKED = {"facts", "clocks", "locks"}
+#: A damage to each other table.
+DAMAGES = {
+    "consumers": BREAKERS["I24"],
+    "counters": write(update(counters).values(deleted=7)),
+    "dedup": write(
+        insert(dedup).values(queue_id=99, loaded_at=1, known_until=1, count=1, arrow=b"")
+    ),
+    "failures": write(insert(failures).values(queue_id=99, failed_at=1, arrow=b"")),
+    "files": BREAKERS["I13"],
+    "id_map": BREAKERS["I12"],
+    "interests": BREAKERS["I25"],
+    "leases": write(insert(leases).values(role="r", holder="h", term=1, ends_at=2**52)),
+    "publications": BREAKERS["I26"],
+    "queues": write(update(queues).where(queues.c.id == 1).values(created_at=1)),
+    "schedule": write(insert(schedule).values(queue_id=1, task="t", begun_at=2**52, due_at=2**52)),
+    "schemas": write(update(schemas).where(schemas.c.queue_id == 1).values(arrow=b"\xff")),
+    "segments": write(update(segments).where(FILED).values(rows=9)),
+    "shards": write(update(shards).values(loaded=7)),
+    "slices": BREAKERS["I1"],
+    "task_log": write(insert(task_log).values(queue_id=99, task="t", done_at=1, arrow=b"")),
+    "tickets": BREAKERS["I22"],
+    "turns": write(update(turns).values(fired=7)),
+    "waiters": write(
+        insert(waiters).values(queue_id=1, verb="load", joined_at=1, alive_until=2**52)
+    ),
+}
+
+
+@pytest.mark.spoiled
+def test_each_table_of_the_catalog_is_checked_or_needs_no_check(store, queue):
+    assert metadata.tables.keys() == DAMAGES.keys() | UNCHECKED
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    unchecked = page.partition("**Tables without an invariant.**")[2].partition("have none")[0]
+    assert set(re.findall(r"`(\w+)`", unchecked)) == UNCHECKED
+    for spoil in DAMAGES.values():
+        spoil(store)
+
+    assert {row["table"] for row in store.fsck().to_pylist()} == DAMAGES.keys()
+
+
+@pytest.mark.spoiled
+def test_a_waiter_that_never_dies_is_found_and_removed(store):
+    queue = make_queue(store, max_size=5)
+    queue.load(orders(5))
+    queue.delete(queue.fire(2))
+    DAMAGES["waiters"](store)
+    with pytest.raises(QueueFull):
+        queue.load(orders(1), timeout=0.01)
+
+    (found,) = store.fsck(repair=True).to_pylist()
+
+    assert (found["invariant"], found["table"], found["repaired"]) == ("I24", "waiters", True)
+    queue.load(orders(1), timeout=0.01)
 
 
 def test_a_store_in_order_has_no_findings(store, queue):
