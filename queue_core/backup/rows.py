@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Boolean, Connection, Integer, LargeBinary, String, Table, insert, select
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    Integer,
+    LargeBinary,
+    Row,
+    String,
+    Table,
+    insert,
+    select,
+)
 
+from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.tables import metadata
 
 #: Tables whose ids the database assigns.
@@ -27,9 +38,22 @@ def read(connection: Connection, table: Table) -> Iterator[pa.RecordBatch]:
     query = select(table).order_by(*table.primary_key.columns)
     found = connection.execute(query.execution_options(yield_per=BATCH_ROWS))
     for rows in found.partitions():
+        yield _batch(table, rows, schema)
+
+
+def _batch(table: Table, rows: Sequence[Row[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a table; raises `DamagedCatalog` for a value of another kind."""
+    try:
         columns = zip(*rows, strict=True)
         arrays = [pa.array(values, each.type) for values, each in zip(columns, schema, strict=True)]
-        yield pa.record_batch(arrays, schema=schema)
+    except UNREADABLE:
+        for row in rows:
+            keys = (key.name for key in table.primary_key)
+            with decoding(table, " and ".join(f"{key} {getattr(row, key)}" for key in keys)):
+                for value, each in zip(row, schema, strict=True):
+                    pa.array([value], each.type)
+        raise
+    return pa.record_batch(arrays, schema=schema)
 
 
 def write(connection: Connection, table: Table, batches: Iterable[pa.RecordBatch]) -> None:

@@ -414,3 +414,14 @@ def test_a_text_among_numbers_stops_a_verb(tmp_path, column, use):
 
         with pytest.raises(DamagedCatalog, match=rf"table {column.table} is damaged"):
             use(queue)
+
+
+@pytest.mark.spoiled
+def test_a_text_among_numbers_stops_a_backup(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        make_queue(store)
+        change = "UPDATE counters SET deleted = 'abc' WHERE magazine = 1"
+        store.catalog.write(lambda connection: connection.exec_driver_sql(change))
+
+        with pytest.raises(DamagedCatalog, match="queue_id 1 and magazine 1 and shard 0"):
+            store.backup(tmp_path / "backup")
