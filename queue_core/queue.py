@@ -23,6 +23,7 @@ from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
 from queue_core.inspection import views
+from queue_core.integrity import clock
 from queue_core.model import (
     BY_SHARD,
     THIS_PROCESS,
@@ -664,6 +665,8 @@ class Queue:
         check_seconds("dead_after", dead_after)
         catalog = self._store.catalog
         if consumer is not None:
+            # It corrects the heartbeat of a clock that was ahead, so that the consumer can be dead.
+            clock.check(catalog)
             with catalog.read() as connection:
                 consumers.check_dead(connection, consumer, dead_after)
             return sweep(catalog, self.info, older_than, dead_after, consumer=consumer)

@@ -6,7 +6,17 @@ from sqlalchemy import Connection, update
 
 from queue_core import Store
 from queue_core.catalog import seals
-from queue_core.catalog.tables import clocks, files, queues, segments, slices
+from queue_core.catalog.tables import (
+    clocks,
+    consumers,
+    files,
+    leases,
+    queues,
+    schedule,
+    segments,
+    slices,
+    waiters,
+)
 
 DAY = 24 * 3600 * 1_000_000
 #: Columns that hold times of the catalog.
@@ -16,6 +26,10 @@ _TIMES = {
     segments: ("loaded_at",),
     files: ("since",),
     queues: ("created_at",),
+    consumers: ("heartbeat_at",),
+    leases: ("ends_at",),
+    schedule: ("begun_at", "due_at"),
+    waiters: ("joined_at", "alive_until"),
 }
 
 

@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, suppress
 from sqlalchemy import Connection
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.signs_of_life import LONGEST_LEASE_SECONDS
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.leader import leases
 
 #: Seconds for which a hold lasts without being renewed, and between two renewals.
-HELD_SECONDS = 300.0
+HELD_SECONDS = LONGEST_LEASE_SECONDS
 RENEWED_SECONDS = 20.0
 
 

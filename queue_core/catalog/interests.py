@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import FromClause
 
-from queue_core.catalog import consumers, dialect, notifications, seals
+from queue_core.catalog import consumers, dialect, notifications, seals, signs_of_life
 from queue_core.catalog.queues import given_up_error, is_paused
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
@@ -76,7 +76,7 @@ def register(
         dialect.of(connection).locked(select(queues.c.id).where(here).order_by(queues.c.id))
     )
     theirs = dialect.of(connection).one_of(interests.c.queue_id, queue_ids)
-    silent = select(consumer_rows.c.id).where(~_beats(_FORGOTTEN_SECONDS))
+    silent = select(consumer_rows.c.id).where(~_beats_since(_FORGOTTEN_SECONDS))
     connection.execute(delete(interests).where(theirs, interests.c.consumer_id.in_(silent)))
     in_the_way = [] if claim == EXCLUSIVE else [interests.c.claim == EXCLUSIVE]
     taken = connection.execute(
@@ -217,6 +217,11 @@ def _rank(of: FromClause) -> ColumnElement[int]:
 
 
 def _beats(within: float) -> ColumnElement[bool]:
+    """Whether a consumer has sent a heartbeat lately, and not by a clock that was set back since."""
+    return and_(_beats_since(within), ~signs_of_life.is_ahead(consumer_rows.c.heartbeat_at))
+
+
+def _beats_since(within: float) -> ColumnElement[bool]:
     since = dialect.now() - int(within * 1e6)
     return func.coalesce(consumer_rows.c.heartbeat_at, 0) >= since
 

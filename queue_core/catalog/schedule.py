@@ -1,7 +1,7 @@
 """The schedule of side tasks: many processes ask, and one of them claims a due task.
 
 The time is the catalog's. If the process that claimed a task dies, the task waits until it is due
-again.
+again. A task that began in the future is due at once, since the clock was set back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, delete, select, update
 
-from queue_core.catalog import dialect, named_locks
+from queue_core.catalog import dialect, named_locks, signs_of_life
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues, schedule
 
@@ -45,7 +45,8 @@ def claim(
             schedule.c.queue_id == queue_id,
             schedule.c.task == task,
             (schedule.c.due_at <= now)
-            | ((schedule.c.begun_at + step <= now) & (schedule.c.due_at > now)),
+            | ((schedule.c.begun_at + step <= now) & (schedule.c.due_at > now))
+            | signs_of_life.is_ahead(schedule.c.begun_at),
         )
         .values(begun_at=now, due_at=now + step)
         .returning(schedule.c.queue_id)
@@ -61,7 +62,8 @@ def due(connection: Connection, intervals: Mapping[Job, float]) -> list[Job]:
     """
     ids = sorted({queue_id for queue_id, _ in intervals})
     query = select(schedule, dialect.now().label("now")).where(
-        dialect.of(connection).one_of(schedule.c.queue_id, ids)
+        dialect.of(connection).one_of(schedule.c.queue_id, ids),
+        ~signs_of_life.is_ahead(schedule.c.begun_at),
     )
     resting = {
         (row.queue_id, row.task)

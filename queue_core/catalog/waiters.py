@@ -1,15 +1,15 @@
 """The waiting lines of a queue: callers that wait to load, or to fire.
 
 Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. A
-waiter renews its row regularly. Others skip a row that was not renewed, and the next waiter that
-joins removes it.
+waiter renews its row regularly. Others skip a row that was not renewed, or whose time lies too far
+in the future because the clock was set back. The next waiter that joins removes such a row.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
-from queue_core.catalog import dialect, notifications
+from queue_core.catalog import dialect, notifications, signs_of_life
 from queue_core.catalog.tables import waiters
 
 #: The two lines of a queue.
@@ -21,7 +21,10 @@ LAST = (1 << 63) - 1
 
 # Built once: building a statement takes several times as long as SQLite needs to run it.
 _HERE = (waiters.c.queue_id == bindparam("queue"), waiters.c.verb == bindparam("verb"))
-_ALIVE = waiters.c.alive_until > dialect.now()
+_ALIVE = and_(
+    waiters.c.alive_until > dialect.now(),
+    ~signs_of_life.is_ahead(waiters.c.alive_until, ALIVE_SECONDS),
+)
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
 _LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter"))
 

@@ -74,9 +74,7 @@ def check_consumers(scope: Scope) -> Iterator[Finding]:
             text = f"{name}: {row.ack!r} is no way to finish messages"
             yield of_row(consumers, row, "I23", text)
         elif beat is not None and beat > scope.now + _AHEAD:
-            yield of_row(
-                consumers, row, "I24", f"{name}: its heartbeat is in the future, so it never dies"
-            )
+            yield of_row(consumers, row, "I24", f"{name}: its heartbeat is in the future")
 
 
 def check_interests(scope: Scope) -> Iterator[Finding]:

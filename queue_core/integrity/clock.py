@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, signs_of_life
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import clocks
 from queue_core.errors import CatalogUnavailable
@@ -42,8 +42,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def check(catalog: Catalog) -> None:
-    """Raise `CatalogUnavailable` if the catalog's clock may have jumped ahead."""
-    _raise(catalog.write(look))
+    """
+    Raise `CatalogUnavailable` if the catalog's clock may have jumped ahead.
+
+    If it was set back, correct the signs of life that it left in the future (`signs_of_life`).
+    """
+
+    def work(connection: Connection) -> str | None:
+        # Not in `look`: a producer looks before it expires messages, and may not change these rows.
+        signs_of_life.correct(connection)
+        return look(connection)
+
+    _raise(catalog.write(work))
 
 
 def confirm(connection: Connection) -> None:

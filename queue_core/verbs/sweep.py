@@ -62,7 +62,10 @@ class _Limits:
         age = self.main if magazine is Magazine.MAIN else self.sideline
         holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
         at_work = and_(is_alive(self.dead_after), consumers.c.acknowledged < slices.c.ticket)
-        common = (slices.c.state == int(State.FIRED), slices.c.fired_at <= ago(age))
+        common = [slices.c.state == int(State.FIRED)]
+        if age > 0:
+            # Without an age, even messages that were fired by a clock which was ahead.
+            common.append(slices.c.fired_at <= ago(age))
         if self.consumer is None:
             return (*common, ~holder.where(or_(at_work, reserved())).exists())
         named = holder.where(consumers.c.name == self.consumer, not_(at_work))

@@ -32,7 +32,7 @@ def test_one_load_serves_all_waiters(store):
 
 def test_a_firing_does_not_overtake_waiters(store):
     queue = make_queue(store)
-    stands_for_ever(store, queue, "fire", alive=3600)
+    stands_for_ever(store, queue, "fire", alive=9)
     queue.load(orders(2))
 
     assert not queue.fire("all")

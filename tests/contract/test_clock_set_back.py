@@ -1,0 +1,104 @@
+"""A clock that was ahead is set back: no process that died meanwhile counts as alive for days."""
+
+import pytest
+from sqlalchemy import select
+
+from queue_core.catalog import dialect, interests, schedule, waiters
+from queue_core.catalog.signs_of_life import LONGEST_LEASE_SECONDS
+from queue_core.catalog.tables import leases as lease_rows
+from queue_core.errors import BadOption
+from queue_core.integrity import clock
+from queue_core.leader import leases
+from tests.clocks import jump
+from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import Caller, stands_for_ever, waits
+
+#: Days by which the clock was ahead.
+AHEAD = 3.0
+#: A minute and a second, in days.
+DEAD = 61 / (24 * 3600)
+
+
+def set_back(store, days=AHEAD):
+    jump(store, -days)
+
+
+@pytest.mark.parametrize("verb", ["load", "fire"])
+def test_a_waiter_that_died_holds_no_other_back(store, verb):
+    queue = make_queue(store, max_size=1)
+    stands_for_ever(store, queue, verb, alive=waiters.ALIVE_SECONDS)
+    set_back(store)
+
+    assert len(queue.load(orders(1), timeout=0)) == 1
+    assert len(queue.fire(1, timeout=0)) == 1
+
+
+def test_a_waiter_that_lives_waits_on(store):
+    queue = make_queue(store, max_size=1)
+    queue.load(orders(1))
+    caller = Caller(lambda: queue.load(orders(1, 1)))
+    waits(store, 1)
+    set_back(store)
+
+    queue.delete(queue.fire(1))
+    caller.done()
+    assert numbers_of(queue.browse()) == [1]
+
+
+@pytest.mark.parametrize("how", [{"claim": interests.EXCLUSIVE}, {"priority": 5}])
+def test_a_consumer_that_died_does_not_precede_others(store, how):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    for name, mine in (("dead", how), ("living", {"priority": 1})):
+        consumer = store.consumer(name, beats=True)
+        store.catalog.write(
+            lambda c, of=consumer, mine=mine: interests.register(c, of, [queue.info.id], **mine)
+        )
+        if name == "dead":
+            set_back(store)
+
+    assert len(queue.fire("all", consumer=consumer)) == 2
+
+
+def test_the_messages_of_a_consumer_that_died_can_be_swept(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.fire("all", consumer=store.consumer("dead", beats=True))
+    set_back(store)
+    with pytest.raises(BadOption, match="'dead' is alive"):
+        queue.sweep(consumer="dead")
+
+    jump(store, DEAD)
+    store.accept_clock()
+
+    assert queue.sweep(consumer="dead") == 2
+
+
+def test_the_messages_of_a_consumer_that_lives_are_not_swept(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.fire("all", consumer=store.consumer("living", beats=True))
+    set_back(store)
+
+    assert queue.sweep(older_than=0) == 0
+
+
+def test_a_lease_of_a_process_that_died_ends(store):
+    store.catalog.write(lambda c: leases.hold(c, f"{leases.BACKUP}dead", "dead", 30))
+    set_back(store)
+    clock.check(store.catalog)
+
+    with store.catalog.read() as connection:
+        left = connection.scalar(select(lease_rows.c.ends_at - dialect.now())) or 0
+    assert 0 < left <= LONGEST_LEASE_SECONDS * 1e6
+
+
+def test_a_task_that_began_in_the_future_is_due(store):
+    job = (make_queue(store).info.id, "compact")
+    store.catalog.write(lambda c: schedule.claim(c, *job, 300, 0))
+    set_back(store)
+
+    with store.catalog.read() as connection:
+        assert schedule.due(connection, {job: 300.0}) == [job]
+    assert store.catalog.write(lambda c: schedule.claim(c, *job, 300))
+    assert not store.catalog.write(lambda c: schedule.claim(c, *job, 300))
