@@ -18,7 +18,7 @@ from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import consumers, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
@@ -70,6 +70,7 @@ from queue_core.verbs.expire import expire
 from queue_core.verbs.peek import peek
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.read_tickets import plan_tickets
+from queue_core.verbs.recover import recover_ticket
 from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
 from queue_core.verbs.settle import settle
@@ -864,8 +865,8 @@ class Queue:
     def _read(
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
-        """Read messages. If that fails, reload those of the ticket, which no caller has seen."""
-        # A quarantine leaves alone what is in flight, so the messages are reloaded first.
+        """Read messages. If that fails, put those of the ticket back, which no caller has seen."""
+        # A quarantine leaves alone what is in flight, so the messages are put back first.
         with self._quarantining():
             try:
                 messages = read_table(plan)
@@ -873,6 +874,11 @@ class Queue:
                     return messages
                 now = self._store.catalog.now() if ticket is None else ticket.fired_at
                 return selection.sorted(messages, now)
+            except StorageUnavailable:
+                # Not a delivery: the messages are not the reason, and it may last.
+                if ticket is not None:
+                    recover_ticket(self._store.catalog, ticket)
+                raise
             except BaseException:
                 if ticket is not None:
                     self._settle(Settlement(reloaded=IdSet.of_scan(plan.tasks)), ticket)

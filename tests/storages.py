@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow.fs as pafs
 import pytest
 
+from queue_core import Store
 from queue_core.segments.filesystems import connect
 
 #: For tests that run in a folder and in a bucket.
@@ -54,3 +58,20 @@ class File:
 
     def unlink(self) -> None:
         self._fs.delete_file(self._path)
+
+
+def mount_away(store: Store) -> None:
+    """Let the folder of the segments be empty, as a mount point is."""
+    root = Path(store.storage.uri)
+    root.rename(root.with_name("mounted"))
+    root.mkdir()
+    for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
+        if (root.with_name("mounted") / name).exists():
+            (root / name).hardlink_to(root.with_name("mounted") / name)
+
+
+def mount_again(store: Store) -> None:
+    """Put the files of the segments back."""
+    root = Path(store.storage.uri)
+    shutil.rmtree(root)
+    root.with_name("mounted").rename(root)

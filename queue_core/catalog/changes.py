@@ -98,6 +98,11 @@ class Changes:
         count, pointer = self._fired.get(key, (0, 0))
         self._fired[key] = (count + len(rows), max(pointer, piece.place_of(rows.stop)))
 
+    def unfire(self, piece: Slice, rows: Rows) -> None:
+        """Count rows as never fired; the caller holds the turn of their shard."""
+        count, pointer = self._fired.get(_key(piece), (0, 0))
+        self._fired[_key(piece)] = (count - len(rows), pointer)
+
     def count(self, piece: Slice, **deltas: int) -> None:
         """Add to the counters of a slice's shard."""
         self.count_at(_key(piece), **deltas)

@@ -217,7 +217,7 @@ def _rank(of: FromClause) -> ColumnElement[int]:
 
 
 def _beats(within: float) -> ColumnElement[bool]:
-    """Whether a consumer has sent a heartbeat lately, and not by a clock that was set back since."""
+    """Whether a consumer has sent a heartbeat lately, by a clock that was not set back since."""
     return and_(_beats_since(within), ~signs_of_life.is_ahead(consumer_rows.c.heartbeat_at))
 
 

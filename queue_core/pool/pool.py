@@ -47,9 +47,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     Use it in a ``with`` statement, or call `start` and `stop`. Each worker fires a batch of
     messages, calls the handler, and settles the batch. It sleeps while no message waits, and a load
-    by any process wakes it. If the handler returns True or raises an *ignorable* exception, the
-    message is deleted. Any other result, any other exception, or a call that takes too long
-    sidelines the message.
+    by any process wakes it. While the catalog or the storage is unavailable, the pool logs the
+    error once, and tries again once a second. If the handler returns True or raises an *ignorable*
+    exception, the message is deleted. Any other result, any other exception, or a call that takes
+    too long sidelines the message.
 
     Args:
         store: The store that has the queues.
@@ -313,13 +314,15 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Wait until no message is left to handle.
 
         Messages that other pools or processes hold are not waited for, nor those that wait for them
-        in their groups.
+        in their groups. While the catalog or the storage is unavailable, the pool logs the error
+        and tries again once a second. Its queues may have messages meanwhile, so this method waits.
 
         Args:
             timeout: The most seconds to wait. By default, no limit.
 
         Returns:
-            True if no message is left; False if the time ran out.
+            True if no message is left. False if the time ran out: messages may be left, or the
+            catalog or the storage was still unavailable.
 
         Raises:
             BadOption: The pool was not started.
@@ -390,7 +393,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     ) -> MessageSource:
         config = self._config
         if config.browse:
-            return BrowsingSource(queue, consumer, config.read, magazine_of(config.magazine))
+            return BrowsingSource(
+                queue, consumer, config.read, magazine_of(config.magazine), on_available
+            )
         return AcquiringSource(
             queue,
             consumer,
@@ -431,8 +436,15 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         arrivals = self._started.arrivals
         # A paused queue gives no messages, but it may have some.
         is_idle = not self._queue_paused and self._started.found_nothing and self._credit.used == 0
+        # A consumer that could not take messages has found nothing either.
+        is_idle = is_idle and not self._is_in_trouble
         # A batch may have been settled between the two looks, which frees others of its groups.
         return is_idle and self._started.arrivals == arrivals
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        sources = () if self._context is None else self._context.sources.values()
+        return any(source.trouble.error is not None for source in sources)
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)

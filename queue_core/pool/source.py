@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from queue_core.catalog import consumers, interests
+from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine, TicketRange
+from queue_core.model import Consumer, Magazine, Ticket, TicketRange
 from queue_core.outcomes import Settlement
 from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.prefetch import Prefetch
+from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.browse import browse_next, browsed
+from queue_core.verbs.quarantine import quarantining
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 class MessageSource(Protocol):
     """The messages of one queue, as a pool takes and settles them. Thread-safe."""
+
+    #: What keeps the pool from taking messages.
+    trouble: Trouble
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Take up to *limit* messages; None when there are none."""
@@ -68,6 +74,7 @@ class AcquiringSource:
         self._selector = selector
         self._order_by = order_by
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
+        self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
         self._fire = Coalescer(self._fire_for, exclusion)
@@ -98,13 +105,14 @@ class AcquiringSource:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
     def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
-        firing = self._queue.fire(
-            self._prefetch.amount(sum(limits)),
-            magazine=self._magazine,
-            selector=self._selector,
-            order_by=self._order_by,
-            consumer=self._consumer,
-        )
+        with self.trouble.attempt():
+            firing = self._queue.fire(
+                self._prefetch.amount(sum(limits)),
+                magazine=self._magazine,
+                selector=self._selector,
+                order_by=self._order_by,
+                consumer=self._consumer,
+            )
         parts, rest = _split(firing.messages.select(self._columns), limits)
         self._prefetch.put(rest)
         return parts
@@ -119,12 +127,20 @@ class BrowsingSource:
     """Shows each message once, whether it waits or is in flight, and takes none."""
 
     def __init__(
-        self, queue: Queue, consumer: Consumer, columns: Sequence[str], magazine: Magazine
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        columns: Sequence[str],
+        magazine: Magazine,
+        on_available: Callable[[], None],
     ) -> None:
         self._queue = queue
         self._consumer = consumer
         self._columns = list(columns)
         self._magazine = magazine
+        self.trouble = Trouble(queue.name, on_available)
+        #: A ticket whose messages could not be read yet.
+        self._unread: Ticket | None = None
         self._browse = Coalescer(self._browse_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:
@@ -142,16 +158,29 @@ class BrowsingSource:
         return None
 
     def _browse_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+        with self.trouble.attempt():
+            messages = self._next(sum(limits))
+        if messages is None:
+            return [None] * len(limits)
+        return _split(messages.select(self._columns), limits)[0]
+
+    def _next(self, limit: int) -> pa.Table | None:
         catalog, info = self._queue.store.catalog, self._queue.info
-        request = FireRequest(
-            queue_ids=(info.id,), magazine=self._magazine, max_messages=sum(limits)
-        )
-        while (ticket := browse_next(catalog, self._consumer, request)) is not None:
-            messages = self._read(ticket.number)
+        request = FireRequest(queue_ids=(info.id,), magazine=self._magazine, max_messages=limit)
+        while True:
+            ticket = self._unread or browse_next(catalog, self._consumer, request)
+            if ticket is None:
+                return None
+            self._unread = None
+            try:
+                with quarantining(catalog, self._queue.store.storage):
+                    messages = self._read(ticket.number)
+            except Unavailable:
+                self._unread = ticket
+                raise
             # Meanwhile, all messages of the ticket may be gone.
             if messages.num_rows:
-                return _split(messages.select(self._columns), limits)[0]
-        return [None] * len(limits)
+                return messages
 
     def _read(self, number: int) -> pa.Table:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri

@@ -5,6 +5,9 @@ reference. Changes: if the ticket's consumer is dead, its slices are loaded agai
 places, without counting a delivery, and the ticket is removed. Guard: only tickets that were never
 planned; a consumer that locks its own row is not dead. Crash before the commit: nothing was
 changed.
+
+A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
+own ticket. Then the counters do not show the firing either. Guard: the turns of the shards.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -22,6 +25,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
+from queue_core.model import Magazine, State, Ticket
 
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
@@ -48,6 +52,34 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         changes.apply(connection)
         connection.execute(delete(tickets).where(_of(connection, tickets, numbers, "number")))
         clock.confirm(connection)
+        return recovered
+
+    return transact(catalog, "recover", work)
+
+
+def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
+    """Load the messages of a ticket again that its own process could not read; return how many."""
+    held = (
+        slices.c.consumer_id == ticket.consumer.id,
+        slices.c.ticket == ticket.number,
+        slices.c.state == int(State.FIRED),
+    )
+
+    def work(connection: Connection) -> int:
+        shards: dict[tuple[int, Magazine], set[int]] = defaultdict(set)
+        for piece in fetch(connection, *held):
+            shards[piece.queue_id, piece.magazine].add(piece.shard)
+        for (queue_id, magazine), numbers in sorted(shards.items()):
+            turns.lock(connection, [queue_id], magazine, numbers)
+        changes, recovered = Changes(), 0
+        for piece in fetch(connection, *held, lock="wait"):
+            before = piece.deliveries - 1
+            # The time of the firing before this one is lost; without one, there was none.
+            never = {} if before else {"fired_at": None}
+            changes.release(piece, piece.rows, deliveries=before, **never)
+            changes.unfire(piece, piece.rows)
+            recovered += len(piece.rows)
+        changes.apply(connection)
         return recovered
 
     return transact(catalog, "recover", work)

@@ -18,7 +18,7 @@ from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
-from tests.storages import EVERYWHERE, Files
+from tests.storages import EVERYWHERE, Files, mount_again, mount_away
 
 #: What all stores have that were written before stores had an identity.
 NAMES = ("store", "tokens", "place", "storage")
@@ -53,22 +53,6 @@ def copied(store, url):
     with store.catalog.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(store.catalog.file, url.removeprefix("sqlite:///"))
-
-
-def mount_away(store):
-    """Let the folder of the segments be empty, as a mount point is."""
-    root = Path(store.storage.uri)
-    root.rename(root.with_name("mounted"))
-    root.mkdir()
-    for name in ("catalog.db", "catalog.db-wal", "catalog.db-shm"):
-        if (root.with_name("mounted") / name).exists():
-            (root / name).hardlink_to(root.with_name("mounted") / name)
-
-
-def mount_again(store):
-    root = Path(store.storage.uri)
-    shutil.rmtree(root)
-    root.with_name("mounted").rename(root)
 
 
 # --- a catalog that is missing --------------------------------------------------------------------

@@ -1,0 +1,78 @@
+"""Trouble: an error that keeps a pool from taking messages of a queue, for now.
+
+While the catalog or the storage is unavailable, workers take turns to try again, one at a time and
+not more often than once in `RETRY_SECONDS`. The first error is logged, and each later one that
+differs from the last. Until an attempt succeeds, the queue may have messages that nobody has seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from queue_core.errors import Damaged, IgnisError, Unavailable
+from queue_core.pool.timings import RETRY_SECONDS
+
+#: The location of a segment in an error, which names another one at each attempt.
+_LOCATION = re.compile(r"\bsegments/\S+")
+
+_log = logging.getLogger(__name__)
+
+
+class Trouble:
+    """The present trouble with *queue*, if any; *on_over* is called at its end. Thread-safe."""
+
+    def __init__(
+        self, queue: str, on_over: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._queue = queue
+        self._on_over = on_over
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._error: IgnisError | None = None
+        self._failed_at = 0.0
+
+    @property
+    def error(self) -> IgnisError | None:
+        """The error of the last attempt; None if it succeeded."""
+        return self._error
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Note the outcome of the block; raise the last error without it if it is too early."""
+        last = self._error
+        if isinstance(last, Unavailable) and self._clock() - self._failed_at < RETRY_SECONDS:
+            raise last.with_traceback(None)
+        try:
+            yield
+        except (Unavailable, Damaged) as error:
+            self._failed(error)
+            raise
+        if self._error is not None:
+            self._over()
+
+    def _failed(self, error: IgnisError) -> None:
+        with self._lock:
+            is_known = self._error is not None and _kind(self._error) == _kind(error)
+            self._error, self._failed_at = error, self._clock()
+        if not is_known:
+            _log.warning(
+                "queue %r: the pool cannot take messages, and tries again: %s", self._queue, error
+            )
+
+    def _over(self) -> None:
+        with self._lock:
+            was, self._error = self._error, None
+        if was is not None:
+            _log.info("queue %r: the pool takes messages again", self._queue)
+            # Consumers that failed count as having found nothing, until the next arrival.
+            self._on_over()
+
+
+def _kind(error: IgnisError) -> tuple[type[IgnisError], str]:
+    """Return what two errors have in common if only their segments differ."""
+    return type(error), _LOCATION.sub("", str(error))

@@ -1,0 +1,101 @@
+"""A storage that is unmounted while messages wait: no message is lost, used up or forgotten."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from queue_core import ConsumerPool
+from queue_core.errors import StorageUnavailable
+from queue_core.segments import stager
+from tests.contract.pools import PATIENCE, Recorder
+from tests.factories import make_queue, numbers_of, orders
+from tests.storages import mount_again, mount_away
+
+
+@pytest.fixture
+def queue(store, monkeypatch):
+    """A queue with ten messages in files, which are abandoned after two firings."""
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store, shards=2, max_deliveries=2)
+    queue.load(orders(10))
+    return queue
+
+
+@pytest.fixture
+def troubles(caplog):
+    """The messages that pools have logged about their troubles."""
+    caplog.set_level(logging.INFO, "queue_core.pool.trouble")
+    return lambda: [r.message for r in caplog.records if r.name == "queue_core.pool.trouble"]
+
+
+@pytest.mark.parametrize("count", [3, "all"], ids=["some", "all"])
+def test_a_firing_that_cannot_read_leaves_no_trace(store, queue, count):
+    store.consumer()
+    mount_away(store)
+    before = store.view("slices").to_pylist(), store.view("shards").to_pylist()
+    for _ in range(3):
+        with pytest.raises(StorageUnavailable):
+            queue.fire(count)
+    after = store.view("slices").to_pylist(), store.view("shards").to_pylist()
+    mount_again(store)
+
+    assert sum(row["messages"] for row in after[0]) == 10
+    assert {row["deliveries"] for row in after[0]} == {0}
+    assert {row["fired_at"] for row in after[0]} == {None}
+    for shard in (*before[1], *after[1]):
+        # A view for people: the highest place that was ever fired.
+        del shard["fire_pointer"]
+    assert after[1] == before[1]
+    assert queue.sweep(older_than=0) == 0
+    assert sorted(numbers_of(queue.fire("all").messages)) == list(range(10))
+
+
+def test_a_later_firing_that_cannot_read_is_no_delivery_either(store, queue):
+    queue.reload(queue.fire("all"))
+    mount_away(store)
+    with pytest.raises(StorageUnavailable):
+        queue.fire("all")
+    mount_again(store)
+
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {1}
+
+
+def test_a_pool_waits_for_the_storage_and_says_so_once(store, queue, troubles):
+    recorder = Recorder()
+    mount_away(store)
+    with ConsumerPool(store, "orders", recorder, concurrency=2, tasks=()) as pool:
+        assert not pool.drain(1.5)
+        assert recorder.numbers == []
+        (said,) = troubles()
+        assert said.startswith("queue 'orders': the pool cannot take messages")
+        assert "not mounted" in said
+        mount_again(store)
+        assert pool.drain(PATIENCE)
+
+    assert recorder.numbers == list(range(10))
+    assert troubles()[1:] == ["queue 'orders': the pool takes messages again"]
+
+
+def test_a_browser_shows_the_messages_that_it_could_not_read(store, queue):
+    recorder = Recorder()
+    mount_away(store)
+    with ConsumerPool(store, "orders", recorder, browse=True) as pool:
+        assert not pool.drain(0.5)
+        mount_again(store)
+        assert pool.drain(PATIENCE)
+
+    assert recorder.numbers == list(range(10))
+
+
+@pytest.mark.spoiled
+def test_a_pool_drains_the_messages_beside_a_damaged_segment(store, queue, troubles):
+    queue.load(orders(10, 10))
+    store.storage.remove(sorted(store.storage.list())[0])
+    recorder = Recorder()
+    with ConsumerPool(store, "orders", recorder, concurrency=1, tasks=()) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert len(recorder.numbers) == 10
+    assert len(troubles()) == 2
