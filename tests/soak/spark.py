@@ -123,7 +123,8 @@ class SparkKill(Fault):
         copier.kill()
         if self._loss == "commit lost":
             checkpoint.forget_commit(copier.checkpoint)
-        elif self._loss == "batch lost":
+        elif self._loss == "batch lost" and checkpoint.committed(copier.checkpoint) > 1:
+            # Without its first batch, a checkpoint is a new query's, and is refused for ever.
             checkpoint.forget_batch(copier.checkpoint)
         elif self._loss == "old checkpoint":
             copier.put_back("checkpoint-old")
