@@ -14,7 +14,7 @@ from queue_core.blocking.rendezvous import meet
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import segments
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.publications import is_new_batch
+from queue_core.catalog.publications import is_new_load
 from queue_core.errors import IgnisError
 from queue_core.model import Batch, QueueInfo, Staged
 from queue_core.segments.stager import remove_refused
@@ -60,11 +60,11 @@ def publish_once(
     Load the batch of a streaming query, unless it was loaded before; return whether it is loaded.
 
     A batch that was loaded before needs no capacity, and its staged files become garbage. Raises as
-    `publish` does, and `StaleCheckpoint`.
+    `publish` does, `StaleCheckpoint`, and `BadOption` if the query loaded it into another queue.
     """
 
     def work(waiter: int | None, connection: Connection) -> bool:
-        is_new = is_new_batch(connection, queue, batch)
+        is_new = is_new_load(connection, queue, batch)
         if is_new:
             load_bounded(connection, storage, queue, staged, waiter, when_full.overflow)
         else:

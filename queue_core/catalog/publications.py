@@ -15,8 +15,8 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, restored, seals, segments
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.tables import consumers, publications
-from queue_core.errors import Conflict, PublicationRefused, StaleCheckpoint
+from queue_core.catalog.tables import consumers, publications, queues
+from queue_core.errors import BadOption, Conflict, PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch, Consumer, QueueInfo, Staged
 from queue_core.names import is_of_query
 from queue_core.segments.storage import Storage
@@ -66,6 +66,18 @@ def is_new_batch(connection: Connection, queue: QueueInfo, batch: Batch) -> bool
     if batch.rows:
         _check_repeated(connection, queue, batch)
     return False
+
+
+def is_new_load(connection: Connection, queue: QueueInfo, batch: Batch) -> bool:
+    """
+    Do the same as `is_new_batch` for a batch that is loaded.
+
+    Raises also `BadOption` for a batch that was already loaded into another queue.
+    """
+    is_new = is_new_batch(connection, queue, batch)
+    if is_new and batch.rows:
+        _check_elsewhere(connection, queue, batch)
+    return is_new
 
 
 def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
@@ -157,6 +169,31 @@ def _check_remembered(connection: Connection, queue: QueueInfo, batch: Batch) ->
             )
 
 
+def _check_elsewhere(connection: Connection, queue: QueueInfo, batch: Batch) -> None:
+    """Raise `BadOption` if the query has published the batch to another queue."""
+    others = (
+        select(queues.c.name, publications.c.content)
+        .join(publications, publications.c.queue_id == queues.c.id)
+        .where(
+            queues.c.id != queue.id,
+            publications.c.query_id == batch.query_id,
+            publications.c.batch_id == batch.number,
+        )
+        .order_by(queues.c.name)
+    )
+    for other in connection.execute(others):
+        with decoding(publications, f"query_id {batch.query_id!r} of queue {other.name!r}"):
+            is_same = _is_same(other.content, batch)
+        # Without further evidence, the number of rows alone refuses no batch.
+        if is_same:
+            raise BadOption(
+                f"queue {queue.name!r}: batch {batch.number} of query {batch.query_id} was already "
+                f"published to queue {other.name!r}, and Spark has not committed it; nothing was "
+                f"changed. Run the query once more with the sink's option queue={other.name!r} and "
+                "trigger(availableNow=True), which commits the batch. Then change the option"
+            )
+
+
 def _tickets(text: str | None) -> dict[str, int]:
     """Return the ticket of each consumer in an entry of Spark's log."""
     offsets = [json.loads(line) for line in (text or "").splitlines()]
@@ -171,7 +208,7 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
         )
     ).one()
     with decoding(publications, f"query_id {batch.query_id!r} of queue {queue.name!r}"):
-        is_same = batch.number == last.batch_id and _is_same(last.content, batch)
+        is_same = batch.number == last.batch_id and _is_same(last.content, batch) is not False
     if batch.number < last.batch_id:
         found = f"it has already recorded batch {last.batch_id} of the query"
     elif not is_same:
@@ -182,15 +219,29 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
         f"queue {queue.name!r}: batch {batch.number} of query {batch.query_id} has {batch.rows} "
         f"rows, and {found}, so the query's checkpoint went back to an earlier state; nothing was "
         "changed. Restore the newest copy of the checkpoint, or remove its whole folder, including "
-        "metadata: the query then starts as a new one, and may load its last batch twice"
+        "metadata: the query then starts as a new one, and may load its last batch twice."
+        f"{_release(batch)}"
     )
 
 
-def _is_same(recorded: str | None, batch: Batch) -> bool:
-    """Return whether a batch is the recorded batch of the same number."""
+def _release(batch: Batch) -> str:
+    """Return how to release the messages of a refused batch, which its checkpoint holds."""
+    names = [name for name in _tickets(batch.tickets) if is_of_query(name)]
+    if not names:
+        # The new query of a consumer with a chosen name takes them over.
+        return ""
+    sweeps = " and ".join(f"`ignis sweep QUEUE --consumer {name}`" for name in names)
+    return (
+        " If you remove it, the messages of the refused batch stay in flight: release them with "
+        f"{sweeps} for each QUEUE that the query reads, and load them again with `ignis shovel`"
+    )
+
+
+def _is_same(recorded: str | None, batch: Batch) -> bool | None:
+    """Return whether a batch is the recorded batch of its number; None if it may be."""
     if recorded is None:
         # An older ignis did not record its content.
-        return True
+        return None
     content = json.loads(recorded)
     if content["entry"] is not None and batch.entry is not None:
         if content["entry"] == batch.entry:
@@ -201,7 +252,7 @@ def _is_same(recorded: str | None, batch: Batch) -> bool:
         # The batch was planned again from the same tickets.
     if content["digest"] is not None and batch.digest is not None:
         return (content["rows"], content["digest"]) == (batch.rows, _text(batch.digest))
-    return bool(content["rows"] == batch.rows)
+    return None if content["rows"] == batch.rows else False
 
 
 def _text(digest: int | None) -> str | None:

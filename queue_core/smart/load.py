@@ -25,7 +25,7 @@ from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import dedup, named_locks, queues, segments, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.publications import claim, is_new_batch
+from queue_core.catalog.publications import claim, is_new_load
 from queue_core.errors import Conflict, IgnisError
 from queue_core.ids import ids_from
 from queue_core.model import Batch, Magazine, QueueInfo, Staged
@@ -99,7 +99,7 @@ class SmartLoad:
             if self._queue.settings.is_bounded:
                 # This lock comes before those of the read set.
                 named_locks.lock_room(connection, self._queue.id)
-            if batch is not None and not is_new_batch(connection, self._queue, batch):
+            if batch is not None and not is_new_load(connection, self._queue, batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
                 return None
             return load(connection, waiter, overflow)

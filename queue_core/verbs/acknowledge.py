@@ -43,9 +43,9 @@ def acknowledge(
     """
     Close all tickets up to *upto*; return how many messages were finished.
 
-    *queues* are the queues of the messages; by default, any. If none is bounded, no load waits for
-    room. *logged* is the newest ticket that Spark has logged; by default, *upto*. Tickets up to it
-    that the catalog has not fired are skipped, because the catalog was restored.
+    *queues* are the queues that the consumer reads; by default, any. If none is bounded, no load
+    waits for room in them. *logged* is the newest ticket that Spark has logged; by default, *upto*.
+    Tickets up to it that the catalog has not fired are skipped, because the catalog was restored.
     """
 
     def work(connection: Connection) -> int:
@@ -68,7 +68,9 @@ def _delete_held(
     mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
     held = fetch(connection, mine, lock="wait")
     recorded = publications.newest_ticket(connection, consumer) if held else None
-    changes = Changes(queues)
+    known = {queue.id for queue in queues or ()}
+    # A query that was restarted with other queues can still hold messages of the former ones.
+    changes = Changes(queues if all(piece.queue_id in known for piece in held) else None)
     lost = []
     for piece in held:
         if recorded is not None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import consumers, dialect, read_plans
+from queue_core.catalog import consumers, dialect, read_plans, whole_batches
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey, fetch
@@ -101,9 +101,15 @@ def browsed(
     magazine: Magazine,
     tickets: TicketRange,
 ) -> ReadPlan:
-    """Return the plan to read the messages of a browser's tickets."""
+    """
+    Return the plan to read the messages of a browser's tickets.
+
+    Raises `BadOption` if the tickets show other queues, or another magazine, too.
+    """
     with catalog.read() as connection:
         windows = _windows(connection, tickets)
+        shown = [key for key, (begin, end) in windows.items() if begin < end]
+        whole_batches.check_browsed(connection, queues, magazine, shown, tickets)
         return browse_within(connection, storage_uri, queues, magazine, windows)
 
 

@@ -3,7 +3,7 @@
 Changes: the tickets are marked as planned, after which they cannot be recovered as unseen; a
 restarted consumer's tickets count another delivery (`abandon`). Guard: the tickets' rows. Crash
 before the commit: the tickets are unseen. The same tickets give the same rows in the same order,
-until they are settled, swept or abandoned.
+until they are settled, swept or abandoned. Tickets with messages of other queues are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import consumers, read_plans
+from queue_core.catalog import consumers, read_plans, whole_batches
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
@@ -31,12 +31,14 @@ def read_tickets(
     Mark tickets as planned, and return how to read their messages.
 
     *committed* is the newest ticket that Spark has committed. Raises `Unacknowledged` if it is to
-    be acknowledged first.
+    be acknowledged first, and `BadOption` if the tickets hold messages of other queues than
+    *queues*.
     """
 
     def work(connection: Connection) -> None:
         consumer_id = tickets.consumer_id
         consumers.check_committed(connection, consumer_id, committed)
+        whole_batches.check_held(connection, queues, tickets)
         again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
             # Not at the top: a query's start does not wait for this.

@@ -7,10 +7,14 @@ import pytest
 from sqlalchemy import update
 
 from queue_core.blocking.publish import publish, publish_once
+from queue_core.capacity.bounds import OnFull
 from queue_core.catalog.tables import publications
-from queue_core.errors import PublicationRefused, StaleCheckpoint
+from queue_core.errors import BadOption, PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch
+from queue_core.names import of_query
 from queue_core.outcomes import Settlement
+from queue_core.smart.decide import LoadPolicy
+from queue_core.smart.load import load_staged
 from queue_core.verbs.settle import settle
 from tests.books import leftover_files
 from tests.dump import dump
@@ -176,6 +180,59 @@ def test_batches_count_per_query_and_queue(store, queue):
     assert once(other, staged(other, 20), 0, "query-1")
     assert len(queue.fire("all")) == 20
     assert len(other.fire("all")) == 10
+
+
+@pytest.mark.parametrize("policy", [None, "latest"])
+@pytest.mark.parametrize("entry", ["a", None], ids="entry {}".format)
+def test_a_batch_that_was_published_to_another_queue_is_refused(store, queue, entry, policy):
+    """The sink's option changed before Spark had noted that the batch is committed."""
+    other = make_queue(store, "other", key="customer", policy=policy)
+    once(queue, staged(queue), 4, digest=1, entry=entry)
+    segments, before = staged(other), dump(store)
+    removed = {segment.location for segment in segments}
+
+    def elsewhere(number, segments, **known):
+        batch = make_batch(segments, number, "query-1", **known)
+        where = (store.catalog, store.storage, other.info)
+        if policy is None:
+            return publish_once(*where, segments, batch)
+        return load_staged(*where, LoadPolicy.of(other.info), segments, OnFull(), batch)
+
+    with pytest.raises(BadOption, match=r"'other': batch 4 .* published to queue 'orders'"):
+        elsewhere(4, segments, digest=1, entry=entry)
+    after = dump(store)
+    assert set(before.pop("storage")) - set(after.pop("storage")) <= removed
+    assert after == before
+
+    assert not once(queue, staged(queue), 4, digest=1, entry=entry)
+    assert elsewhere(5, staged(other, 10), digest=2, entry=entry and "b")
+    assert len(queue.fire("all")) == len(other.fire("all")) == 10
+
+
+def test_another_batch_of_that_number_goes_into_another_queue(store, queue):
+    """A copy of a checkpoint goes on by itself."""
+    other = make_queue(store, "other")
+    once(queue, staged(queue), 4, digest=1, entry="a")
+
+    assert once(other, staged(other), 4, digest=1, entry="b")
+
+
+def test_a_refused_batch_names_the_consumers_that_hold_its_messages(queue):
+    name, another = of_query(), of_query()
+    held = "\n".join(
+        json.dumps({"consumer": each, "ticket": 1}) for each in (name, another, "copier")
+    )
+    once(queue, staged(queue), 4, digest=1, entry="a")
+
+    with pytest.raises(StaleCheckpoint) as refused:
+        once(queue, staged(queue), 4, digest=2, entry="b", tickets=held)
+    text = str(refused.value)
+    assert f"`ignis sweep QUEUE --consumer {name}`" in text
+    assert f"`ignis sweep QUEUE --consumer {another}`" in text
+    assert "copier" not in text
+    with pytest.raises(StaleCheckpoint) as refused:
+        once(queue, staged(queue), 4, digest=2, entry="b", tickets=T5)
+    assert "sweep" not in str(refused.value)
 
 
 def test_one_of_several_drivers_with_one_checkpoint_publishes(queue):

@@ -2,10 +2,10 @@
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
-from tests.factories import make_queue, orders
-from tests.spark.rig import counts
+from tests.factories import make_queue, numbers_of, orders
+from tests.spark.rig import counts, finish
 
 
 def test_one_query_reads_several_queues(rig):
@@ -19,6 +19,27 @@ def test_one_query_reads_several_queues(rig):
     found = sorted((row._queue, row.number) for batch in batches for row in batch)
     assert found == [*(("blue", n) for n in (10, 11, 12)), *(("red", n) for n in (0, 1, 2))]
     assert counts(red, "deleted") == counts(blue, "deleted") == [3]
+
+
+def test_a_queue_that_is_left_out_before_its_batch_is_committed_loses_nothing(rig):
+    red, blue = rig.orders(3, "red"), rig.orders(0, "blue")
+    blue.load(orders(3, first=10))
+    both = rig.source(None, queues="red,blue", consumer="both").select("number")
+    finish(rig.sink(both, "copy", trigger={"once": True}))
+    rig.forget_commit()
+    for sink, message in (
+        ((rig.source("red").select("number"), "copy"), "consumer 'both'.* of queue 'blue'"),
+        ((both, "another"), "batch 0 .* published to queue 'copy'"),
+    ):
+        with pytest.raises(StreamingQueryException, match=f"BadOption.*{message}"):
+            finish(rig.sink(*sink))
+
+    finish(rig.sink(both, "copy"))
+    blue.load(orders(2, first=20))
+    finish(rig.sink(rig.source("red").select("number"), "another"))
+    assert sorted(numbers_of(rig.store.queue("copy").browse())) == [0, 1, 2, 10, 11, 12]
+    assert counts(red, "deleted") == counts(blue, "deleted") == [3]
+    assert counts(blue, "waiting") == [2]
 
 
 def test_a_batch_reads_several_queues(rig):

@@ -1,0 +1,154 @@
+"""A query whose list of queues changes while its last batch is not committed, or committed."""
+
+import pytest
+from sqlalchemy import select
+
+from ignis_source.offset import Offset
+from ignis_source.options import SourceOptions
+from ignis_source.session import Session
+from queue_core.catalog.tables import slices, tickets
+from queue_core.errors import BadOption
+from queue_core.segments.reader import read_table
+from queue_core.verbs.drop import drop
+from tests.books import audit
+from tests.factories import make_queue, numbers_of, orders
+
+START = Offset("reader", 0)
+
+
+@pytest.fixture
+def life(store):
+    """One life of a streaming reader, as a process of its own."""
+    made = []
+
+    def make(queues, **options):
+        given = {"catalog": store.address.catalog, "storage": store.address.storage}
+        given |= {"queues": queues, "tasks": "none", "idleWait": "0.05"}
+        made.append(Session(SourceOptions.of(given | options)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def filled(store):
+    """Two queues: *red* holds the orders 0 to 2, *blue* 10 to 12."""
+    for name, first in (("red", 0), ("blue", 10)):
+        make_queue(store, name).load(orders(3, first))
+    return store
+
+
+def rows(query, start, end):
+    return sorted(numbers_of(read_table(query.plan(start, end))))
+
+
+def state(store):
+    """The slices and tickets of the catalog."""
+    with store.catalog.read() as connection:
+        return [
+            connection.execute(select(table).order_by(*table.primary_key)).all()
+            for table in (slices, tickets)
+        ]
+
+
+@pytest.mark.parametrize("until", ["fired", "planned"])
+@pytest.mark.parametrize(
+    ("before", "after", "gone", "all_rows"),
+    [("red,blue", "red", "'blue'", [0, 1, 2, 10, 11, 12]), ("blue", "red", "'blue'", [10, 11, 12])],
+    ids=["one queue less", "another queue"],
+)
+def test_a_batch_with_messages_of_a_queue_that_is_no_longer_read_is_refused(
+    filled, life, until, before, after, gone, all_rows
+):
+    first = life(before)
+    end = first.next(START, None, None)
+    if until == "planned":
+        assert rows(first, START, end) == all_rows
+    was = state(filled)
+
+    changed = life(after)
+    if until == "fired":
+        assert changed.next(START, None, None) == end
+    for _ in range(2):
+        with pytest.raises(BadOption, match=f"consumer 'reader'.* queue {gone}.* former queues"):
+            changed.plan(START, end)
+    assert state(filled) == was
+
+    again = life(before)
+    assert rows(again, START, end) == all_rows
+    again.acknowledge(end)
+    assert filled.view("slices").num_rows == (1 if before == "blue" else 0)
+    audit(filled)
+
+
+def test_a_committed_batch_is_acknowledged_whatever_the_queues_are_now(filled, life):
+    first = life("red,blue")
+    end = first.next(START, None, None)
+    assert len(rows(first, START, end)) == 6
+    filled.queue("red").load(orders(2, 100))
+
+    changed = life("red")
+    changed.acknowledge(end)
+    following = changed.next(end, None, None)
+
+    assert rows(changed, end, following) == [100, 101]
+    assert filled.queue("blue").metadata().column("deleted").to_pylist()[0] == 3
+    audit(filled)
+
+
+def test_a_queue_that_is_read_for_the_first_time_changes_no_batch(filled, life):
+    first = life("red")
+    end = first.next(START, None, None)
+
+    more = life("blue,red")
+    assert rows(more, START, end) == [0, 1, 2]
+    more.acknowledge(end)
+    assert rows(more, end, more.next(end, None, None)) == [10, 11, 12]
+
+
+def test_messages_that_a_sweep_has_released_do_not_hold_a_query_up(filled, life):
+    """The way out if the queue cannot be read any more."""
+    first = life("red,blue")
+    end = first.next(START, None, None)
+    rows(first, START, end)
+    first.close()
+
+    assert filled.queue("blue").sweep(consumer="reader", dead_after=0.0) == 3
+    assert rows(life("red"), START, end) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [({"queues": "red"}, "queue 'blue'"), ({"magazine": "sideline"}, "queue 'blue', queue 'red'")],
+    ids=["one queue less", "another magazine"],
+)
+def test_a_browser_shows_the_whole_batch_too(filled, life, changed, named):
+    given = {"queues": "red,blue", "ack": "browse"}
+    end = life(**given).next(START, None, None)
+
+    with pytest.raises(BadOption, match=f"consumer 'reader'.* {named}.* former"):
+        life(**given | changed).plan(START, end)
+    assert len(rows(life(**given), START, end)) == 6
+
+
+def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, life):
+    make_queue(filled, "green")
+    end = life("red,blue,green", ack="browse").next(START, None, None)
+    blue = filled.queue("blue")
+    blue.deactivate()
+    drop(filled.catalog, blue.info)
+
+    assert rows(life("red", ack="browse"), START, end) == [0, 1, 2]
+
+
+def test_a_browser_does_not_pass_over_messages_that_its_query_has_taken(filled, life):
+    """They would not be in the batch, and be deleted if the query takes messages again."""
+    first = life("red,blue")
+    end = first.next(START, None, None)
+    rows(first, START, end)
+
+    with pytest.raises(BadOption, match=r"consumer 'reader'.*ack=browse"):
+        life("red,blue", ack="browse").plan(START, end)
+    assert len(rows(life("red,blue"), START, end)) == 6
