@@ -866,7 +866,6 @@ class Queue:
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None
     ) -> pa.Table:
         """Read messages. If that fails, put those of the ticket back, which no caller has seen."""
-        # A quarantine leaves alone what is in flight, so the messages are put back first.
         with self._quarantining():
             try:
                 messages = read_table(plan)

@@ -2,10 +2,8 @@
 
 A reader that finds a segment missing, torn or altered leaves a report in the storage, because it
 may have no catalog. Changes: the slices of reported segments become damaged. They are never fired
-and never removed, and the views show them. Guard: the slices are locked. Messages that a consumer
-has already received stay in flight: it settles them, and would get them again after a repair. Crash
-before the commit: the report remains, and the next call reads it. The rest of the queue stays
-readable.
+and never removed, and the views show them. Guard: the slices are locked. Crash before the commit:
+the report remains, and the next call reads it. The rest of the queue stays readable.
 """
 
 from __future__ import annotations
@@ -13,24 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy import ColumnElement, Connection, exists, not_, select
+from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import segments, slices, tickets
+from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.model import INLINE, State
 from queue_core.segments.storage import Storage
-
-# The ticket of messages that still have to be read has a row; other messages were handed out.
-_HANDED_OUT = (slices.c.state == int(State.FIRED)) & ~(
-    exists().where(
-        tickets.c.consumer_id == slices.c.consumer_id, tickets.c.number == slices.c.ticket
-    )
-)
 
 
 def quarantine(catalog: Catalog, storage: Storage) -> int:
@@ -42,7 +33,7 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     storage.check(again=True)
 
     def work(connection: Connection) -> int:
-        return set_apart(connection, list(reports), not_(_HANDED_OUT))
+        return set_apart(connection, list(reports))
 
     quarantined = transact(catalog, "quarantine", work)
     for name in reports:
@@ -50,19 +41,12 @@ def quarantine(catalog: Catalog, storage: Storage) -> int:
     return quarantined
 
 
-def set_apart(
-    connection: Connection, names: Sequence[str], *conditions: ColumnElement[bool]
-) -> int:
-    """
-    Mark the messages of segments, by their locations, as damaged; return how many.
-
-    With *conditions*, only slices that fulfil them.
-    """
+def set_apart(connection: Connection, names: Sequence[str]) -> int:
+    """Mark the messages of segments, by their locations, as damaged; return how many."""
     damaged = fetch(
         connection,
         dialect.of(connection).one_of(slices.c.segment_id, _damaged(connection, names)),
         slices.c.state != int(State.DAMAGED),
-        *conditions,
         lock="wait",
     )
     changes = Changes()
