@@ -45,6 +45,7 @@ from queue_core.tasks.runner import SideTasks
 from tests.books import audit
 from tests.damages import damage, visible
 from tests.factories import make_queue, numbers_of, orders, planned
+from tests.waiting import until
 
 FAR = 2**50
 
@@ -343,11 +344,14 @@ def test_work_that_goes_on_raises_no_false_alarm(store):
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(work) for work in (produce, consume, tidy)]
         found = [store.fsck(deep=True).to_pylist() for _ in range(6)]
-        over.set()
+        try:
+            # On a busy machine, a sweep may be faster than the first deletions.
+            until(lambda: any(store.view("shards").column("deleted").to_pylist()))
+        finally:
+            over.set()
     for work in running:
         work.result()
     assert found == [[]] * 6
-    assert store.view("shards").column("deleted").to_pylist() != [0] * 4
 
 
 def test_a_value_of_another_kind_ends_a_check_and_not_all_of_them(tmp_path):
