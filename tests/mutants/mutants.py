@@ -63,7 +63,7 @@ MUTANTS = (
     _of(
         "acknowledge deletes what a restore took back",
         "queue_core/verbs/acknowledge",
-        "if recorded is None or (piece.ticket or 0) <= recorded:",
+        "if is_known:",
         "if True:",
         "restored_publications",
     ),
