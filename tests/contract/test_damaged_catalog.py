@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, insert, select, text, update
 
-from queue_core import Settlement, Store
+from queue_core import Queue, Settlement, Store
 from queue_core.blocking.publish import publish
 from queue_core.catalog import format, tables
 from queue_core.catalog.tables import facts
@@ -397,13 +397,13 @@ def test_a_text_among_numbers_is_named(tmp_path, column, view, row):
 @pytest.mark.parametrize(
     ("column", "use"),
     [
-        (tables.clocks.c.host_at, lambda queue: queue.expire()),
-        (tables.clocks.c.steady_at, lambda queue: queue.sweep()),
-        (tables.segments.c.bytes, lambda queue: queue.compact()),
-        (tables.turns.c.fired, lambda queue: queue.fire()),
-        (tables.slices.c.loaded_at, lambda queue: queue.browse()),
+        (tables.clocks.c.host_at, Queue.expire),
+        (tables.clocks.c.steady_at, Queue.sweep),
+        (tables.segments.c.bytes, Queue.compact),
+        (tables.turns.c.fired, Queue.fire),
+        (tables.slices.c.loaded_at, Queue.browse),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 @pytest.mark.spoiled
 def test_a_text_among_numbers_stops_a_verb(tmp_path, column, use):
