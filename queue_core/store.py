@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from queue_core.inspection import views
 from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
 from queue_core.integrity.new_store import NewStore
+from queue_core.leader.client import CLIENT_ID
 from queue_core.model import Consumer, QueueInfo
 from queue_core.names import check_consumer, check_queue, nearest
 from queue_core.policies import binding
@@ -40,6 +41,7 @@ from queue_core.settings import (
     check_shards,
     is_whole,
 )
+from queue_core.tasks.registry import TASKS
 from queue_core.tasks.vacuum import GRACE_SECONDS, vacuum
 from queue_core.verbs.recover import recover
 from queue_core.views import VIEWS
@@ -452,6 +454,47 @@ class Store(AbstractContextManager["Store"]):
         from queue_core.backup import leftovers
 
         return self.catalog.write(leftovers.give_up if give_up else leftovers.find)
+
+    def side_tasks(
+        self,
+        queues: str | Sequence[str] | None = None,
+        *,
+        tasks: Collection[str] = TASKS,
+        zookeeper: str | None = None,
+        client_id: str = CLIENT_ID,
+    ) -> AbstractContextManager[object]:
+        """
+        Run side tasks in the background of this process, as streaming queries and pools do.
+
+        Use it in a ``with`` statement: ``with store.side_tasks(): …``. A thread looks for due tasks
+        at once, and then every 10 seconds. Of all processes of the store, one runs a due task, and
+        only the leader sweeps. The log shows errors, and a task that failed is tried again after
+        10 seconds. The ``with`` statement ends after the current task.
+
+        Args:
+            queues: The name of a queue, or of several, whose tasks are run. By default, all queues
+                of the store, including queues that are created later. As the leader, the process
+                sweeps all queues in any case.
+            tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
+                ``vacuum`` and ``fsck``. By default, all.
+            zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated
+                by commas. By default, a lease in the catalog elects the leader. All processes of
+                the store must use the same.
+            client_id: With *zookeeper*, the name of the group of processes that elect one leader.
+
+        Returns:
+            The context manager for the ``with`` statement, which can be used once.
+
+        Raises:
+            BadOption: *tasks* has an unknown name, *queues* is empty, or *zookeeper* is malformed
+                or needs a library that is not installed.
+            BadName: The name of a queue is not allowed.
+            NoSuchQueue: The store has no queue of that name.
+        """
+        # Not at the top: few processes run side tasks by themselves.
+        from queue_core.tasks import background
+
+        return background.checked(self.catalog, self.storage, queues, tasks, zookeeper, client_id)
 
     def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         """

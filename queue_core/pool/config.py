@@ -18,7 +18,7 @@ from queue_core.queue import Queue
 from queue_core.schema import METADATA
 from queue_core.selection.selection import Selection
 from queue_core.settings import MAX_CONCURRENCY, is_whole
-from queue_core.tasks.registry import TASKS, check_task
+from queue_core.tasks.registry import TASKS, check_tasks
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -91,10 +91,8 @@ def checked(config: PoolConfig) -> PoolConfig:
             "batch_handler"
         )
     magazine_of(config.magazine)
-    if isinstance(config.tasks, str):
-        raise BadOption(f"tasks={config.tasks!r}: give a list of names, such as ['sweep']")
-    for task in config.side_tasks:
-        check_task(task)
+    if config.tasks is not None:
+        check_tasks(config.tasks)
     _check_whole("batch", config.batch, 1)
     _check_whole("concurrency", config.concurrency, 0)
     _check_whole("max_in_flight", config.max_in_flight, 1)

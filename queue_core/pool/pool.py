@@ -22,7 +22,6 @@ from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
-from queue_core.pool.side_tasks import side_tasks
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.worker import WorkerContext
@@ -30,6 +29,7 @@ from queue_core.pool.workers import Workers
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
 from queue_core.store import Store
+from queue_core.tasks import background
 from queue_core.tasks.thread import TaskThread
 
 if TYPE_CHECKING:
@@ -242,7 +242,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._workers.increase(config.workers)
         if config.side_tasks:
             names = [info.name for info in self._infos]
-            self._side_tasks = side_tasks(self._store, names, config.side_tasks)
+            self._side_tasks = background.background_tasks(
+                self._store.catalog,
+                self._store.storage,
+                names,
+                tasks=config.side_tasks,
+                start=background.LOOK_SECONDS,
+            )
             self._side_tasks.start()
         return self
 

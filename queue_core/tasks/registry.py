@@ -1,5 +1,7 @@
 """The registry of side tasks: one row each. Importing it needs no database."""
 
+from collections.abc import Collection
+
 from queue_core.errors import BadOption
 from queue_core.names import nearest
 from queue_core.tasks.task import Task, Timing
@@ -62,3 +64,10 @@ def check_task(name: str) -> str:
     if name not in REGISTRY:
         raise BadOption(f"task={name!r}{nearest(str(name), TASKS)}; use {', '.join(TASKS)}")
     return name
+
+
+def check_tasks(names: Collection[str]) -> tuple[str, ...]:
+    """Return *names* if they are names of tasks; raises `BadOption`."""
+    if isinstance(names, str):
+        raise BadOption(f"tasks={names!r}: give a list of names, such as ['sweep']")
+    return tuple(check_task(name) for name in names)

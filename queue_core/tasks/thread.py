@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
 from queue_core.model import QueueInfo
@@ -19,9 +20,9 @@ Made: TypeAlias = "tuple[SideTasks, Leader]"
 _log = logging.getLogger(__name__)
 
 
-class TaskThread:
+class TaskThread(AbstractContextManager["TaskThread"]):
     """
-    A thread that runs due tasks, one at a time.
+    A thread that runs due tasks, one at a time; a ``with`` statement starts and stops it.
 
     Nothing waits for it, and its errors go to the log alone. It ends with its process: another
     runner repeats what a task has not committed by then.
@@ -69,6 +70,13 @@ class TaskThread:
             self._thread.join()
         if self._made is not None:
             self._made[1].stop()
+
+    def __enter__(self) -> TaskThread:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def is_alive(self) -> bool:
         """Whether the thread still runs."""

@@ -10,7 +10,7 @@ from queue_core.catalog.schedule import schedule
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.leader import leases
 from queue_core.leader.lease import ROLE
-from queue_core.pool import side_tasks
+from queue_core.tasks import background
 from tests.contract.pools import Recorder, eventually
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -20,7 +20,7 @@ HOURS = 7200.0
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    monkeypatch.setattr(side_tasks, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(background, "LOOK_SECONDS", 0.05)
 
 
 def make_due(store):

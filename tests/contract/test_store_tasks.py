@@ -1,0 +1,119 @@
+"""The side tasks of a plain store: no query, no pool and no manager has to run beside it."""
+
+import threading
+
+import pytest
+from sqlalchemy import update
+
+from queue_core.catalog.schedule import schedule
+from queue_core.errors import BadName, BadOption, NoSuchQueue
+from queue_core.leader import leases
+from queue_core.leader.lease import ROLE
+from queue_core.tasks import background
+from queue_core.verbs.drop import drop
+from tests.contract.pools import eventually
+from tests.dump import backdate
+from tests.factories import make_queue, numbers_of, orders
+
+HOURS = 7200.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(background, "LOOK_SECONDS", 0.05)
+
+
+def make_due(store):
+    """Let all tasks that have a schedule be due."""
+    store.catalog.write(lambda c: c.execute(update(schedule).values(due_at=0)))
+    return False
+
+
+def leader(store):
+    with store.catalog.read() as connection:
+        return leases.holder(connection, ROLE)
+
+
+def with_sidelined(store, name):
+    queue = make_queue(store, name)
+    queue.load(orders(3))
+    queue.sideline(queue.fire("all"))
+    return queue
+
+
+def test_it_sweeps_and_shovels_all_queues_and_those_created_later(store):
+    first = make_queue(store)
+    first.load(orders(3))
+    first.fire("all")
+    backdate(store, HOURS)
+
+    with store.side_tasks():
+        later = with_sidelined(store, "later")
+        for queue in (first, later):
+            eventually(lambda queue=queue: make_due(store) or numbers_of(queue.peek(10)))
+
+    reports = store.view("reports").to_pylist()
+    assert {(row["task"], row["queue"]) for row in reports} == {
+        ("sweep", "orders"),
+        ("shovel", "orders"),
+        ("shovel", "later"),
+    }
+
+
+def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped(store):
+    mine, other, gone = (with_sidelined(store, name) for name in ("mine", "other", "gone"))
+
+    with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
+        gone.deactivate()
+        drop(store.catalog, gone.info)
+        eventually(lambda: make_due(store) or numbers_of(mine.peek(10)))
+        assert leader(store) is None
+
+    assert numbers_of(other.browse(magazine="sideline")) == [0, 1, 2]
+
+
+def test_it_leads_while_it_runs_and_ends_with_its_thread(store):
+    make_queue(store)
+
+    with store.side_tasks("orders", tasks=["sweep"]):
+        eventually(lambda: leader(store))
+
+    assert leader(store) is None
+    assert "ignis-side-tasks" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_failure_is_logged_and_the_tasks_go_on(store, monkeypatch, caplog):
+    queue = with_sidelined(store, "orders")
+    monkeypatch.setattr("queue_core.tasks.runner.RETRY_SECONDS", 0.05)
+    run = background.queues.find_all
+    failures = [RuntimeError("no luck")]
+    monkeypatch.setattr(
+        background.queues, "find_all", lambda c: _raise(failures) if failures else run(c)
+    )
+
+    with store.side_tasks(tasks=["shovel"]):
+        eventually(lambda: make_due(store) or numbers_of(queue.peek(10)))
+
+    assert "side tasks: no luck; tried again" in caplog.text
+
+
+def _raise(failures):
+    raise failures.pop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"tasks": ["sweeep"]}, BadOption, "did you mean 'sweep'"),
+        ({"tasks": "sweep"}, BadOption, "give a list of names"),
+        ({"queues": []}, BadOption, "name at least one queue"),
+        ({"queues": "order"}, NoSuchQueue, "did you mean 'orders'"),
+        ({"queues": "a b"}, BadName, "a b"),
+        ({"zookeeper": "here:there"}, BadOption, "here:there"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_runs(store, arguments, error, said):
+    make_queue(store)
+
+    with pytest.raises(error, match=said):
+        store.side_tasks(**arguments)
