@@ -158,6 +158,8 @@ class Slice:
     consumer_id: int | None = None
     ticket: int | None = None
     stats: str | None = None
+    #: Whether the messages are quarantined; those of a ticket can still be settled.
+    damaged: bool = False
 
     @property
     def end(self) -> int:

@@ -157,11 +157,10 @@ def _messages(tables: dict[str, Any]) -> dict[int, tuple[Magazine, State]]:
         assert len(bits) == row["count"] > 0, f"slice {row['id']} counts itself wrongly"
         assert (bits.min(), bits.max() + 1) == (rows.start, rows.stop)
         assert rows.stop <= sizes[row["segment_id"]]
-        assert (
-            (state is State.FIRED)
-            == (row["ticket"] is not None)
-            == (row["consumer_id"] is not None)
-        ), f"slice {row['id']} is {state.name} by ticket {row['ticket']}"
+        held = row["ticket"] is not None
+        assert held == (row["consumer_id"] is not None)
+        by = f"slice {row['id']} is {state.name} by ticket {row['ticket']}"
+        assert state is State.DAMAGED or held == (state is State.FIRED), by
         twice = taken[row["segment_id"]] & bits
         assert not twice, f"rows {list(twice)} of segment {row['segment_id']} are in two slices"
         taken[row["segment_id"]] |= bits

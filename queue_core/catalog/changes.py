@@ -64,9 +64,19 @@ class Changes:
 
     def release(self, piece: Slice, rows: Rows, **values: Any) -> None:
         """Load these rows again at their places; they leave their ticket."""
+        self._found_sound(piece, rows)
         values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
         self.mark(piece, rows, **values)
         self._wakes = self._wakes or bool(rows)
+
+    def refire(self, piece: Slice, rows: Rows) -> None:
+        """Put these damaged rows back in the hand of their ticket."""
+        self._found_sound(piece, rows)
+        self.mark(piece, rows, state=int(State.FIRED))
+
+    def leave_ticket(self, piece: Slice, rows: Rows) -> None:
+        """Let these damaged rows leave their ticket, so that it cannot settle them."""
+        self.mark(piece, rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
 
     def remove(self, piece: Slice, rows: Rows, counter: str) -> None:
         """Remove these rows for good; *counter* counts them."""
@@ -124,7 +134,15 @@ class Changes:
         if self._wakes:
             notifications.notify(connection)
 
+    def _found_sound(self, piece: Slice, rows: Rows) -> None:
+        """Undo the counts of the quarantine of these rows, if they are damaged."""
+        if piece.damaged and rows:
+            self.count(piece, damaged=-len(rows))
+            if piece.ticket is not None:
+                self.count(piece, reloaded=-len(rows))
+
     def _leave(self, piece: Slice, rows: Rows, counter: str) -> None:
+        self._found_sound(piece, rows)
         self.cut(piece, rows)
         self.count(piece, **{counter: len(rows)})
         if piece.ticket is None:
@@ -241,6 +259,8 @@ def _count(names: tuple[str, ...]) -> Update:
 def _remainder(piece: Slice, rows: Rows) -> dict[str, Any]:
     """Return the new values of a slice that keeps only some rows."""
     state = State.LOADED if piece.ticket is None else State.FIRED
+    if piece.damaged:
+        state = State.DAMAGED
     row = _columns(piece, rows) | {"position": piece.place_of(rows.start), "state": int(state)}
     changed = {name: row[name] for name in _REMAINDER}
     return changed | {"slice_id": piece.id, "seal": seals.seal(slices, row)}

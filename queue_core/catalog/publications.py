@@ -80,18 +80,18 @@ def is_new_load(connection: Connection, queue: QueueInfo, batch: Batch) -> bool:
     return is_new
 
 
-def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
+def newest_ticket(connection: Connection, name: str) -> int | None:
     """
-    Return the newest ticket of a consumer that a recorded batch names.
+    Return the newest ticket of the consumer *name* that a recorded batch names.
 
     None if no batch names one, because the query writes to another store or its log cannot be read.
     0 if its tickets were removed (`forget_tickets`), and the catalog was restored again since then.
     """
-    if not is_of_query(consumer.name):
+    if not is_of_query(name):
         # The store that a batch comes from may have a consumer of the same name.
         return None
     named = select(publications.c.query_id, publications.c.content).where(
-        publications.c.content.contains(consumer.name, autoescape=True)
+        publications.c.content.contains(name, autoescape=True)
     )
     here = restored.generation(connection)
     found = []
@@ -99,9 +99,9 @@ def newest_ticket(connection: Connection, consumer: Consumer) -> int | None:
         with decoding(publications, f"query_id {row.query_id!r}"):
             record = json.loads(row.content)
             at, forgotten = _tickets(record["tickets"]), record.get("forgotten", {})
-        if consumer.name in at:
-            found.append(at[consumer.name])
-        elif forgotten.get(consumer.name, here) != here:
+        if name in at:
+            found.append(at[name])
+        elif forgotten.get(name, here) != here:
             found.append(0)
     return max(found, default=None)
 

@@ -16,7 +16,7 @@ from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import queues, shards, slices
 from queue_core.errors import Conflict
-from queue_core.model import Magazine, Slice
+from queue_core.model import Magazine, Slice, State
 from queue_core.rows import Rows
 
 #: Identifies a shard: the ids of its queue and magazine, and its number.
@@ -131,4 +131,5 @@ def _slice(row: Row[Any]) -> Slice:
         consumer_id=row.consumer_id,
         ticket=row.ticket,
         stats=row.stats,
+        damaged=row.state == State.DAMAGED,
     )

@@ -9,22 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, not_, select
+from sqlalchemy import ColumnElement, Connection, not_, or_, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.slices import ShardKey
 from queue_core.catalog.tables import consumers, queues, slices
 from queue_core.errors import BadOption
-from queue_core.model import Magazine, QueueInfo, TicketRange
+from queue_core.model import Magazine, QueueInfo, State, TicketRange
 
 
-def check_held(connection: Connection, infos: Sequence[QueueInfo], tickets: TicketRange) -> None:
-    """Raise `BadOption` if tickets hold messages of other queues."""
-    known = dialect.of(connection).one_of(slices.c.queue_id, [info.id for info in infos])
-    others = select(slices.c.queue_id).where(*_of(tickets), not_(known)).distinct()
-    missing = connection.scalars(others).all()
+def check_held(connection: Connection, infos: Sequence[QueueInfo], tickets: TicketRange) -> bool:
+    """
+    Raise `BadOption` if tickets hold messages of other queues.
+
+    Return whether they hold damaged ones.
+    """
+    ids = [info.id for info in infos]
+    known = dialect.of(connection).one_of(slices.c.queue_id, ids)
+    is_damaged = slices.c.state == int(State.DAMAGED)
+    found = connection.execute(
+        select(slices.c.queue_id, is_damaged.label("damaged"))
+        .where(*_of(tickets), or_(not_(known), is_damaged))
+        .distinct()
+    ).all()
+    missing = sorted({row.queue_id for row in found} - set(ids))
     if missing:
         _refuse(connection, tickets, missing, "which the query no longer reads")
+    return any(row.damaged for row in found)
 
 
 def check_browsed(

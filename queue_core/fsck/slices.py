@@ -30,7 +30,7 @@ _SPAN = cast(slices.c.row_stop, BigInteger) - slices.c.row_start
 def check_each(scope: Scope) -> Iterator[Finding]:
     """Check each slice by itself, and against its shard and its segment."""
     plain = slices.c.bitmap.is_(None) & slices.c.stats.is_(None)
-    fired = slices.c.state == int(State.FIRED)
+    loaded, fired = (slices.c.state == int(state) for state in (State.LOADED, State.FIRED))
     held = (slices.c.consumer_id, slices.c.ticket)
     problems = {
         "I1": and_(_TRUSTED, plain, slices.c.seal != seals.numbers_in_sql(slices)),
@@ -61,7 +61,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
         "I8": or_(
             slices.c.state.not_in([int(state) for state in State]),
             fired & or_(slices.c.fired_at.is_(None), *(column.is_(None) for column in held)),
-            ~fired & or_(*(column.is_not(None) for column in held)),
+            loaded & or_(*(column.is_not(None) for column in held)),
         ),
         "I9": and_(
             _TRUSTED, id_map.c.segment_id.is_(None), slices.c.loaded_at != segments.c.loaded_at

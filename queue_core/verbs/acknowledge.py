@@ -67,7 +67,7 @@ def _delete_held(
 ) -> int:
     mine = (slices.c.consumer_id == consumer.id) & (slices.c.ticket <= upto)
     held = fetch(connection, mine, lock="wait")
-    recorded = publications.newest_ticket(connection, consumer) if held else None
+    recorded = publications.newest_ticket(connection, consumer.name) if held else None
     known = {queue.id for queue in queues or ()}
     # A query that was restarted with other queues can still hold messages of the former ones.
     changes = Changes(queues if all(piece.queue_id in known for piece in held) else None)

@@ -1,9 +1,11 @@
 """Quarantine: mark the messages of unreadable segments as damaged.
 
 A reader that finds a segment missing, torn or altered leaves a report in the storage, because it
-may have no catalog. Changes: the slices of reported segments become damaged. They are never fired
-and never removed, and the views show them. Guard: the slices are locked. Crash before the commit:
-the report remains, and the next call reads it. The rest of the queue stays readable.
+may have no catalog. Changes: the slices of reported segments become damaged. They are never fired,
+and the views show them. Fired ones stay in their ticket, because their consumer may have read them
+before: it can settle them, and until then they do not come again. Guard: the slices are locked.
+Crash before the commit: the report remains, and the next call reads it. The rest of the queue stays
+readable.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, publications
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import segments, slices
+from queue_core.catalog.tables import consumers, segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
-from queue_core.model import INLINE, State
+from queue_core.model import INLINE, State, TicketRange
 from queue_core.segments.storage import Storage
 
 
@@ -51,11 +53,36 @@ def set_apart(connection: Connection, names: Sequence[str]) -> int:
     )
     changes = Changes()
     for piece in damaged:
-        changes.mark(piece, piece.rows, state=int(State.DAMAGED), consumer_id=None, ticket=None)
+        changes.mark(piece, piece.rows, state=int(State.DAMAGED))
         changes.count(piece, damaged=len(piece.rows))
         if piece.ticket is not None:
-            # Fired messages first count as reloaded, so that the counters add up.
+            # While they are damaged, fired messages count as reloaded, so that the counters add up.
             changes.count(piece, reloaded=len(piece.rows))
+    changes.apply(connection)
+    return sum(len(piece.rows) for piece in damaged)
+
+
+def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
+    """
+    Let damaged messages leave tickets that are planned without them; return how many.
+
+    They stay if a batch with these tickets is published: they are in it. Runs within a transaction.
+    """
+    name = select(consumers.c.name).where(consumers.c.id == tickets.consumer_id)
+    recorded = publications.newest_ticket(connection, connection.scalars(name).one())
+    if recorded is not None and recorded >= tickets.upto:
+        return 0
+    damaged = fetch(
+        connection,
+        slices.c.consumer_id == tickets.consumer_id,
+        slices.c.ticket > tickets.after,
+        slices.c.ticket <= tickets.upto,
+        slices.c.state == int(State.DAMAGED),
+        lock="wait",
+    )
+    changes = Changes()
+    for piece in damaged:
+        changes.leave_ticket(piece, piece.rows)
     changes.apply(connection)
     return sum(len(piece.rows) for piece in damaged)
 

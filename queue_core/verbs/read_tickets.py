@@ -1,9 +1,11 @@
 """Read tickets: plan how to read the messages of firings, as often as needed.
 
 Changes: the tickets are marked as planned, after which they cannot be recovered as unseen; a
-restarted consumer's tickets count another delivery (`abandon`). Guard: the tickets' rows. Crash
-before the commit: the tickets are unseen. The same tickets give the same rows in the same order,
-until they are settled, swept or abandoned. Tickets with messages of other queues are refused.
+restarted consumer's tickets count another delivery (`abandon`). Damaged messages leave the tickets,
+unless their batch is already published: then Spark plans it only to commit it. Guard: the tickets'
+rows. Crash before the commit: the tickets are unseen. The same tickets give the same rows in the
+same order, until they are settled, swept, quarantined or abandoned. Tickets with messages of other
+queues are refused.
 """
 
 from __future__ import annotations
@@ -35,32 +37,49 @@ def read_tickets(
     *queues*.
     """
 
-    def work(connection: Connection) -> None:
+    def work(connection: Connection) -> bool:
         consumer_id = tickets.consumer_id
         consumers.check_committed(connection, consumer_id, committed)
-        whole_batches.check_held(connection, queues, tickets)
+        published = False
+        if whole_batches.check_held(connection, queues, tickets):
+            # Not at the top: a query's start does not wait for this.
+            from queue_core.verbs.quarantine import leave_tickets
+
+            published = leave_tickets(connection, tickets) == 0
         again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
             # Not at the top: a query's start does not wait for this.
             from queue_core.verbs.abandon import deliver_again
 
             deliver_again(connection, queues, consumer_id, again)
+        return published
 
     # Not `transact`: the crash points `source.planning` and `source.planned` are around the call.
-    catalog.write(work)
+    published = catalog.write(work)
     # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
-        return plan_tickets(connection, storage_uri, queues, tickets)
+        return plan_tickets(connection, storage_uri, queues, tickets, damaged=not published)
 
 
 def plan_tickets(
-    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
+    connection: Connection,
+    storage_uri: str,
+    queues: Sequence[QueueInfo],
+    tickets: TicketRange,
+    *,
+    damaged: bool = True,
 ) -> ReadPlan:
-    """Return how to read the messages of tickets, within a transaction; mark nothing."""
+    """
+    Return how to read the messages of tickets, within a transaction; mark nothing.
+
+    *damaged* messages are planned too, since a batch is committed with all that its tickets hold:
+    the reader fails if it cannot read them.
+    """
     found = fetch(
         connection,
         slices.c.consumer_id == tickets.consumer_id,
         slices.c.ticket > tickets.after,
         slices.c.ticket <= tickets.upto,
     )
-    return read_plans.build(connection, queues, [(s, s.rows) for s in found], storage_uri)
+    pieces = [(piece, piece.rows) for piece in found if damaged or not piece.damaged]
+    return read_plans.build(connection, queues, pieces, storage_uri)

@@ -25,7 +25,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices, tickets
 from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
-from queue_core.model import Magazine, State, Ticket
+from queue_core.model import Magazine, Ticket
 
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
@@ -46,6 +46,9 @@ def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         changes = Changes()
         recovered = 0
         for piece in fetch(connection, _of(connection, slices, numbers, "ticket"), lock="wait"):
+            if piece.damaged:
+                changes.leave_ticket(piece, piece.rows)
+                continue
             changes.release(piece, piece.rows, deliveries=piece.deliveries - 1)
             changes.count(piece, reloaded=len(piece.rows))
             recovered += len(piece.rows)
@@ -62,7 +65,6 @@ def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
     held = (
         slices.c.consumer_id == ticket.consumer.id,
         slices.c.ticket == ticket.number,
-        slices.c.state == int(State.FIRED),
     )
 
     def work(connection: Connection) -> int:
@@ -73,6 +75,9 @@ def recover_ticket(catalog: Catalog, ticket: Ticket) -> int:
             turns.lock(connection, [queue_id], magazine, numbers)
         changes, recovered = Changes(), 0
         for piece in fetch(connection, *held, lock="wait"):
+            if piece.damaged:
+                changes.leave_ticket(piece, piece.rows)
+                continue
             before = piece.deliveries - 1
             # The time of the firing before this one is lost; without one, there was none.
             never = {} if before else {"fired_at": None}

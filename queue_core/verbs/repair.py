@@ -1,6 +1,7 @@
-"""Repair: load quarantined messages again after their segments were restored.
+"""Repair: put quarantined messages back after their segments were restored.
 
-Changes: damaged slices of the queue are loaded again at their places. Guard: the slices are locked.
+Changes: damaged slices of the queue are loaded again at their places. Those of a ticket are fired
+again under it, since their consumer may still settle them. Guard: the slices are locked.
 Crash before the commit: they are still damaged. A segment that is still unreadable is quarantined
 again by the next firing that reads it.
 """
@@ -18,15 +19,17 @@ from queue_core.model import State
 
 
 def repair(catalog: Catalog, queue_id: int) -> int:
-    """Load the damaged messages of a queue again; return how many."""
+    """Put the damaged messages of a queue back; return how many."""
 
     def work(connection: Connection) -> int:
         changes = Changes()
         repaired = 0
         damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
         for piece in fetch(connection, damaged, lock="wait"):
-            changes.release(piece, piece.rows)
-            changes.count(piece, damaged=-len(piece.rows))
+            if piece.ticket is None:
+                changes.release(piece, piece.rows)
+            else:
+                changes.refire(piece, piece.rows)
             repaired += len(piece.rows)
         changes.apply(connection)
         return repaired

@@ -32,7 +32,6 @@ from queue_core.model import (
     Magazine,
     QueueInfo,
     Slice,
-    State,
 )
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
@@ -131,7 +130,8 @@ def _fired(
     return [
         dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
         dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
-        slices.c.state == int(State.FIRED),
+        # Their consumer may have read messages that were quarantined later.
+        slices.c.ticket.is_not(None),
     ]
 
 

@@ -110,7 +110,7 @@ def test_the_tickets_of_another_source_of_the_batch_are_not_forgotten(store, his
     def forget(connection):
         connection.execute(update(publications).values(content=content)).close()
         forget_tickets(connection, one)
-        return newest_ticket(connection, one), newest_ticket(connection, two)
+        return newest_ticket(connection, one.name), newest_ticket(connection, two.name)
 
     assert store.catalog.write(forget) == (None, 2)
 

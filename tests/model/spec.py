@@ -43,18 +43,31 @@ def transition(before: Slice | None, after: Slice | None) -> str | None:
         assert present is not None, "they differ"
         if before is None:
             return "load" if (present.magazine, present.state) == (MAIN, LOADED) else None
-        return {LOADED: "remove", FIRED: "delete", DAMAGED: None}[present.state]
+        return {LOADED: "remove", FIRED: "delete", DAMAGED: None}[_as_held(present)]
     states = (before.state, after.state)
     if before.magazine == after.magazine:
         holder_stays = (before.consumer, before.ticket) == (after.consumer, after.ticket)
-        if states == (FIRED, FIRED) and not holder_stays:
+        if before.consumer and after.consumer and not holder_stays:
+            return None
+        if states == (DAMAGED, DAMAGED):
+            return "leave" if before.consumer else None
+        if after.state == DAMAGED and after.consumer != before.consumer:
+            return None
+        if before.state == DAMAGED and after.state == LOADED and before.consumer:
+            return "reload"
+        if before.state == DAMAGED and after.state == FIRED and not before.consumer:
             return None
         return _IN_PLACE.get(states)
     if after.state != LOADED:
         return None
     if after.magazine == SIDELINE:
-        return {FIRED: "sideline", LOADED: "abandon"}.get(before.state)
+        return {FIRED: "sideline", LOADED: "abandon"}.get(_as_held(before))
     return "shovel" if before.state == LOADED else None
+
+
+def _as_held(one: Slice) -> str:
+    """Return the state as the settling consumer sees it: a quarantine takes nothing from it."""
+    return FIRED if one.consumer else one.state
 
 
 #: Verbs that leave a message in its magazine, by its state before and after.
@@ -64,6 +77,7 @@ _IN_PLACE = {
     (LOADED, DAMAGED): "quarantine",
     (FIRED, DAMAGED): "quarantine",
     (DAMAGED, LOADED): "repair",
+    (DAMAGED, FIRED): "repair",
 }
 
 

@@ -93,6 +93,14 @@ def test_the_steps_of_a_message():
     assert transition(held, aside) == "sideline"
     assert transition(aside, waiting) == "shovel"
     assert transition(waiting, None) == "remove"
+    # A quarantine takes nothing from the consumer that may have read the message.
+    apart = replace(held, state="damaged")
+    assert transition(held, apart) == "quarantine"
+    assert transition(apart, held) == "repair"
+    assert transition(apart, None) == "delete"
+    assert transition(apart, aside) == "sideline"
+    assert transition(apart, waiting) == "reload"
+    assert transition(apart, replace(waiting, state="damaged")) == "leave"
     for before, after in [
         (None, held),
         (None, aside),
@@ -101,6 +109,11 @@ def test_the_steps_of_a_message():
         (aside.fired("1", 7), waiting),
         (waiting, aside.fired("1", 7)),
         (replace(waiting, state="damaged"), None),
+        (replace(waiting, state="damaged"), held),
+        (replace(waiting, state="damaged"), apart),
+        (held, replace(waiting, state="damaged")),
+        (waiting, apart),
+        (apart, waiting.fired("2", 7)),
     ]:
         assert transition(before, after) is None
     assert (waiting.magazine, waiting.state, held.state) == (MAIN, LOADED, FIRED)

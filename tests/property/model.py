@@ -64,6 +64,10 @@ class Model:
             if message.state is State.FIRED and queue in (None, message.queue)
         ]
 
+    def in_hand(self, queue: str | None = None) -> list[Message]:
+        """Messages of tickets: in flight, or quarantined since."""
+        return [m for m in self.in_order() if m.holder and queue in (None, m.queue)]
+
     def any(self, state: State) -> bool:
         """Whether a message is in a state."""
         return any(message.state is state for message in self.messages.values())
@@ -78,11 +82,13 @@ class Model:
         self.counts[message.place]["fired"] += 1
 
     def delete(self, message: Message) -> None:
+        self._take_back(message)
         self.counts[message.place]["deleted"] += 1
         self.order[message.place].remove(message.id)
         del self.messages[message.id]
 
     def reload(self, message: Message) -> None:
+        self._take_back(message)
         self.counts[message.place]["reloaded"] += 1
         message.state, message.holder = State.LOADED, None
 
@@ -92,6 +98,7 @@ class Model:
 
     def sideline(self, message: Message) -> None:
         message.attempts += 1
+        self._take_back(message)
         self._move(message, Magazine.SIDELINE, "sidelined")
 
     def sweep(self, message: Message) -> None:
@@ -103,13 +110,24 @@ class Model:
 
     def set_apart(self, message: Message) -> None:
         if message.state is State.FIRED:
-            self.reload(message)
+            # It stays in its ticket.
+            self.counts[message.place]["reloaded"] += 1
         self.counts[message.place]["damaged"] += 1
         message.state = State.DAMAGED
 
     def repair(self, message: Message) -> None:
+        if message.holder is not None:
+            self._take_back(message)
+            return
         self.counts[message.place]["damaged"] -= 1
         message.state = State.LOADED
+
+    def _take_back(self, message: Message) -> None:
+        """A quarantined message is in the hand of its ticket again, if it was."""
+        if message.state is State.DAMAGED and message.holder is not None:
+            self.counts[message.place]["damaged"] -= 1
+            self.counts[message.place]["reloaded"] -= 1
+            message.state = State.FIRED
 
     def _move(self, message: Message, magazine: Magazine, how: str) -> None:
         self.counts[message.place][how] += 1

@@ -217,6 +217,10 @@ class Verbs(RuleBasedStateMachine):
     def plan(self, data) -> None:
         """A ticket gives the same messages each time."""
         number = data.draw(st.sampled_from(sorted(self.model.seen)))
+        for message in self.model.in_hand():
+            if message.holder == (QUERY, number) and message.state is State.DAMAGED:
+                # The batch is planned without it.
+                message.holder = None
         held = [m for m in self.model.in_flight() if m.holder == (QUERY, number)]
         for name in QUEUES:
             queue, ticket = self.queue(name), self.tickets[number]
@@ -231,7 +235,7 @@ class Verbs(RuleBasedStateMachine):
         upto = data.draw(st.integers(0, max(self.tickets, default=0)))
         held = [
             message
-            for message in self.model.in_flight()
+            for message in self.model.in_hand()
             if message.holder[0] == QUERY and message.holder[1] <= upto
         ]
         deleted = acknowledge(self.store.catalog, self.who(QUERY), upto, delete=delete)
@@ -260,7 +264,7 @@ class Verbs(RuleBasedStateMachine):
 
         held = [
             message
-            for message in self.model.in_flight(name)
+            for message in self.model.in_hand(name)
             if message.id in outcomes and whose in (None, message.holder[0])
         ]
         assert settled == len(held)
@@ -316,6 +320,9 @@ class Verbs(RuleBasedStateMachine):
         assert given_back == len(held)
         for message in held:
             self.model.give_back(message)
+        for message in self.model.in_hand():
+            if message.holder[0] == QUERY and message.holder[1] in unseen:
+                message.holder = None
         for number in unseen:
             del self.model.seen[number]
 

@@ -518,8 +518,11 @@ class _History:
 
     def _release_reset_queries(self, store: Store) -> None:
         """Sweep what waits for queries whose checkpoint is gone, as a person does."""
+        assert self.checkpoint is not None
+        last = self.checkpoint.last
+        kept = None if last is None else self.checkpoint.offset(last)["consumer"]
         for row in store.view("consumers").to_pylist():
-            if row["for_restart"]:
+            if row["for_restart"] and row["consumer"] != kept:
                 # Another one is alive: its checkpoint is there.
                 with contextlib.suppress(errors.BadOption):
                     store.queue("a").sweep(consumer=row["consumer"])
