@@ -9,7 +9,7 @@ INVARIANTS = {
     "I5": "a row of a segment is in at most one slice",
     "I6": "a place of a shard has at most one message",
     "I7": "the places of a slice are before the load pointer of its shard",
-    "I8": "a slice is fired exactly while a ticket holds it",
+    "I8": "a ticket holds each fired slice, and no loaded one",
     "I9": "a slice was loaded when its segment was published, unless it was compacted",
     "I10": "a segment has a queue, and a schema that this queue has had",
     "I11": "a segment is either in a file or in the catalog, and its chunks cover its rows",

@@ -33,10 +33,24 @@ MUTANTS = (
     _of(
         "settle takes waiting messages too",
         "queue_core/verbs/settle",
-        "        slices.c.state == int(State.FIRED),\n",
+        "        slices.c.ticket.is_not(None),\n",
         "",
         "delete",
         "sideline",
+    ),
+    _of(
+        "a quarantine takes messages from their consumer",
+        "queue_core/verbs/quarantine",
+        "changes.mark(piece, piece.rows, state=int(State.DAMAGED))",
+        "changes.leave_ticket(piece, piece.rows)",
+        "quarantine_in_flight",
+    ),
+    _of(
+        "a published batch is planned again without its damaged messages",
+        "queue_core/verbs/quarantine",
+        "if recorded is not None and recorded >= tickets.upto:",
+        "if False:",
+        "quarantine_in_flight",
     ),
     _of(
         "settle takes what others hold",
