@@ -8,8 +8,8 @@ from tests.conftest import ROOT
 from tests.mutants.mutants import MUTANTS
 
 
-def test_there_are_thirty_of_different_names():
-    assert len(MUTANTS) == len({mutant.name for mutant in MUTANTS}) == 30
+def test_there_are_thirty_two_of_different_names():
+    assert len(MUTANTS) == len({mutant.name for mutant in MUTANTS}) == 32
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
