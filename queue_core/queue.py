@@ -843,6 +843,7 @@ class Queue:
                 eligibility=partial(of_firing, magazine=magazine_of(magazine)),
             ),
             rules=fireable([queue], magazine_of(magazine)),
+            makes_room=queue.settings.has_room_on_fire,
         )
 
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:

@@ -18,6 +18,8 @@ DEFAULT_SHARDS = 8
 
 #: The ways in which a full queue treats a load.
 OVERFLOWS = ("block", "fail", "ring")
+#: When a message of a bounded queue makes room: once it is settled, or once it is fired.
+ROOMS = ("on_delete", "on_fire")
 
 #: The most consumers of a queue. Source: IgnisMQ.
 MAX_CONCURRENCY = 100
@@ -87,6 +89,7 @@ _COLUMNS = Allowed(
 )
 _COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"), "text")
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
+_ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
 
 
 def _setting(default: Any, allowed: Allowed, about: str) -> Any:
@@ -209,13 +212,13 @@ class QueueSettings:
     max_size: int | None = _setting(
         None,
         _or_none(_at_least(0)),
-        "The most messages in main, waiting and in flight together. 0: each load waits until its "
+        "The most messages in main; `room` says which of them count. 0: each load waits until its "
         "messages are fired. none: no limit. Source: Herzner, FIFO queue.",
     )
     max_bytes: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "The most bytes of messages in main, uncompressed, waiting and in flight together. none: "
+        "The most bytes of messages in main, uncompressed; `room` says which of them count. none: "
         "no limit.",
     )
     overflow: str = _setting(
@@ -223,6 +226,14 @@ class QueueSettings:
         _OVERFLOW,
         "What happens to a load that exceeds `max_size` or `max_bytes`. `block`: it waits. "
         "`fail`: it raises `QueueFull`. `ring`: the oldest waiting messages are dropped.",
+    )
+    room: str = _setting(
+        "on_delete",
+        _ROOM,
+        "When a message makes room in a queue with `max_size` or `max_bytes`. `on_delete`: when it "
+        "leaves main, so messages in flight count. `on_fire`: when it is fired, as in Herzner's "
+        "FIFO queue; messages that come back then count again, even above the limit. Messages of "
+        "`get_and_keep` count until they leave main.",
     )
     expires_at: str | None = _setting(
         None,
@@ -296,6 +307,11 @@ class QueueSettings:
     def is_bounded(self) -> bool:
         """Whether a load may find no room."""
         return self.max_size is not None or self.max_bytes is not None
+
+    @property
+    def has_room_on_fire(self) -> bool:
+        """Whether a firing makes room for loads."""
+        return self.is_bounded and self.room == "on_fire"
 
     @property
     def is_rendezvous(self) -> bool:

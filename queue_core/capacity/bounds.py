@@ -1,9 +1,11 @@
 """Check the capacity of a bounded queue, within the transaction that brings messages into it.
 
 Main holds at most `max_size` messages and `max_bytes` bytes, waiting or in flight. A message counts
-until it is deleted, expires or goes to the sideline. Guard: a transaction that adds messages to a
-bounded queue first takes a lock of this queue, before all other locks, and then counts.
-Transactions that remove messages meanwhile only add capacity. Unbounded queues take no such lock.
+until it is deleted, expires or goes to the sideline. With the setting `room` on_fire, it counts
+until it is fired, and again when it comes back, even if the queue is full by then. Guard: a
+transaction that adds messages to a bounded queue first takes a lock of this queue, before all other
+locks, and then counts. Transactions that remove or fire messages meanwhile only add capacity.
+Unbounded queues take no such lock.
 """
 
 from __future__ import annotations
@@ -141,8 +143,9 @@ def full_message(queue: QueueInfo, usage: Usage, load: Amount, ahead: int = 0) -
     order = f", after {_counted(ahead, 'other load')} in line" if ahead else ""
     return (
         f"queue {queue.name!r} is full ({_bounds(usage)}): it holds {_shown(usage, usage.held)}, "
-        f"waiting or in flight, and a load of {_shown(usage, load)} does not fit{order}; fire and "
-        "delete messages, wait longer with timeout, or raise the bound"
+        f"waiting or {_busy(usage)}, and a load of {_shown(usage, load)} does not fit{order}; "
+        f"{'fire' if usage.settings.has_room_on_fire else 'fire and delete'} messages, wait longer "
+        "with timeout, or raise the bound"
     )
 
 
@@ -152,7 +155,7 @@ def _check_ring(
     if fits(usage, load):
         return None
     max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
-    staying = unevictable(connection, queue.id)
+    staying = unevictable(connection, queue.id, usage.settings)
     # If a load is larger than the ring, its newest messages stay.
     least = Amount(
         load.messages if max_size is None else min(load.messages, max_size),
@@ -160,9 +163,10 @@ def _check_ring(
     )
     if not fits(replace(usage, held=staying), least):
         raise CapacityExceeded(
-            f"queue {queue.name!r} is full ({_bounds(usage)}): {_shown(usage, staying)} in flight "
-            f"or damaged cannot be dropped for a load of {_shown(usage, load)}; delete or reload "
-            "messages in flight, or raise the bound",
+            f"queue {queue.name!r} is full ({_bounds(usage)}): {_shown(usage, staying)} "
+            f"{_busy(usage)} or damaged cannot be dropped for a load of {_shown(usage, load)}; "
+            f"delete or {'reset' if usage.settings.has_room_on_fire else 'reload'} messages "
+            f"{_busy(usage)}, or raise the bound",
             can_wait=False,
         )
     return Overrun(
@@ -185,6 +189,11 @@ def _bounds(usage: Usage) -> str:
     if settings.max_bytes is not None:
         bounds.append(f"max_bytes={settings.max_bytes}")
     return " and ".join(bounds)
+
+
+def _busy(usage: Usage) -> str:
+    """Return what the messages in flight are called that count."""
+    return "kept" if usage.settings.has_room_on_fire else "in flight"
 
 
 def _shown(usage: Usage, amount: Amount) -> str:

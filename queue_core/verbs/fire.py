@@ -17,10 +17,10 @@ from functools import partial
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import consumers, interests, waiters
+from queue_core.catalog import consumers, interests, notifications, waiters
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.model import Consumer, State, Ticket
+from queue_core.model import Consumer, Magazine, State, Ticket
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.request import Candidates, FireRequest
 
@@ -108,6 +108,8 @@ def _take(
         )
         changes.fire(piece, rows)
     changes.apply(connection)
+    if request.makes_room and request.magazine is Magazine.MAIN:
+        notifications.notify(connection)
     if waiter is not None and waiter != waiters.LAST:
         waiters.leave(connection, waiter)
     faults.point("fire.before_commit")

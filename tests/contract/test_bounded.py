@@ -71,6 +71,79 @@ def test_messages_in_flight_count_until_they_are_settled(store):
         queue.load(orders(1))
 
 
+def test_a_firing_makes_room_where_the_queue_says_so(store):
+    """As the get() of Herzner's queue does."""
+    queue = make_queue(store, max_size=4, overflow="fail", room="on_fire")
+    queue.load(orders(4))
+    with pytest.raises(QueueFull, match=r"holds 4 messages, waiting or kept, .*; fire messages"):
+        queue.load(orders(1))
+
+    firing = queue.fire(3)
+    queue.load(orders(3, 4))
+    with pytest.raises(QueueFull):
+        queue.load(orders(1))
+    queue.delete(firing)
+    with pytest.raises(QueueFull):
+        queue.load(orders(1))
+    queue.change_settings(room="on_delete")
+    queue.delete(queue.fire(1))
+    queue.load(orders(1, 7))
+    assert numbers_of(queue.browse()) == [4, 5, 6, 7]
+
+
+def test_messages_that_come_back_may_exceed_the_bound(store):
+    queue = make_queue(store, max_size=4, overflow="fail", room="on_fire")
+    queue.load(orders(4))
+    firing = queue.fire("all")
+    queue.load(orders(4, 4))
+
+    queue.sideline(firing.ids[:2])
+    queue.reload(firing.ids[2:])
+
+    assert numbers_of(queue.browse()) == [2, 3, 4, 5, 6, 7]
+    assert queue.shovel() == 0
+    with pytest.raises(QueueFull, match="it holds 6 messages"):
+        queue.load(orders(1))
+    assert numbers_of(queue.fire(3).messages) == [2, 3, 4]
+    assert queue.shovel() == 1
+    audit(store)
+
+
+def test_a_kept_message_takes_room_until_it_is_deleted(store):
+    """Herzner: an overflow is more likely if messages are kept."""
+    queue = make_queue(store, max_size=3, max_bytes=1 << 20, overflow="fail", room="on_fire")
+    queue.load(orders(3))
+    kept = queue.get_and_keep(2)
+    queue.fire(1)
+
+    queue.load(orders(1, 3))
+    with pytest.raises(QueueFull, match=r"holds 3 messages and [0-9]+ bytes, waiting or kept"):
+        queue.load(orders(1, 4))
+    queue.delete(kept.ids[:1])
+    queue.load(orders(1, 4))
+    queue.change_settings(overflow="ring", max_size=1)
+    with pytest.raises(QueueFull, match=r"1 message and .* kept or damaged cannot be dropped"):
+        queue.load(orders(1, 5))
+    assert queue.reset() == 1
+    queue.load(orders(1, 5))
+    assert numbers_of(queue.peek(10)) == [5]
+
+
+def test_fired_bytes_make_room(store):
+    queue = make_queue(store, max_bytes=1 << 20, overflow="fail", room="on_fire")
+    queue.load(orders(100))
+    (size,) = store.view("slices").column("bytes").to_pylist()
+    queue.change_settings(max_bytes=size * 5 // 4)
+    with pytest.raises(QueueFull):
+        queue.load(orders(50, 100))
+
+    queue.fire(50)
+    queue.load(orders(50, 100))
+
+    with pytest.raises(QueueFull):
+        queue.load(orders(50, 150))
+
+
 def test_a_load_fits_exactly_up_to_the_bounds(store):
     queue = make_queue(store, shards=4, max_size=10, max_bytes=1 << 20, overflow="fail")
     queue.load(orders(9))
@@ -171,6 +244,18 @@ def test_a_load_waits_until_there_is_room(store):
     assert len(caller.done()) == 2
     assert standing(store) == []
     assert numbers_of(queue.fire("all").messages) == [2, 3]
+
+
+def test_a_firing_lets_a_load_go_on_where_it_makes_room(store):
+    queue = make_queue(store, max_size=2, room="on_fire")
+    queue.load(orders(2))
+    caller = Caller(lambda: store.queue("orders").load(orders(1, 2)))
+    waits(store, 1)
+
+    queue.fire(1)
+
+    assert len(caller.done()) == 1
+    assert standing(store) == []
 
 
 @pytest.mark.parametrize("how", ["expire", "sweep", "raise"])

@@ -53,6 +53,11 @@ def _full_ring(queue: Queue) -> None:
     queue.load(orders(10))
 
 
+def _full_on_fire(queue: Queue) -> None:
+    queue.change_settings(room="on_fire")
+    queue.load(orders(10))
+
+
 Prepare = Callable[[Queue], Any]
 Act = Callable[[Queue, Any], Any]
 
@@ -60,6 +65,7 @@ Act = Callable[[Queue, Any], Any]
 WAKES: dict[str, tuple[Prepare, Act]] = {
     "load": (lambda queue: None, lambda queue, _: queue.load(orders(1))),
     "load into a full ring": (_full_ring, lambda queue, _: queue.load(orders(1))),
+    "fire, which makes room": (_full_on_fire, lambda queue, _: queue.fire(1)),
     "delete": (_fired, lambda queue, firing: queue.delete(firing)),
     "sideline": (_fired, lambda queue, firing: queue.sideline(firing)),
     "reload": (_fired, lambda queue, firing: queue.reload(firing)),
@@ -92,9 +98,10 @@ def test_those_who_wait_are_woken_once(store, watch, how):
 
 
 def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
-    queue = make_queue(store)
+    queue, bounded = make_queue(store), make_queue(store, "bounded", max_size=10)
     queue.load(orders(4))
     queue.load(orders(4))
+    bounded.load(orders(4))
 
     with _notifications(store) as sent:
         firing = queue.fire(6)
@@ -106,6 +113,7 @@ def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
         queue.sweep(100)
         queue.shovel()
         queue.reset()
+        bounded.fire(3)
 
     assert not any(sent)
 

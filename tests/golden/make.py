@@ -39,7 +39,7 @@ FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
 SINCE = {2: {"consumers": {"for_restart", "ack"}}}
 #: Settings that queues have only had since a format.
-SETTINGS_SINCE = {2: {"sideline_expiry"}}
+SETTINGS_SINCE = {2: {"room", "sideline_expiry"}}
 
 
 def folder_of(version: int) -> Path:

@@ -29,6 +29,7 @@ from queue_core import Store, errors
 from queue_core.catalog.tables import clocks
 from queue_core.integrity import clock
 from queue_core.segments import stager
+from queue_core.settings import ROOMS
 from queue_core.tasks.purge import purge
 from tests.books import audit
 from tests.factories import make_queue, orders
@@ -68,6 +69,7 @@ class Shape:
     far: bool
     policy: str | None
     max_size: int | None
+    room: str
     handlers: int
     settles: bool
     most: int
@@ -102,6 +104,8 @@ class Shape:
             far=maybe(0.25),
             policy="latest" if maybe(0.12) else None,
             max_size=chance.choice([None, None, None, 12]),
+            # Not from *chance*, whose other choices stay the same.
+            room=random.Random(f"room {seed}").choice(ROOMS),
             handlers=chance.choice([0, 1, 2]),
             settles=maybe(0.3),
             most=chance.choice([0, 1, 3, 8]),
@@ -563,6 +567,7 @@ class _History:
             key=key,
             policy=self.shape.policy,
             max_size=self.shape.max_size,
+            room=self.shape.room,
             message_expiry=EXPIRY,
             sideline_expiry=EXPIRY,
         )
