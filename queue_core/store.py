@@ -418,7 +418,8 @@ class Store(AbstractContextManager["Store"]):
             catalog: Database URL of the catalog, with *storage*, as in `Store.open`.
             storage: Folder or URI of the segment files.
             over: Whether to replace the catalog of the same store, or to use its storage. Segments
-                that the backup does not know stay. First stop all processes of the store.
+                that the backup does not know stay. First end all processes of the store, Spark
+                applications too.
             progress: As in `Store.backup`.
 
         Returns:

@@ -38,6 +38,9 @@ from queue_core.names import nearest
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER_SECONDS = 60.0
 
+#: The option ``ack`` of queries that delete all messages of a committed batch.
+DELETES_ON_COMMIT = "onCommit"
+
 #: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
 

@@ -53,6 +53,12 @@ def connect(url: str) -> Engine:
     except (ArgumentError, ValueError):
         # A port that is not a number is a ValueError, whose text quotes the whole URL.
         raise BadOption(f"catalog={hidden(url)!r} is not a database URL") from None
+    if family != "sqlite" and url.partition("?")[0].count("@") > 1:
+        # Which @ ends the password is a guess, and errors of drivers would quote the rest of it.
+        raise BadOption(
+            f"catalog={masked(url)!r} has more than one @: write %40 for each @ in the user's name "
+            "or the password"
+        )
     dialect = _named(family)
     if dialect is None:
         raise BadOption(

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect, restored, seals, segments
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.tables import consumers, publications, queues
+from queue_core.catalog.tables import consumers, publications, queues, slices
 from queue_core.errors import BadOption, Conflict, PublicationRefused, StaleCheckpoint
 from queue_core.model import Batch, Consumer, QueueInfo, Staged
 from queue_core.names import is_of_query
@@ -220,21 +220,49 @@ def _check_repeated(connection: Connection, queue: QueueInfo, batch: Batch) -> N
         f"rows, and {found}, so the query's checkpoint went back to an earlier state; nothing was "
         "changed. Restore the newest copy of the checkpoint, or remove its whole folder, including "
         "metadata: the query then starts as a new one, and may load its last batch twice."
-        f"{_release(batch)}"
+        f"{_release(connection, batch, _tickets_of(last.content))}"
     )
 
 
-def _release(batch: Batch) -> str:
-    """Return how to release the messages of a refused batch, which its checkpoint holds."""
-    names = [name for name in _tickets(batch.tickets) if is_of_query(name)]
+def _release(connection: Connection, batch: Batch, recorded: Iterable[str]) -> str:
+    """
+    Return how to release what the refused checkpoint and the *recorded* consumers still hold.
+
+    A checkpoint that lost its entries has begun as a new consumer, beside the recorded one.
+    """
+    names = sorted({name for name in (*_tickets(batch.tickets), *recorded) if is_of_query(name)})
     if not names:
         # The new query of a consumer with a chosen name takes them over.
         return ""
-    sweeps = " and ".join(f"`ignis sweep QUEUE --consumer {name}`" for name in names)
+    of_them = dialect.of(connection).one_of(consumers.c.name, names)
+    found = connection.execute(select(consumers.c.name, consumers.c.id).where(of_them))
+    here = {row.name: row.id for row in found}
+    lines = []
+    for name in names:
+        # Consumers of another store, which the query reads, are unknown here.
+        targets = ["QUEUE"] if name not in here else _queues_of(connection, here[name])
+        lines += [f"`ignis sweep {target} --consumer {name}`" for target in targets]
+    if not lines:
+        return ""
     return (
-        " If you remove it, the messages of the refused batch stay in flight: release them with "
-        f"{sweeps} for each QUEUE that the query reads, and load them again with `ignis shovel`"
+        " If you remove it, messages of its last batches stay in flight: a minute after the query "
+        f"has stopped, release them with {' and '.join(lines)}"
+        f"{', for each QUEUE that the query reads,' if 'sweep QUEUE' in lines[-1] else ''}"
+        " and load them again with `ignis shovel`. A sweep of a named consumer deletes messages "
+        "that its query has published to this store, and sidelines the others"
     )
+
+
+def _queues_of(connection: Connection, consumer_id: int) -> list[str]:
+    """Return the names of the queues of which a consumer holds messages."""
+    held = select(slices.c.queue_id).where(slices.c.consumer_id == consumer_id)
+    names = select(queues.c.name).where(queues.c.id.in_(held)).order_by(queues.c.name)
+    return list(connection.scalars(names))
+
+
+def _tickets_of(content: str | None) -> dict[str, int]:
+    """Return the tickets that a record names."""
+    return {} if content is None else _tickets(json.loads(content)["tickets"])
 
 
 def _is_same(recorded: str | None, batch: Batch) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import time
@@ -32,7 +33,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, now
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, CatalogUnavailable
 
 _PREFIX = "sqlite:///"
 #: The pause between two attempts of a writer to take the database: seconds, from and to.
@@ -132,6 +133,7 @@ class Sqlite(Dialect):
             # There are no row locks: a writer takes the database at once, or it could fail
             # half-way through because another one was faster.
             self._begin_immediate(connection)
+            self._check_log(connection)
         else:
             connection.exec_driver_sql("BEGIN")
 
@@ -159,6 +161,27 @@ class Sqlite(Dialect):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def _check_log(self, connection: Connection) -> None:
+        """
+        Raise `CatalogUnavailable` if the log that this connection has open is gone.
+
+        A log lives as long as any connection. If it was removed, as by a person who restores a copy
+        of the database, this connection would write into a file that no other process can see.
+        """
+        log = f"{connection.engine.url.database}-wal"
+        try:
+            inode = os.stat(log).st_ino
+        except FileNotFoundError:
+            inode = None
+        known = connection.connection.info.setdefault("log", inode)
+        if known != inode:
+            connection.invalidate()
+            raise CatalogUnavailable(
+                f"catalog {connection.engine.url.database} was replaced while this process had it "
+                "open; nothing was changed. End all processes that have used the store, Spark "
+                "applications too, before you replace its files; then run `ignis fsck`"
+            )
 
     def shrink_log(self, connection: Connection) -> None:
         """Write the log back into the database and truncate it, unless others keep reading it."""

@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect, failures, holders, id_map
 from queue_core.catalog.changes import Changes
+from queue_core.catalog.consumers import DELETES_ON_COMMIT
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
 from queue_core.catalog.slices import fetch
@@ -35,9 +36,6 @@ from queue_core.model import (
 )
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
-
-#: The option ``ack`` of queries that delete all messages of a committed batch.
-DELETES_ON_COMMIT = "onCommit"
 
 _log = logging.getLogger(__name__)
 

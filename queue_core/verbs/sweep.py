@@ -4,8 +4,9 @@ Changes: fired slices become slices of the sideline, a batch in each transaction
 sweep pointer moves past them. So an interrupted sweep continues where it stopped. It ends after one
 round through all shards. Guard: the unacknowledged tickets of a living consumer are left alone. So
 are those of a dead query that requests them again after its restart, unless the caller names the
-query. Slices that others have locked are skipped, and loaded slices are not touched. With a leader,
-transactions of other processes are refused. Crash before a commit: that batch is still fired.
+query. Messages that the named query has published to this catalog are finished, and deleted. Slices
+that others have locked are skipped, and loaded slices are not touched. With a leader, transactions
+of other processes are refused. Crash before a commit: that batch is still fired.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, not_, or_, select, tuple_, update
 
-from queue_core.catalog import seals
+from queue_core.catalog import publications, seals
 from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, is_alive, reserved
+from queue_core.catalog.consumers import (
+    DEAD_AFTER_SECONDS,
+    DELETES_ON_COMMIT,
+    is_alive,
+    reserved,
+)
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.sidelining import set_aside
@@ -84,7 +90,8 @@ def sweep(
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
     By default, the queue's settings give the age, which is higher for the sideline than for main.
-    With *consumer*, only its messages are swept; by default, at any age. Raises `NotLeading` when
+    With *consumer*, only its messages are swept; by default, at any age. Those that its query has
+    published to this store are deleted, and counted too. Raises `NotLeading` when
     *guard* does; messages that were swept by then stay swept.
     """
     clock.check(catalog)
@@ -148,13 +155,32 @@ def _sweep_batch(
         found = fetch(connection, *conditions, limit=BATCH_SLICES + 1, lock="skip")
         batch, rest = found[:BATCH_SLICES], found[BATCH_SLICES:]
         following = (rest[0].shard, rest[0].position) if rest else None
-        taken = [(piece, piece.rows) for piece in batch]
-        moved = set_aside(connection, queue, taken, SWEPT, Changes([queue]))
+        published = _published(connection, limits.consumer)
+        changes, taken, done = Changes([queue]), [], 0
+        for piece in batch:
+            if piece.ticket is not None and piece.ticket <= published:
+                changes.remove(piece, piece.rows, "deleted")
+                done += len(piece.rows)
+            else:
+                taken.append((piece, piece.rows))
+        moved = done + set_aside(connection, queue, taken, SWEPT, changes)
         _set_pointers(connection, queue, stretch.magazine, begin, following)
         clock.confirm(connection)
         return moved, following
 
     return transact(catalog, "sweep", work, guard)
+
+
+def _published(connection: Connection, consumer: str | None) -> int:
+    """Return the newest ticket of a consumer whose messages its query has published here, or 0."""
+    if consumer is None:
+        return 0
+    query = select(consumers.c.id).where(
+        consumers.c.name == consumer, consumers.c.ack == DELETES_ON_COMMIT
+    )
+    # A query that settles its messages one by one has not settled those that it still holds.
+    deletes = connection.scalar(query) is not None
+    return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
 def _set_pointers(

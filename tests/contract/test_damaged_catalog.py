@@ -203,6 +203,21 @@ def test_a_file_in_the_place_of_the_folder_is_told_of(tmp_path):
         Store.open(tmp_path / "file")
 
 
+def test_a_catalog_that_is_replaced_under_an_open_process_takes_no_more_writes(folder):
+    """A person puts an older copy back while a worker of a stopped query is still there."""
+    shutil.copy(folder / "catalog.db", folder / "copy")
+    with Store.open(folder) as store:
+        queue = store.queue("orders")
+        queue.load(orders(10))
+        for name in ("catalog.db-wal", "catalog.db-shm"):
+            (folder / name).unlink()
+        # In place: the file keeps its number.
+        shutil.copyfile(folder / "copy", folder / "catalog.db")
+
+        with pytest.raises(CatalogUnavailable, match="was replaced while this process had it open"):
+            queue.load(orders(10, 10))
+
+
 @pytest.mark.parametrize("create", [True, False])
 def test_nothing_is_loaded_into_the_void_when_a_folder_vanishes(folder, create):
     """An open store continues in the new folder, if it may make one, and never in the old."""

@@ -230,6 +230,8 @@ def test_a_refused_batch_names_the_consumers_that_hold_its_messages(queue):
     assert f"`ignis sweep QUEUE --consumer {name}`" in text
     assert f"`ignis sweep QUEUE --consumer {another}`" in text
     assert "copier" not in text
+    # The consumer that made the recorded batch may hold later ones.
+    assert "for each QUEUE that the query reads" in text
     with pytest.raises(StaleCheckpoint) as refused:
         once(queue, staged(queue), 4, digest=2, entry="b", tickets=T5)
     assert "sweep" not in str(refused.value)

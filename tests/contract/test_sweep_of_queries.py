@@ -1,14 +1,19 @@
 """Messages of dead queries: those that their checkpoint asks for again wait for the restart."""
 
+import json
+
 import pytest
 
 from queue_core import Settlement
 from queue_core.catalog import consumers
-from queue_core.errors import BadOption
+from queue_core.catalog.publications import is_new_batch
+from queue_core.errors import BadOption, StaleCheckpoint
 from queue_core.ids import IdSet
 from queue_core.model import Batch
+from queue_core.names import of_query
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.settle import settle
+from tests.books import audit
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
@@ -145,3 +150,47 @@ def test_a_settle_sink_does_not_mind_what_other_queries_hold_of_the_same_segment
 
     settlement = Settlement(deleted=ids)
     assert settle(store.catalog, [queue.info], settlement, batch=Batch("query-1", 0, 3)) == 3
+
+
+def publish(store, name, upto):
+    """Record a batch with the tickets of a consumer, as a sink of the same store does."""
+    target = store.queue("orders")
+    tickets = json.dumps({"consumer": name, "ticket": upto})
+    batch = Batch("query", upto - 1, 3, tickets=tickets, digest=upto, entry=str(upto))
+    store.catalog.write(lambda c: is_new_batch(c, target.info, batch))
+    return batch
+
+
+@pytest.mark.parametrize("ack", ["onCommit", "settle"])
+def test_a_sweep_by_name_finishes_what_the_query_has_published(store, queue, ack):
+    """Only a query that deletes a whole batch is done with it once it is published."""
+    name = of_query()
+    consumer = query(store, name, ack)
+    for _ in range(2):
+        hold(store, queue, consumer, 2)
+    publish(store, name, 1)
+
+    assert queue.sweep(dead_after=0.0, consumer=name) == 4
+
+    queue.shovel()
+    left = [4, 5, 2, 3] if ack == "onCommit" else [4, 5, 0, 1, 2, 3]
+    assert numbers_of(queue.browse()) == left
+    audit(store)
+
+
+def test_a_refused_batch_names_all_consumers_of_its_query_and_their_queues(store, queue):
+    """A checkpoint without entries begins as another consumer; the first one holds messages too."""
+    first, second = of_query(), of_query()
+    make_queue(store, "red").load(orders(4))
+    for _ in range(2):
+        hold(store, queue, query(store, first), 1)
+    hold(store, store.queue("red"), query(store, second), 4)
+    publish(store, first, 1)
+    tickets = json.dumps({"consumer": second, "ticket": 1})
+
+    batch = Batch("query", 0, 4, tickets=tickets, digest=9, entry="9")
+    with pytest.raises(StaleCheckpoint) as refused:
+        store.catalog.write(lambda c: is_new_batch(c, queue.info, batch))
+
+    assert f"`ignis sweep orders --consumer {first}`" in str(refused.value)
+    assert f"`ignis sweep red --consumer {second}`" in str(refused.value)

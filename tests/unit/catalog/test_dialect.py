@@ -24,6 +24,7 @@ def test_a_database_without_a_class_is_refused():
         ("sqlite://", "is not a file"),
         ("sqlite:///:memory:", "is not a file"),
         ("nonsense", "is not a database URL"),
+        ("postgresql+psycopg://bob:p@hunter1@host/x", r"'postgresql\+psycopg://\*\*\*@host/x' has"),
     ],
 )
 def test_an_unsuitable_url_is_refused(url, expected):
