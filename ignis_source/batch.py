@@ -40,7 +40,7 @@ class IgnisBatchReader(DataSourceReader):
         """Plan the read from the present catalog."""
         # Not at the top: executors import this module and need no SQL library.
         from ignis_source.handle import StoreHandle
-        from ignis_source.queue_refresh import open_queues
+        from ignis_source.queue_refresh import located, open_queues
         from queue_core.verbs.browse import browse
         from queue_core.verbs.quarantine import quarantine
 
@@ -50,6 +50,7 @@ class IgnisBatchReader(DataSourceReader):
         with closing(StoreHandle(options.address)) as store:
             if options.view is not None:
                 return [TablePartition.of(_view(store, options))]
+            options = located(store, options)
             queues = open_queues(store, options.queues)
             check_columns(options, self._wanted, output_schema(queues[0].schema))
             # Damage that an earlier read found would fail this one too.

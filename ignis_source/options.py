@@ -10,7 +10,7 @@ from queue_core.address import Address
 from queue_core.errors import BadOption
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import BY_SHARD, GLOBAL, Magazine
-from queue_core.names import check_consumer, check_queue
+from queue_core.names import check_consumer, check_magazine
 from queue_core.options import (
     STORE,
     Option,
@@ -52,7 +52,12 @@ def _rate(text: str) -> float:
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
-    Option("queue", "Queue to read.", check_queue),
+    Option(
+        "queue",
+        "Queue to read. A name such as `orders_SIDELINE` reads the sideline of the queue `orders`, "
+        "whatever `magazine` is.",
+        check_magazine,
+    ),
     Option(
         "queues",
         "Names of several queues with the same columns, separated by commas. Replaces `queue`.",
@@ -108,8 +113,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "fallback",
-        "What to read when no message matches the selector: `any` message, the oldest of a shard "
-        "first, or `none`.",
+        "What to read when no message matches the selector: `any` message, the oldest of each "
+        "shard first (with `order=global`, the oldest of all shards), or `none`.",
         one_of("any", "none"),
         "none",
     ),
@@ -382,4 +387,4 @@ def _queues(one: str | None, several: tuple[str, ...] | None, other: str | None)
     names = (one,) if one else several or ()
     if not names and other is None:
         raise BadOption('ignis source: name a queue: .option("queue", "orders")')
-    return tuple(check_queue(name) for name in names)
+    return tuple(check_magazine(name) for name in names)

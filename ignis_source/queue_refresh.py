@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ignis_source.handle import StoreHandle
+from ignis_source.options import SourceOptions
+from queue_core.catalog import queues
 from queue_core.errors import BadOption
-from queue_core.model import QueueInfo
+from queue_core.model import Magazine, QueueInfo
+from queue_core.names import SIDELINE_SUFFIX
 
 
 class Queues:
@@ -50,6 +53,26 @@ class Queues:
     def concurrency(self) -> int:
         """The most partitions of a batch by default."""
         return max([1, *(info.settings.concurrency for info in self.infos)])
+
+
+def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
+    """
+    Return options that name queues and a magazine, where they name the sidelines of queues.
+
+    Raises `NoSuchQueue`, and `BadOption` if only some of the names are those of sidelines.
+    """
+    if not any(name.endswith(SIDELINE_SUFFIX) for name in options.queues) or options.reports:
+        return options
+    with store.catalog.read() as connection:
+        found = [queues.find_magazine(connection, name) for name in options.queues]
+    magazines = {magazine for _, magazine in found}
+    if len(magazines) > 1:
+        raise BadOption(
+            f"queues={','.join(options.queues)}: these are main of some queues and the sideline of "
+            "others; read them as two sources"
+        )
+    magazine = options.magazine if magazines == {Magazine.MAIN} else Magazine.SIDELINE
+    return options._replace(queues=tuple(info.name for info, _ in found), magazine=magazine)
 
 
 def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:

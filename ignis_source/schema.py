@@ -23,11 +23,12 @@ def source_schema(options: SourceOptions) -> StructType:
     """Return the columns of a queue, a view or a report in Spark's types, from the catalog."""
     # Not at the top: executors import this module and need no SQL library.
     from ignis_source.handle import StoreHandle
+    from ignis_source.queue_refresh import located
 
     if options.view is not None:
         return from_arrow_schema(VIEWS[options.view])
     with closing(StoreHandle(options.address)) as store:
-        queues = [store.queue(name) for name in options.queues]
+        queues = [store.queue(name) for name in located(store, options).queues]
     if options.reports:
         return from_arrow_schema(REPORTS)
     first = queues[0].schema

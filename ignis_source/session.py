@@ -17,6 +17,7 @@ from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
+from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from ignis_source.tickets import tickets_of
 from queue_core import faults
@@ -40,9 +41,9 @@ class Session:
     """The state that a streaming reader keeps between Spark's calls."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
         self.store = StoreHandle(options.address)
         try:
+            self._options = options = located(self.store, options)
             self._requests = Requests(self.store, options)
         except IgnisError:
             self.store.close()

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
-from ignis_source.queue_refresh import open_queues
+from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
@@ -225,7 +225,7 @@ def _activate(spark: SparkSession) -> None:
 def _timeout(options: SourceOptions, contract: Contract) -> float:
     """Return how many seconds a call of the handler may take; check the class of its objects."""
     with closing(StoreHandle(options.address)) as store:
-        queues = open_queues(store, options.queues)
+        queues = open_queues(store, located(store, options).queues)
     if isinstance(contract.payload, ObjectPayload):
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)

@@ -13,6 +13,8 @@ _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 _OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
 _OF_PROCESS = re.compile(r"(python|pool|keeper):.*:[0-9]+:[0-9a-f]{8}")
 _LONGEST_COLUMN = 255
+#: The end of the name of a queue's sideline, after the name of the queue. Source: IgnisMQ.
+SIDELINE_SUFFIX = "_SIDELINE"
 
 
 def check_queue(name: str) -> str:
@@ -23,6 +25,14 @@ def check_queue(name: str) -> str:
             "at most 128 in all"
         )
     return name
+
+
+def check_magazine(name: str) -> str:
+    """Return *name* if it can name a queue, or the sideline of one; raises `BadName`."""
+    if isinstance(name, str) and name != SIDELINE_SUFFIX:
+        check_queue(name.removesuffix(SIDELINE_SUFFIX))
+        return name
+    return check_queue(name)
 
 
 def check_consumer(name: str) -> str:

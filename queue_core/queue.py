@@ -29,6 +29,7 @@ from queue_core.model import (
     THIS_PROCESS,
     Consumer,
     Holder,
+    Magazine,
     QueueInfo,
     ReadPlan,
     Staged,
@@ -36,6 +37,7 @@ from queue_core.model import (
     TicketRange,
     magazine_of,
 )
+from queue_core.names import SIDELINE_SUFFIX
 from queue_core.outcomes import Settlement
 from queue_core.schema import (
     EXPIRES_AT,
@@ -95,6 +97,11 @@ class Queue:
     or got stuck wait in the magazine ``sideline`` (words of IgnisMQ). Each method is one
     transaction: it happens completely or not at all.
 
+    ``store.queue("orders_SIDELINE")`` opens the sideline of the queue ``orders`` (IgnisMQ's name).
+    `fire`, `peek` and `browse` then read the sideline, whatever their argument *magazine* is.
+    Messages can be settled and shovelled as usual. Methods that load, or that concern the whole
+    queue, such as `change_settings`, raise `BadOption`.
+
     Every method that reads or writes the store can raise `CatalogUnavailable`,
     `StorageUnavailable` and `DamagedCatalog`, in addition to the errors that it lists.
 
@@ -103,6 +110,7 @@ class Queue:
         info: The queue's description in the catalog, as `Store.queue` reads it.
         buffers: How many buffers from `request` may be outstanding at once, 1 or more.
         message_type: The class of the queue's messages, as for `Store.queue`.
+        sideline: Whether only the sideline is opened.
     """
 
     def __init__(
@@ -112,16 +120,20 @@ class Queue:
         *,
         buffers: int = DEFAULT_BUFFERS,
         message_type: type | None = None,
+        sideline: bool = False,
     ) -> None:
         self._store = store
         self.info = info
+        #: Whether only the sideline is opened, by its name ``{queue}_SIDELINE``.
+        self.is_sideline = sideline
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
         self._buffers = BufferPool(info.name, info.schema, buffers)
         self._spread = Distributor(store.storage)
 
     def __repr__(self) -> str:
-        return f"<Queue {self.name!r}, {self.info.shards} shards, of {self._store!r}>"
+        name = self.name + SIDELINE_SUFFIX if self.is_sideline else self.name
+        return f"<Queue {name!r}, {self.info.shards} shards, of {self._store!r}>"
 
     @property
     def store(self) -> Store:
@@ -180,6 +192,7 @@ class Queue:
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
+        self._need_whole("load")
         if timeout is not None:
             check_seconds("timeout", timeout)
         if isinstance(rows, Buffer):
@@ -273,6 +286,7 @@ class Queue:
             QueueFull: No buffer became free within *timeout* seconds.
             BadOption: An argument is out of range, or *widths* names no column of variable width.
         """
+        self._need_whole("request")
         if not is_whole(rows) or rows < 1:
             raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
         if timeout is not None:
@@ -387,6 +401,7 @@ class Queue:
             QueueTaken: Another consumer has the queue to itself.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
+        self._need_whole("get_and_keep")
         keeper = self._store.keeper.consumer()
         return self.fire(max_messages, timeout=timeout, order=order, consumer=keeper)
 
@@ -410,6 +425,7 @@ class Queue:
         Raises:
             BadOption: No consumer of the name *consumer* keeps messages.
         """
+        self._need_whole("reset")
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
@@ -558,7 +574,7 @@ class Queue:
         """
         store = self._store
         condition = None if selector is None else condition_of(selector, self.schema)
-        plan = browse(store.catalog, store.storage.uri, [self.info], magazine_of(magazine))
+        plan = browse(store.catalog, store.storage.uri, [self.info], self._magazine(magazine))
         messages = self._read(plan, None)
         if condition is None:
             return messages
@@ -661,6 +677,7 @@ class Queue:
         Raises:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
         """
+        self._need_whole("sweep")
         if older_than is not None:
             check_seconds("older_than", older_than)
         check_seconds("dead_after", dead_after)
@@ -686,6 +703,7 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; compact again.
             PublicationRefused: A new segment was removed before it was published; retry.
         """
+        self._need_whole("compact")
         with self._quarantining():
             return compact(self._store.catalog, self._store.storage, self.info)
 
@@ -702,6 +720,7 @@ class Queue:
         Raises:
             DamagedSegment: Messages cannot be read. They are quarantined; expire again.
         """
+        self._need_whole("expire")
         with self._quarantining():
             return expire(self._store.catalog, self._store.storage.uri, self.info)
 
@@ -712,6 +731,7 @@ class Queue:
         Returns:
             How many messages were put back.
         """
+        self._need_whole("repair")
         return repair(self._store.catalog, self.info.id)
 
     def add_columns(self, schema: pa.Schema | type) -> None:
@@ -726,6 +746,7 @@ class Queue:
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
             BadName: A column name is not allowed.
         """
+        self._need_whole("add_columns")
         if isinstance(schema, type):
             from queue_core.objects.message_class import message_class
 
@@ -747,6 +768,7 @@ class Queue:
         Raises:
             BadOption: A setting is unknown, out of range, or names an unsuitable column.
         """
+        self._need_whole("change_settings")
         self.info = self._store.catalog.write(
             lambda connection: queues.change_settings(connection, self.info, settings)
         )
@@ -767,6 +789,7 @@ class Queue:
         Raises:
             BadOption: *by* is not a whole number.
         """
+        self._need_whole("scale")
         if not is_whole(by):
             raise BadOption(f"by={by!r}: use a whole number")
         self.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
@@ -780,6 +803,7 @@ class Queue:
         be settled. No other queue can have the name until this one is dropped. A second call
         changes nothing.
         """
+        self._need_whole("deactivate")
         deactivate(self._store.catalog, self.info)
         self.refresh()
 
@@ -795,6 +819,18 @@ class Queue:
         """
         self.info = self._store.queue(self.name).info
         return self
+
+    def _magazine(self, name: str) -> Magazine:
+        """Return the magazine *name*; always the sideline if only the sideline is opened."""
+        return Magazine.SIDELINE if self.is_sideline else magazine_of(name)
+
+    def _need_whole(self, verb: str) -> None:
+        """Raise `BadOption` if only the sideline is opened."""
+        if self.is_sideline:
+            raise BadOption(
+                f"queue {self.name + SIDELINE_SUFFIX!r} is the sideline of queue {self.name!r}, "
+                f"and {verb} needs the whole queue; use the name {self.name!r}"
+            )
 
     def _settle(self, settlement: Settlement, holder: Holder) -> int:
         return settle(self._store.catalog, [self.info], settlement, holder)
@@ -830,7 +866,7 @@ class Queue:
             queue = queues.as_it_is(connection, self.info)
         return FireRequest(
             queue_ids=(self.info.id,),
-            magazine=magazine_of(magazine),
+            magazine=self._magazine(magazine),
             max_messages=max_messages,
             max_bytes=check_count("max_bytes", max_bytes),
             selection=Selection.parse(
@@ -840,9 +876,9 @@ class Queue:
                 order_by,
                 order=order,
                 fallback=fallback,
-                eligibility=partial(of_firing, magazine=magazine_of(magazine)),
+                eligibility=partial(of_firing, magazine=self._magazine(magazine)),
             ),
-            rules=fireable([queue], magazine_of(magazine)),
+            rules=fireable([queue], self._magazine(magazine)),
             makes_room=queue.settings.has_room_on_fire,
         )
 

@@ -23,8 +23,8 @@ from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
 from queue_core.integrity.new_store import NewStore
 from queue_core.leader.client import CLIENT_ID
-from queue_core.model import Consumer, QueueInfo
-from queue_core.names import check_consumer, check_queue, nearest
+from queue_core.model import Consumer, Magazine, QueueInfo
+from queue_core.names import check_consumer, check_magazine, check_queue, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.presence.keeper import Keeper
@@ -146,7 +146,8 @@ class Store(AbstractContextManager["Store"]):
         Create a queue.
 
         Args:
-            name: A letter, then letters, digits, ``_``, ``-`` or ``.``; up to 128 characters.
+            name: A letter, then letters, digits, ``_``, ``-`` or ``.``; up to 128 characters. It
+                must not end in ``_SIDELINE``.
             schema: The columns, or a dataclass or pydantic model whose fields become the columns.
                 Names must be unique without regard to case, and must not be those of the metadata
                 columns (`METADATA`). Types are those that Spark can hold. The catalog stores the
@@ -213,7 +214,9 @@ class Store(AbstractContextManager["Store"]):
         Open an existing queue.
 
         Args:
-            name: The queue's name.
+            name: The queue's name. ``{queue}_SIDELINE``, such as ``orders_SIDELINE``, opens the
+                sideline of the queue ``orders``: `Queue.fire`, `Queue.peek` and `Queue.browse` then
+                read the sideline. Source: IgnisMQ.
             message_type: The class of its messages, for `Queue.objects`: a dataclass or a pydantic
                 model, each of whose fields is a column of the queue. Source: IgnisMQ,
                 ``getMagazine(name, class)``.
@@ -228,16 +231,17 @@ class Store(AbstractContextManager["Store"]):
             BadOption: *buffers* is out of range.
             SchemaMismatch: A field of *message_type* has no column, or one of another type.
         """
-        check_queue(name)
+        check_magazine(name)
         if not is_whole(buffers) or buffers < 1:
             raise BadOption(f"buffers={buffers!r}: use a whole number, 1 or more")
         with self.catalog.read() as connection:
-            info = queues.find(connection, name)
+            info, magazine = queues.find_magazine(connection, name)
         if message_type is not None:
             from queue_core.objects.message_class import message_class
 
             message_class(message_type).check_fits(info.schema, name)
-        return Queue(self, info, buffers=buffers, message_type=message_type)
+        sideline = magazine is Magazine.SIDELINE
+        return Queue(self, info, buffers=buffers, message_type=message_type, sideline=sideline)
 
     def deactivate(self, name: str) -> None:
         """

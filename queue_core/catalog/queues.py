@@ -15,9 +15,9 @@ from queue_core import column_roles
 from queue_core.catalog import dialect, named_locks, notifications, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
-from queue_core.errors import Conflict, NoSuchQueue, QueueDeactivated, QueueExists
+from queue_core.errors import BadName, Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
-from queue_core.names import nearest
+from queue_core.names import SIDELINE_SUFFIX, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.schema import deserialize, evolve, serialize
@@ -33,8 +33,25 @@ def find(connection: Connection, name: str) -> QueueInfo:
     if row is None:
         known = connection.scalars(select(queues.c.name)).all()
         there = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
+            hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
+            raise NoSuchQueue(f"the store has no queue {name!r}{hint}")
         raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
     return _info(row)
+
+
+def find_magazine(connection: Connection, name: str) -> tuple[QueueInfo, Magazine]:
+    """
+    Return the queue *name* and its main, or a queue and its sideline for ``{queue}_SIDELINE``.
+
+    A queue that really has such a name comes first. Raises `NoSuchQueue`.
+    """
+    whole = name.removesuffix(SIDELINE_SUFFIX)
+    if whole != name:
+        known = connection.scalars(select(queues.c.name).where(queues.c.name.in_([name, whole])))
+        if set(known) == {whole}:
+            return find(connection, whole), Magazine.SIDELINE
+    return find(connection, name), Magazine.MAIN
 
 
 def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
@@ -68,8 +85,9 @@ def create(
     """
     Return the queue of that name; create it if it is new.
 
-    Raises `QueueExists` if the name is taken, unless *exist_ok* is true and the columns, shards and
-    key are the same. Raises `QueueDeactivated` if a deactivated queue has the name.
+    Raises `BadName` for a new queue with the name of a sideline. Raises `QueueExists` if the name
+    is taken, unless *exist_ok* is true and the columns, shards and key are the same. Raises
+    `QueueDeactivated` if a deactivated queue has the name.
     """
     row = {
         "name": name,
@@ -87,6 +105,11 @@ def create(
         .returning(queues.c.id)
     )
     if queue_id is not None:
+        if name.endswith(SIDELINE_SUFFIX):
+            raise BadName(
+                f"queue name {name!r}: names that end in {SIDELINE_SUFFIX} are those of sidelines; "
+                "take another name"
+            )
         _fill(connection, queue_id, schema, shards)
     elif not exist_ok:
         raise QueueExists(

@@ -91,6 +91,13 @@ def checked(config: PoolConfig) -> PoolConfig:
             "batch_handler"
         )
     magazine_of(config.magazine)
+    names = [queue.name for queue in config.queues]
+    for name in set(names):
+        if names.count(name) > 1:
+            raise BadOption(
+                f"queue {name!r} is named more than once; use one pool for main and one for the "
+                "sideline"
+            )
     if config.tasks is not None:
         check_tasks(config.tasks)
     _check_whole("batch", config.batch, 1)

@@ -16,7 +16,7 @@ from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.model import Consumer, magazine_of
+from queue_core.model import Consumer, Magazine, magazine_of
 from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
@@ -80,7 +80,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
-        magazine: ``main`` or ``sideline``.
+        magazine: ``main`` or ``sideline``. The sideline is also read if *queue* names it, such as
+            ``orders_SIDELINE``.
         selector: A SQL condition or a function of Arrow columns, as in `Queue.fire`; only matching
             messages are fired. A function that fails ends the pool. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
@@ -399,9 +400,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     ) -> MessageSource:
         config = self._config
         if config.browse:
-            return BrowsingSource(
-                queue, consumer, config.read, magazine_of(config.magazine), on_available
-            )
+            named = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
+            return BrowsingSource(queue, consumer, config.read, named, on_available)
         return AcquiringSource(
             queue,
             consumer,

@@ -141,6 +141,7 @@ def test_peek_shows_the_next_messages_and_takes_none(ignis, store):
     assert chosen[0]["number"] == 8
     assert "[red]19" in ignis("peek", "orders", "-n", 20).stdout, "brackets are not markup"
     assert answer(ignis("peek", "orders", "--magazine", "sideline", "--json")) == []
+    assert answer(ignis("peek", "orders_SIDELINE", "--json")) == []
     assert numbers_of(queue.fire("all").messages) == list(range(20))
 
 

@@ -73,6 +73,19 @@ def sidelined(store, **settings):
     return queue
 
 
+def test_a_query_reads_the_sideline_by_its_name(store, session):
+    sidelined(store).load(orders(2, 5))
+    make_queue(store, "others")
+    query = session(queues="orders_SIDELINE,others_SIDELINE")
+
+    offset = ask(query)
+
+    found = read_table(query.plan(START, offset), ["number"])
+    assert sorted(found.column("number").to_pylist()) == [0, 1, 2, 3, 4]
+    with pytest.raises(BadOption, match="main of some queues and the sideline of others"):
+        session(queues="orders,others_SIDELINE")
+
+
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     queue = sidelined(store, shovel_interval=0.01)

@@ -14,6 +14,7 @@ from tests.spark.rig import counts
 def test_a_table_has_what_waits_and_what_is_in_flight_and_nothing_is_taken(rig):
     queue = rig.orders(5, shards=2, key="number")
     queue.fire(2)
+    assert rig.read("orders_SIDELINE").collect() == []
     rows = rig.read().collect()
     assert sorted(row.number for row in rows) == [0, 1, 2, 3, 4]
     assert sum(row._fired_at is not None for row in rows) == 2
