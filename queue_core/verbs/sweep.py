@@ -32,11 +32,14 @@ from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import SWEPT
 from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, State
+from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.selection.conditions import ago
 
 #: The most slices that one transaction of a sweep moves.
 BATCH_SLICES = 1000
+#: The slice with which a transaction reaches this number of messages is its last one. The reasons
+#: for their failures are one row of the catalog, and in memory meanwhile.
+BATCH_MESSAGES = 100_000
 
 #: A shard and a place in it.
 _Position = tuple[int, int]
@@ -153,7 +156,8 @@ def _sweep_batch(
 
     def work(connection: Connection) -> tuple[int, _Position | None]:
         found = fetch(connection, *conditions, limit=BATCH_SLICES + 1, lock="skip")
-        batch, rest = found[:BATCH_SLICES], found[BATCH_SLICES:]
+        size = _batch_size(found)
+        batch, rest = found[:size], found[size:]
         following = (rest[0].shard, rest[0].position) if rest else None
         published = _published(connection, limits.consumer)
         changes, taken, done = Changes([queue]), [], 0
@@ -181,6 +185,16 @@ def _published(connection: Connection, consumer: str | None) -> int:
     # A query that settles its messages one by one has not settled those that it still holds.
     deletes = connection.scalar(query) is not None
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
+
+
+def _batch_size(found: Sequence[Slice]) -> int:
+    """Return how many of the first slices make a batch; a slice is never split."""
+    messages = 0
+    for number, piece in enumerate(found[:BATCH_SLICES], start=1):
+        messages += len(piece.rows)
+        if messages >= BATCH_MESSAGES:
+            return number
+    return min(len(found), BATCH_SLICES)
 
 
 def _set_pointers(

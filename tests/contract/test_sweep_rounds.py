@@ -54,6 +54,22 @@ def test_a_batch_is_one_transaction_and_the_pointer_stands_behind_it(store):
     assert pointers(queue) == [8]
 
 
+def test_a_batch_ends_with_the_slice_that_brings_enough_messages(store, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_MESSAGES", 5)
+    queue = make_queue(store, shards=1)
+    for first, count in ((0, 3), (3, 3), (6, 9), (15, 1)):
+        queue.load(orders(count, first))
+    queue.fire("all")
+    backdate(store, 100_000)
+
+    interrupted(queue, "sweep.committed")
+    assert (aside(queue), pointers(queue)) == (list(range(6)), [6])
+    interrupted(queue, "sweep.committed")
+    assert (aside(queue), pointers(queue)) == (list(range(15)), [15])
+    assert queue.sweep(10) == 1
+    assert pointers(queue) == [0]
+
+
 @pytest.mark.usefixtures("_small_batches")
 def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
     queue = fired_in_slices(store, 10)

@@ -94,6 +94,7 @@ def test_the_figures_are_those_of_the_documents():
     )
     assert REGISTRY["sweep"].timing == Timing(15 * 60, first=10 * 60)
     assert sweep.BATCH_SLICES == 1000
+    assert sweep.BATCH_MESSAGES == 100_000
     assert RETRY_SECONDS == 10
     assert MAX_CONCURRENCY == 100
     assert (manager["refresh_interval"].default, manager["first_refresh"].default) == (5 * 60, 60)
