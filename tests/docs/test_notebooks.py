@@ -73,6 +73,16 @@ assert by_query.messages.sum() == 4_000 and set(by_query.index) == {"first", "se
 assert max(count for name, count in batches if name == "first") <= 500
 assert len(picture.axes) == 3
 """,
+    "05_objects_and_care": """
+assert isinstance(first[0], Order) and first[0].gifts == ["card"]
+assert in_order == sorted(by_shard) == list(range(24)) != by_shard
+assert sorted(chosen) == list(range(16, 24)) and sizes == {Size.LARGE}
+assert best == [40]
+assert sorted(refused) == [21, 22, 23] and sum(pool.counts.values()) == 19
+assert held == {"on_delete": 5, "on_fire": 6}
+assert (expired, problems, restored) == (1, 0, 3)
+assert len(picture.axes) == 2
+""",
 }
 
 # A busy machine needs long to start workers; and what is compiled fast runs sooner.
