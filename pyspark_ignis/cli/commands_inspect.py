@@ -15,6 +15,7 @@ from pyspark_ignis.cli import top
 from pyspark_ignis.cli.app import AnyName, Last, Name, app, duration
 from pyspark_ignis.cli.display import console, grid, show, show_json
 from pyspark_ignis.cli.invocation import Invocation
+from queue_core.model import BY_SHARD
 
 _INSPECT = "Inspect"
 
@@ -67,11 +68,20 @@ def peek(
         str | None,
         typer.Option(help="Order in which messages are chosen, such as 'priority DESC'."),
     ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="Order without --order-by: shard, or global for the time of loading over all "
+            "shards, which takes longer."
+        ),
+    ] = BY_SHARD,
 ) -> None:
     """Show the messages that would be fired next, without taking them."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
-        messages = found.peek(count, selector=selector, order_by=order_by, magazine=magazine)
+        messages = found.peek(
+            count, selector=selector, order_by=order_by, order=order, magazine=magazine
+        )
     hidden = ("_queue", "_fired_at")
     shown = [name for name in messages.column_names if name not in hidden]
     show(messages, as_json=call.as_json, columns=shown)

@@ -13,7 +13,7 @@ from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
 from queue_core.handlers.handler import BatchHandler, RowHandler
 from queue_core.handlers.payloads import ObjectPayload, Payload
-from queue_core.model import magazine_of
+from queue_core.model import BY_SHARD, GLOBAL, magazine_of
 from queue_core.queue import Queue
 from queue_core.schema import METADATA
 from queue_core.selection.selection import Selection
@@ -39,6 +39,7 @@ class PoolConfig:
     magazine: str
     selector: AnySelector | None
     order_by: str | None
+    order: str
     priority: int | None
     max_in_flight: int | None
     exclusive: bool
@@ -117,6 +118,16 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption(
             "browse=True cannot be combined with selector or order_by: a browser sees every message"
         )
+    if config.order != BY_SHARD and config.browse:
+        raise BadOption(
+            f"browse=True cannot be combined with order={config.order!r}: a browser sees the "
+            "messages shard by shard"
+        )
+    if config.order == GLOBAL and len(config.queues) > 1:
+        raise BadOption(
+            f"order={GLOBAL!r} cannot be combined with several queues ({', '.join(names)}): each "
+            "firing of a pool takes from one; use a pool for each queue"
+        )
     read = config.read
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
@@ -128,7 +139,13 @@ def checked(config: PoolConfig) -> PoolConfig:
             kind = columns.field(config.payload.column).type
             is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
             check_payload(config.payload.column, str(kind), is_text=is_text)
-        Selection.parse([queue.info], queue.store.storage.uri, config.selector, config.order_by)
+        Selection.parse(
+            [queue.info],
+            queue.store.storage.uri,
+            config.selector,
+            config.order_by,
+            order=config.order,
+        )
     return config
 
 

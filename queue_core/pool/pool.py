@@ -16,7 +16,7 @@ from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
-from queue_core.model import Consumer, Magazine, magazine_of
+from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
 from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
@@ -85,6 +85,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         selector: A SQL condition or a function of Arrow columns, as in `Queue.fire`; only matching
             messages are fired. A function that fails ends the pool. By default, all messages.
         order_by: The order in which messages are fired, as in SQL. By default, the oldest first.
+        order: The order without *order_by*, as in `Queue.fire`. ``"shard"``: the oldest of each
+            shard. ``"global"``: by the time of loading over all shards of the queue, which takes
+            longer. Workers handle their batches at the same time, so only a pool with one worker
+            handles messages in this order. Cannot be combined with several queues, since each
+            firing takes from one.
         priority: An integer. While a consumer with a higher priority, in any process, wants
             messages of a queue, this pool gets none of them. By default, the pool has no priority:
             it does not wait for consumers with one, and they do not wait for it.
@@ -94,7 +99,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         single_active: Whether only one of all consumers that set this is active. The others stand
             by and take over when it stops.
         browse: Whether to show every message once and take none. Cannot be combined with
-            *selector*, *order_by*, *max_in_flight*, *exclusive* or *single_active*.
+            *selector*, *order_by*, *order*, *max_in_flight*, *exclusive* or *single_active*.
         pressure: A `Pressure` that suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
             same name. A browser continues where the last browser of its name ended.
@@ -129,6 +134,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         magazine: str = "main",
         selector: AnySelector | None = None,
         order_by: str | None = None,
+        order: str = BY_SHARD,
         priority: int | None = None,
         max_in_flight: int | None = None,
         exclusive: bool = False,
@@ -154,6 +160,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 magazine=magazine,
                 selector=selector,
                 order_by=order_by,
+                order=order,
                 priority=priority,
                 max_in_flight=max_in_flight,
                 exclusive=exclusive,
@@ -409,6 +416,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             magazine=config.magazine,
             selector=config.selector,
             order_by=config.order_by,
+            order=config.order,
             prefetch=config.may_prefetch,
             on_available=on_available,
         )

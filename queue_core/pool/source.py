@@ -63,6 +63,7 @@ class AcquiringSource:
         magazine: str,
         selector: AnySelector | None,
         order_by: str | None,
+        order: str,
         prefetch: bool,
         on_available: Callable[[], None],
     ) -> None:
@@ -73,6 +74,7 @@ class AcquiringSource:
         self._on_available = on_available
         self._selector = selector
         self._order_by = order_by
+        self._order = order
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
         self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
@@ -111,6 +113,7 @@ class AcquiringSource:
                 magazine=self._magazine,
                 selector=self._selector,
                 order_by=self._order_by,
+                order=self._order,
                 consumer=self._consumer,
             )
         parts, rest = _split(firing.messages.select(self._columns), limits)

@@ -22,7 +22,7 @@ from queue_core.segments import stager
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.books import audit
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import load_singly, make_queue, numbers_of, orders
 
 Ignis = Callable[..., Result]
 
@@ -143,6 +143,14 @@ def test_peek_shows_the_next_messages_and_takes_none(ignis, store):
     assert answer(ignis("peek", "orders", "--magazine", "sideline", "--json")) == []
     assert answer(ignis("peek", "orders_SIDELINE", "--json")) == []
     assert numbers_of(queue.fire("all").messages) == list(range(20))
+
+
+def test_peek_shows_the_order_across_shards(ignis, store):
+    load_singly(make_queue(store, shards=8), 10)
+
+    shown = answer(ignis("peek", "orders", "--order", "global", "--json"))
+
+    assert [row["number"] for row in shown] == list(range(10))
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet", "arrow", "stream"])
@@ -350,6 +358,7 @@ def test_top_shows_the_rates_between_two_samples(store):
         (("peek", "ordrs"), "no queue 'ordrs'; did you mean 'orders'?"),
         (("describe", "'; drop"), "queue name"),
         (("peek", "orders", "--magazine", "mian"), "did you mean 'main'"),
+        (("peek", "orders", "--order", "gobal"), "order='gobal': use 'shard' or 'global'"),
         (("sweep", "orders", "--older-than", "5x"), "--older-than 5x: use a duration"),
         (("vacuum", "--grace", "soon"), "--grace soon: use a duration"),
         (("load", "orders", "orders.csv"), "unknown extension"),

@@ -2,8 +2,10 @@
 
 import pytest
 
+from queue_core import ConsumerPool
 from queue_core.errors import BadOption
 from queue_core.tasks import compaction_plan
+from tests.contract.pools import PATIENCE, Recorder
 from tests.dump import dump
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
@@ -98,6 +100,34 @@ def test_heads_of_groups_come_oldest_first(store):
     assert numbers_of(firing.messages) == list(range(6))
     queue.delete(firing)
     assert fired(queue, 100) == list(range(6, 16))
+
+
+def test_a_pool_with_one_worker_handles_messages_in_that_order(store, queue):
+    load_singly(queue, 16)
+    recorder = Recorder()
+    how = {"concurrency": 1, "batch": 4, "tasks": []}
+
+    with ConsumerPool(store, "orders", recorder, order="global", **how) as pool:
+        assert pool.drain(PATIENCE)
+        load_singly(queue, 4, 16)
+        assert pool.drain(PATIENCE)
+
+    assert [message["number"] for message in recorder.messages] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("queues", "wanted", "fault"),
+    [
+        (["orders"], {"order": "newest"}, "use 'shard' or 'global'"),
+        (["orders"], {"order": "global", "order_by": "number"}, "already spans all shards"),
+        (["orders"], {"order": "global", "browse": True}, "shard by shard"),
+        (["orders", "other"], {"order": "global"}, r"several queues \(orders, other\)"),
+    ],
+)
+def test_a_pool_refuses_an_order_that_it_cannot_have(store, queue, queues, wanted, fault):
+    make_queue(store, "other")
+    with pytest.raises(BadOption, match=fault):
+        ConsumerPool(store, queues, Recorder(), **wanted)
 
 
 @pytest.mark.parametrize(
