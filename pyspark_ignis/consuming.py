@@ -22,6 +22,7 @@ from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
+from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.names import nearest
 
@@ -35,7 +36,7 @@ _RESERVED = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARE
 def consume(
     spark: SparkSession,
     queue: str | Sequence[str],
-    handler: Handler,
+    handler: Handler | MagazineHandler,
     *,
     checkpoint: str | Path,
     path: str | Path | None = None,
@@ -79,7 +80,8 @@ def consume(
     Args:
         spark: The Spark session.
         queue: The name of a queue, or of several queues with the same schema.
-        handler: The function, coroutine function or Column that handles the messages.
+        handler: The function, coroutine function or Column that handles the messages; or an object
+            with a method ``handle`` (`MagazineHandler`).
         checkpoint: Folder of the query's checkpoint. Each query needs its own.
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
@@ -135,14 +137,15 @@ def consume(
     }
     source = {key: _text(value) for key, value in given.items() if value is not None}
     chosen = _checked_trigger(trigger)
+    function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
-        ignorable, handler_timeout, payload, payload_type, with_metadata, message_type
+        exceptions, handler_timeout, payload, payload_type, with_metadata, message_type
     )
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
 
     messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
-    settled = settlement(messages, handler, contract, timeout)
+    settled = settlement(messages, function, contract, timeout)
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)

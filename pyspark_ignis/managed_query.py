@@ -16,11 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.settlement import Handler
 from queue_core.errors import BadOption
+from queue_core.handlers.magazine_handler import MagazineHandler
 from queue_core.model import QueueInfo
 from queue_core.names import check_queue
 
 #: A handler, or a dict of arguments of `consume` that includes ``handler``.
-Assignment: TypeAlias = Handler | Mapping[str, Any]
+Assignment: TypeAlias = Handler | MagazineHandler | Mapping[str, Any]
 
 #: Seconds between two checks of a query that is being stopped.
 _CHECK_SECONDS = 0.02

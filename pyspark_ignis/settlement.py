@@ -44,7 +44,7 @@ def settlement(
     if not callable(handler):
         raise BadOption(
             f"handler={handler!r}: give a function of one message, a function marked by "
-            "batch_handler, or a boolean Column"
+            "batch_handler, an object with a method handle, or a boolean Column"
         )
     if isinstance(contract.payload, Payload):
         kind = messages.schema[contract.payload.column].dataType

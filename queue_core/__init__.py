@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from queue_core.firing import Firing
     from queue_core.handlers.handler import batch_handler
+    from queue_core.handlers.magazine_handler import MagazineHandler
     from queue_core.ids import IdSet
     from queue_core.model import Consumer, Ticket
     from queue_core.outcomes import Settlement
@@ -96,6 +97,7 @@ _HOMES = {
     "Invalid": "queue_core.errors",
     "Latest": "queue_core.policies.builtin",
     "METADATA": "queue_core.schema",
+    "MagazineHandler": "queue_core.handlers.magazine_handler",
     "Merge": "queue_core.policies.builtin",
     "MergeAdjacent": "queue_core.policies.builtin",
     "NoSuchQueue": "queue_core.errors",
@@ -158,6 +160,7 @@ __all__ = [
     "Invalid",
     "Latest",
     "METADATA",
+    "MagazineHandler",
     "Merge",
     "MergeAdjacent",
     "NoSuchQueue",

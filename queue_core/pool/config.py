@@ -88,8 +88,8 @@ def checked(config: PoolConfig) -> PoolConfig:
         raise BadOption("queue is empty: name at least one queue")
     if not callable(config.handler):
         raise BadOption(
-            f"handler={config.handler!r}: give a function of one message, or one marked by "
-            "batch_handler"
+            f"handler={config.handler!r}: give a function of one message, one marked by "
+            "batch_handler, or an object with a method handle"
         )
     magazine_of(config.magazine)
     names = [queue.name for queue in config.queues]

@@ -16,6 +16,7 @@ from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
 from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
@@ -57,8 +58,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         queue: The name of a queue, or of several.
         handler: A function that takes one message as a dict of its columns and returns a bool; or a
             function marked by `batch_handler`, which takes a RecordBatch. It may be a coroutine
-            function; each call then has its own event loop. Workers call the handler at the same
-            time, each in its own thread.
+            function; each call then has its own event loop. Or an object with a method ``handle``
+            (`MagazineHandler`). Workers call the handler at the same time, each in its own thread.
         concurrency: The number of workers, 0 or more; more than 100 counts as 100. By default, 1
             for a browser, and otherwise the smallest setting ``concurrency`` of the queues. The
             pool then follows changes of the setting until `increase` or `decrease` is called. A
@@ -120,7 +121,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self,
         store: Store,
         queue: str | Sequence[str],
-        handler: RowHandler | BatchHandler,
+        handler: RowHandler | BatchHandler | MagazineHandler,
         *,
         concurrency: int | None = None,
         batch: int = BATCH,
@@ -144,15 +145,16 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: str | None = None,
         tasks: Sequence[str] | None = None,
     ) -> None:
+        function, exceptions = unwrapped(handler, ignorable)
         contract = Contract.of(
-            ignorable, handler_timeout, payload, payload_type, with_metadata, message_type
+            exceptions, handler_timeout, payload, payload_type, with_metadata, message_type
         )
         self._config = checked(
             PoolConfig(
                 queues=[
                     store.queue(each) for each in ([queue] if isinstance(queue, str) else queue)
                 ],
-                handler=handler,
+                handler=function,
                 payload=contract.payload,
                 columns=columns,
                 concurrency=concurrency,
@@ -172,7 +174,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._store = store
         self._infos = [each.info for each in self._config.queues]
         self._timeout = contract.timeout_for(self._infos)
-        self._runner = HandlerRunner(handler, contract.ignorable, None, contract.payload)
+        self._runner = HandlerRunner(function, contract.ignorable, None, contract.payload)
         self._pressure = pressure
         self._name = name
         self._credit = Credit(max_in_flight, self._credit_changed)

@@ -41,6 +41,7 @@ SURFACE = {
         "Invalid",
         "Latest",
         "METADATA",
+        "MagazineHandler",
         "Merge",
         "MergeAdjacent",
         "NoSuchQueue",

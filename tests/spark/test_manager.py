@@ -76,14 +76,24 @@ def test_a_queue_is_discovered_by_itself(rig, manage):
         assert statuses(manager) == {"orders": "running"}
 
 
+class Particular:
+    """Knows one number, and fails with others in a way that is ignored."""
+
+    def handle(self, message):
+        return {1: True}[message["number"]]
+
+    def ignorable_exceptions(self):
+        return [KeyError]
+
+
 def test_handlers_come_and_go_while_the_manager_runs(rig, manage):
     with manage({}) as manager:
         queue = manager.create_queue(
-            "late", pa.schema([("number", pa.int64())]), handler=approve, shards=1
+            "late", pa.schema([("number", pa.int64())]), handler=Particular(), shards=1
         )
         assert statuses(manager) == {"late": "running"}
-        queue.load([{"number": 1}])
-        wait_until(lambda: deleted(queue) == 1)
+        queue.load([{"number": 0}, {"number": 1}])
+        wait_until(lambda: deleted(queue) == 2)
         with pytest.raises(BadOption, match="queue 'late' has a handler already"):
             manager.add_handler("late", approve)
 
@@ -99,7 +109,7 @@ def test_handlers_come_and_go_while_the_manager_runs(rig, manage):
         manager.add_handler("absent", approve)
         wait_until(lambda: counts(queue, "sidelined") == [1])
         assert statuses(manager) == {"late": "running", "absent": "absent"}
-    assert deleted(Store.open(rig.path).queue("late")) == 1
+    assert deleted(Store.open(rig.path).queue("late")) == 2
 
 
 def test_a_bad_handler_creates_no_queue(rig, manage):
