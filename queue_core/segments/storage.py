@@ -286,8 +286,12 @@ class Storage:
             found = [info for info in self._found(_DAMAGED) if info.is_file]
             reports = {}
             for info in found:
-                with self._fs.open_input_stream(info.path) as source:
-                    message = source.read().decode(errors="replace")
+                try:
+                    with self._fs.open_input_stream(info.path) as source:
+                        message = source.read().decode(errors="replace")
+                except FileNotFoundError:
+                    # Another process has quarantined the segment meanwhile.
+                    continue
                 reports[info.base_name.replace("!", "/")] = message
         return reports
 

@@ -135,6 +135,21 @@ def test_word_of_damage_is_left_read_and_taken_back(storage):
     assert storage.damage_reports().keys() == {gone}
 
 
+def test_a_report_that_another_process_removes_meanwhile_is_left_out(storage, monkeypatch):
+    """Several processes quarantine at once; one removes a report that another has just listed."""
+    for location in ("segments/orders/one", "segments/orders/two"):
+        storage.report_damage(location, "it is missing")
+    listed = Storage._found
+
+    def overtaken(self, *where, **how):
+        found = listed(self, *where, **how)
+        self.forget_damage("segments/orders/one")
+        return found
+
+    monkeypatch.setattr(Storage, "_found", overtaken)
+    assert storage.damage_reports() == {"segments/orders/two": "it is missing"}
+
+
 def test_a_forked_child_can_use_what_its_parent_has_opened(storage):
     location = written(storage, b"of the parent")
 
