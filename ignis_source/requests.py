@@ -49,7 +49,7 @@ class Requests:
             horizon=self.horizon,
             selection=self._selection(),
             rules=fireable(queues, self._options.magazine),
-            makes_room=any(info.settings.has_room_on_fire for info in queues),
+            makes_room=any(info.settings.firing_wakes_loads for info in queues),
             after=after,
         )
 

@@ -879,7 +879,7 @@ class Queue:
                 eligibility=partial(of_firing, magazine=self._magazine(magazine)),
             ),
             rules=fireable([queue], self._magazine(magazine)),
-            makes_room=queue.settings.has_room_on_fire,
+            makes_room=queue.settings.firing_wakes_loads,
         )
 
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:

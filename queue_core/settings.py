@@ -309,6 +309,11 @@ class QueueSettings:
         return self.max_size is not None or self.max_bytes is not None
 
     @property
+    def firing_wakes_loads(self) -> bool:
+        """Whether a load may wait for a firing: for the room that it makes, or for its messages."""
+        return self.has_room_on_fire or self.is_rendezvous
+
+    @property
     def has_room_on_fire(self) -> bool:
         """Whether a firing makes room for loads."""
         return self.is_bounded and self.room == "on_fire"

@@ -29,6 +29,7 @@ from queue_core.catalog.slices import ShardKey, add, allocate
 from queue_core.catalog.tables import counters, slices, turns
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.rows import EMPTY, Rows
+from queue_core.settings import QueueSettings
 
 #: Columns of a slice that loses some of its rows.
 _REMAINDER = ("position", "row_start", "row_stop", "bitmap", "count", "bytes")
@@ -38,13 +39,13 @@ class Changes:
     """
     Changes to some slices; nothing is written before `apply`.
 
-    `apply` notifies consumers that wait for messages if some became loaded, and loads that wait for
-    room if some left main.
+    `apply` notifies consumers that wait for messages if some became loaded. If some left main, it
+    notifies loads that wait for room, and consumers that wait for the next message of a group.
     """
 
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
-        """*queues*: the slices' queues; by default, any. If none is bounded, no load waits."""
-        self._may_be_bounded = queues is None or any(q.settings.is_bounded for q in queues)
+        """*queues*: the slices' queues; by default, any. In most, nobody waits for a departure."""
+        self._frees = queues is None or any(_frees(queue.settings) for queue in queues)
         self._wakes = False
         #: Slices that lose rows, by id, and the rows that they keep.
         self._kept: dict[int, tuple[Slice, Rows]] = {}
@@ -148,7 +149,7 @@ class Changes:
         if piece.ticket is None:
             # In the counters, a message that has left a shard was fired from it.
             self.fire(piece, rows)
-        if piece.magazine is Magazine.MAIN and self._may_be_bounded:
+        if piece.magazine is Magazine.MAIN and self._frees:
             self._wakes = True
 
     def _write_marks(self, connection: Connection) -> None:
@@ -204,6 +205,11 @@ class Changes:
             gain = sum(seals.weight(counters, name) * delta for name, delta in counts.items())
             statement = _count(tuple(sorted(counts)))
             connection.execute(statement, _shard(key) | by | {"gain": gain})
+
+
+def _frees(settings: QueueSettings) -> bool:
+    """Whether a message that leaves main makes room, or frees the next message of its group."""
+    return settings.is_bounded or settings.group is not None
 
 
 def _key(piece: Slice) -> ShardKey:

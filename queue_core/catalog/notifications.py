@@ -1,8 +1,9 @@
 """Wake the threads that wait for a change of the catalog.
 
-PostgreSQL notifies its listeners. SQLite cannot, but it numbers its commits, and a waiting thread
-reads this number from shared memory at no cost to the store. The times of its files would be wrong:
-they change before a commit is visible.
+PostgreSQL notifies its listeners. SQLite cannot, so each notification counts up a number in the
+header of its file. SQLite also numbers its commits: a waiting thread reads that number from shared
+memory, at no cost to the store, and looks for a notification only after a commit. The times of the
+file would be wrong, because they change before a commit is visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Catalogs in SQLite: one file, one writer at a time, and a number for each commit."""
+"""Catalogs in SQLite: one file, one writer at a time, and a number of the last notification."""
 
 from __future__ import annotations
 
@@ -192,10 +192,13 @@ class Sqlite(Dialect):
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
 
     def notify(self, connection: Connection, channel: str) -> None:
-        """Do nothing: SQLite numbers its commits by itself, and listeners watch that number."""
+        """Count up the number that listeners watch; SQLite keeps it in the file's header."""
+        number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
+        # A PRAGMA takes no parameters. The number has 32 bits and a sign.
+        connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
 
     def listener(self, driver: Any, channel: str) -> SqliteListener:
-        """Return a listener that watches the number of the last commit."""
+        """Return a listener that watches the number of the last notification."""
         return SqliteListener(driver)
 
     def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
@@ -252,26 +255,43 @@ class Sqlite(Dialect):
 
 
 class SqliteListener:
-    """Compares the number of SQLite's last commit; commits of its own connection do not count."""
+    """
+    Waits for notifications by other connections.
+
+    SQLite numbers its commits, and reading that number costs next to nothing. Only after a commit
+    does the listener read the number of the last notification.
+    """
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
-        self._seen = self._version()
+        self._commit = self._last_commit()
+        self._heard = self._last_notification()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a commit; False when *seconds* passed without one."""
+        """Wait for a notification; False when *seconds* passed without one."""
         end = time.monotonic() + seconds
-        while (version := self._version()) == self._seen:
+        while not self._hears():
             left = end - time.monotonic()
             if left <= 0:
                 return False
             time.sleep(min(GLANCE_SECONDS, left))
-        self._seen = version
         return True
 
     def close(self) -> None:
         """Stop listening."""
         self._driver.close()
 
-    def _version(self) -> int:
+    def _hears(self) -> bool:
+        commit = self._last_commit()
+        if commit == self._commit:
+            return False
+        # In this order: a commit between the two readings only causes another reading.
+        self._commit, before = commit, self._heard
+        self._heard = self._last_notification()
+        return self._heard != before
+
+    def _last_commit(self) -> int:
         return int(self._driver.execute("PRAGMA data_version").fetchone()[0])
+
+    def _last_notification(self) -> int:
+        return int(self._driver.execute("PRAGMA user_version").fetchone()[0])

@@ -41,7 +41,7 @@ class FireRequest:
     rules: Rules = ()
     #: Also from a paused queue (its setting ``concurrency`` is 0).
     even_if_paused: bool = False
-    #: Whether it makes room in one of the queues, for which a load may wait.
+    #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
     makes_room: bool = False
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, seals
+from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues
 from queue_core.catalog.transact import transact
@@ -23,5 +23,7 @@ def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
         in_use = (queues.c.id == queue.id, queues.c.deactivated_at.is_(None))
         now = dialect.read_clock(connection)
         seals.change(connection, queues, *in_use, deactivated_at=now)
+        # Those who wait for messages or room of the queue wait in vain.
+        notifications.notify(connection)
 
     transact(catalog, "deactivate", work)

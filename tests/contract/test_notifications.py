@@ -1,24 +1,18 @@
-"""Notifications: the transactions that wake waiting threads; SQLite shows any commit."""
+"""Notifications: the transactions that wake waiting threads, and those that wake nobody."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
+from queue_core import Store
 from queue_core.catalog.notifications import Watch
 from queue_core.queue import Queue
 from queue_core.verbs.acknowledge import acknowledge
+from tests.contract.pools import eventually
 from tests.factories import make_queue, orders, planned
-
-pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture
-def catalog_url(postgres: Any) -> Iterator[str]:
-    """The URL of an empty catalog in PostgreSQL."""
-    with postgres.database() as url:
-        yield url
 
 
 @pytest.fixture
@@ -64,6 +58,7 @@ Act = Callable[[Queue, Any], Any]
 #: What happens first, and the verb that wakes those who wait.
 WAKES: dict[str, tuple[Prepare, Act]] = {
     "load": (lambda queue: None, lambda queue, _: queue.load(orders(1))),
+    "deactivate": (lambda queue: None, lambda queue, _: queue.deactivate()),
     "load into a full ring": (_full_ring, lambda queue, _: queue.load(orders(1))),
     "fire, which makes room": (_full_on_fire, lambda queue, _: queue.fire(1)),
     "delete": (_fired, lambda queue, firing: queue.delete(firing)),
@@ -97,11 +92,27 @@ def test_those_who_wait_are_woken_once(store, watch, how):
     assert [count for count in sent if count] == [1]
 
 
+def test_a_deletion_wakes_those_who_wait_for_the_next_message_of_a_group(store, watch):
+    queue = make_queue(store, key="customer", group="customer")
+    queue.load(orders(20))
+    firing = queue.fire(3)
+    while watch.wait(0.05):
+        pass
+
+    with _notifications(store) as sent:
+        queue.delete(firing)
+
+    assert [count for count in sent if count] == [1]
+    assert watch.wait(10)
+
+
 def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
     queue, bounded = make_queue(store), make_queue(store, "bounded", max_size=10)
     queue.load(orders(4))
     queue.load(orders(4))
     bounded.load(orders(4))
+    while watch.wait(0.05):
+        pass
 
     with _notifications(store) as sent:
         firing = queue.fire(6)
@@ -116,6 +127,21 @@ def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
         bounded.fire(3)
 
     assert not any(sent)
+    assert not watch.wait(0)
+
+
+def test_a_firing_wakes_the_load_that_it_meets(store, address):
+    queue = make_queue(store, max_size=0)
+    # Another store, because the load notifies as well when it leaves its line.
+    with Store(address) as other:
+        load = threading.Thread(target=other.queue("orders").load, args=(orders(1),))
+        load.start()
+        eventually(lambda: queue.peek().num_rows)
+        with _notifications(store) as sent:
+            queue.fire()
+        load.join(10)
+
+    assert [count for count in sent if count] == [1]
 
 
 class _notifications:
@@ -138,4 +164,4 @@ class _notifications:
         self._sent.append(0)
 
     def _execute(self, _: Any, __: Any, statement: str, *___: Any) -> None:
-        self._sent[-1] += "pg_notify" in statement
+        self._sent[-1] += "pg_notify" in statement or "PRAGMA user_version =" in statement

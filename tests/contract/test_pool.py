@@ -10,8 +10,10 @@ import pytest
 
 from queue_core import ConsumerPool, Pressure, batch_handler
 from queue_core.consumers import trace
+from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
 from queue_core.errors import BadOption, BadSelector, SchemaMismatch
+from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -203,6 +205,21 @@ def test_an_idle_pool_is_woken_by_any_new_message(store, queue, how):
         recorder.wait()
         assert pool.drain(PATIENCE)
     queue.delete(firing)
+
+
+def test_a_message_wakes_one_worker_and_its_firing_and_settlement_wake_none(store, queue):
+    dispatcher = open_dispatcher(store.catalog, queue.info)
+    reasons = dispatcher.manager.reasons
+    with ConsumerPool(store, "orders", Recorder(), concurrency=3, tasks=[]) as pool:
+        assert pool.drain(PATIENCE)
+        # The dispatcher looks ten times a second.
+        time.sleep(0.3)
+        before = reasons[NotifyReason.ARRIVAL]
+        queue.load(orders(1))
+        eventually(lambda: pool.counts == {"deleted": 1})
+        time.sleep(0.3)
+        assert reasons[NotifyReason.ARRIVAL] == before + 1
+    close_dispatcher(store.catalog, queue.info)
 
 
 def test_increase_and_decrease(store, queue):

@@ -1,41 +1,55 @@
-"""A listener on SQLite hears the commits of other connections, and not its own."""
+"""A listener on SQLite hears the notifications of other connections, and no other commits."""
 
 import sqlite3
 import threading
+
+import pytest
 
 from queue_core.databases.sqlite import SqliteListener
 
 LONG = 30.0
 
 
-def test_a_commit_of_another_connection_is_heard_once(tmp_path):
-    path = tmp_path / "catalog.db"
-    listener = SqliteListener(sqlite3.connect(path, check_same_thread=False))
-    assert not listener.wait(0.0)
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "catalog.db"
 
+
+@pytest.fixture
+def listener(path):
+    opened = SqliteListener(sqlite3.connect(path, check_same_thread=False))
+    yield opened
+    opened.close()
+
+
+def commit(path, statement):
     other = sqlite3.connect(path)
-    other.execute("CREATE TABLE one (number INTEGER)")
+    other.execute(statement)
     other.commit()
     other.close()
 
+
+def test_a_notification_of_another_connection_is_heard_once(path, listener):
+    assert not listener.wait(0.0)
+
+    commit(path, "PRAGMA user_version = 1")
+
     assert listener.wait(0.0)
     assert not listener.wait(0.0)
-    listener.close()
 
 
-def test_a_commit_ends_the_wait(tmp_path):
-    path = tmp_path / "catalog.db"
-    listener = SqliteListener(sqlite3.connect(path, check_same_thread=False))
+def test_a_commit_without_a_notification_is_not_heard(path, listener):
+    commit(path, "CREATE TABLE one (number INTEGER)")
+    assert not listener.wait(0.0)
 
-    def commit():
-        other = sqlite3.connect(path)
-        other.execute("CREATE TABLE one (number INTEGER)")
-        other.commit()
-        other.close()
+    commit(path, "PRAGMA user_version = 1")
+    commit(path, "DROP TABLE one")
+    assert listener.wait(0.0)
 
-    thread = threading.Timer(0.05, commit)
+
+def test_a_notification_ends_the_wait(path, listener):
+    thread = threading.Timer(0.05, commit, (path, "PRAGMA user_version = 1"))
     thread.start()
 
     assert listener.wait(LONG)
     thread.join()
-    listener.close()
