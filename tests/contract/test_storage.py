@@ -139,6 +139,7 @@ def test_a_report_that_another_process_removes_meanwhile_is_left_out(storage, mo
     """Several processes quarantine at once; one removes a report that another has just listed."""
     for location in ("segments/orders/one", "segments/orders/two"):
         storage.report_damage(location, "it is missing")
+    # There is no public seam between the listing of the reports and their reading.
     listed = Storage._found
 
     def overtaken(self, *where, **how):
