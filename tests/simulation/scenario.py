@@ -23,11 +23,13 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import delete
 
 from queue_core import Store, errors
 from queue_core.catalog.tables import clocks
 from queue_core.integrity import clock
+from queue_core.names import is_of_query
 from queue_core.segments import stager
 from queue_core.settings import ROOMS
 from queue_core.tasks.purge import purge
@@ -449,9 +451,26 @@ class _History:
         address = self.world.address(folder)
         worlds.put_back(self.world, address, copy)
         self.ledger.restored(folder, entry)
-        Store(address, create=False, adopt=True)
+        store = Store(address, create=False, adopt=True)
+        if folder == "near" != self.target:
+            self._excuse_doubted(store)
         self.backups = [backup for backup in self.backups if backup[2] <= entry]
         self._audit()
+
+    def _excuse_doubted(self, store: Store) -> None:
+        """
+        Excuse what a restored source cannot know to be published: its sink is in another store.
+
+        These messages come again if their query has acknowledged nothing yet, or has a chosen name.
+        """
+        doubted = any(
+            row["in_flight"] and (not row["acknowledged"] or not is_of_query(row["consumer"]))
+            for row in store.view("consumers").to_pylist()
+        )
+        if doubted:
+            rows = store.queue("a").browse()
+            fired = rows.filter(pc.is_valid(rows.column("_fired_at")))
+            self.ledger.excuse(fired.column("number").to_pylist(), "doubted after a restore")
 
     def _copy_checkpoint(self) -> None:
         assert self.checkpoint is not None
