@@ -16,7 +16,7 @@ from queue_core.catalog.damage import UNREADABLE, damaged
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import queues, shards, slices
 from queue_core.errors import Conflict
-from queue_core.model import Magazine, Slice, State
+from queue_core.model import Magazine, Slice, State, TicketRange
 from queue_core.rows import Rows
 
 #: Identifies a shard: the ids of its queue and magazine, and its number.
@@ -84,6 +84,15 @@ def fetch(
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
     return found
+
+
+def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of slices that tickets of a consumer hold."""
+    return (
+        slices.c.consumer_id == tickets.consumer_id,
+        slices.c.ticket > tickets.after,
+        slices.c.ticket <= tickets.upto,
+    )
 
 
 def allocate(

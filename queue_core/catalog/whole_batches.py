@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, not_, or_, select
+from sqlalchemy import Connection, not_, or_, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.slices import ShardKey
+from queue_core.catalog.slices import ShardKey, of_tickets
 from queue_core.catalog.tables import consumers, queues, slices
 from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo, State, TicketRange
@@ -29,7 +29,7 @@ def check_held(connection: Connection, infos: Sequence[QueueInfo], tickets: Tick
     is_damaged = slices.c.state == int(State.DAMAGED)
     found = connection.execute(
         select(slices.c.queue_id, is_damaged.label("damaged"))
-        .where(*_of(tickets), or_(not_(known), is_damaged))
+        .where(*of_tickets(tickets), or_(not_(known), is_damaged))
         .distinct()
     ).all()
     missing = sorted({row.queue_id for row in found} - set(ids))
@@ -51,17 +51,11 @@ def check_browsed(
     if missing:
         why = "which the query no longer reads, or reads in another magazine"
         _refuse(connection, tickets, sorted(missing), why)
-    held = connection.scalars(select(slices.c.queue_id).where(*_of(tickets)).distinct()).all()
+    held = connection.scalars(
+        select(slices.c.queue_id).where(*of_tickets(tickets)).distinct()
+    ).all()
     if held:
         _refuse(connection, tickets, held, "which the query took without ack=browse")
-
-
-def _of(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
-    return (
-        slices.c.consumer_id == tickets.consumer_id,
-        slices.c.ticket > tickets.after,
-        slices.c.ticket <= tickets.upto,
-    )
 
 
 def _refuse(

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, select
 from queue_core.catalog import dialect, publications
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.slices import fetch, of_tickets
 from queue_core.catalog.tables import consumers, segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
@@ -74,9 +74,7 @@ def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
         return 0
     damaged = fetch(
         connection,
-        slices.c.consumer_id == tickets.consumer_id,
-        slices.c.ticket > tickets.after,
-        slices.c.ticket <= tickets.upto,
+        *of_tickets(tickets),
         slices.c.state == int(State.DAMAGED),
         lock="wait",
     )

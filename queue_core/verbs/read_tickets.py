@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import consumers, read_plans, whole_batches
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import slices
+from queue_core.catalog.slices import fetch, of_tickets
 from queue_core.model import QueueInfo, ReadPlan, TicketRange
 
 
@@ -75,11 +74,6 @@ def plan_tickets(
     *damaged* messages are planned too, since a batch is committed with all that its tickets hold:
     the reader fails if it cannot read them.
     """
-    found = fetch(
-        connection,
-        slices.c.consumer_id == tickets.consumer_id,
-        slices.c.ticket > tickets.after,
-        slices.c.ticket <= tickets.upto,
-    )
+    found = fetch(connection, *of_tickets(tickets))
     pieces = [(piece, piece.rows) for piece in found if damaged or not piece.damaged]
     return read_plans.build(connection, queues, pieces, storage_uri)
