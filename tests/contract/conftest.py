@@ -1,9 +1,12 @@
 """What holds for the store of every test of a verb, when the test is over."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from ignis_source.options import SourceOptions
+from ignis_source.session import Session
+from queue_core import Store
 from tests.books import audit
 
 
@@ -18,3 +21,20 @@ def _books_agree(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if store is not None and request.node.get_closest_marker("spoiled") is None:
         audit(store)
+
+
+@pytest.fixture
+def session(store: Store) -> Iterator[Callable[..., Session]]:
+    """Make streaming readers of the queue ``orders``, or of `queues`, each as a process has one."""
+    made: list[Session] = []
+
+    def make(**options: str) -> Session:
+        given = {"catalog": store.address.catalog, "storage": store.address.storage}
+        given |= {"tasks": "none", "idleWait": "0.05"}
+        given |= {} if "queues" in options else {"queue": "orders"}
+        made.append(Session(SourceOptions.of(given | options)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

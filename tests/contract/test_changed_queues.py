@@ -4,8 +4,6 @@ import pytest
 from sqlalchemy import select
 
 from ignis_source.offset import Offset
-from ignis_source.options import SourceOptions
-from ignis_source.session import Session
 from queue_core.catalog.tables import slices, tickets
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
@@ -17,19 +15,9 @@ START = Offset("reader", 0)
 
 
 @pytest.fixture
-def life(store):
+def life(session):
     """One life of a streaming reader, as a process of its own."""
-    made = []
-
-    def make(queues, **options):
-        given = {"catalog": store.address.catalog, "storage": store.address.storage}
-        given |= {"queues": queues, "tasks": "none", "idleWait": "0.05"}
-        made.append(Session(SourceOptions.of(given | options)))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+    return lambda queues, **options: session(queues=queues, **options)
 
 
 @pytest.fixture

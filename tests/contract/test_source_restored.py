@@ -7,8 +7,6 @@ import pytest
 from sqlalchemy import update
 
 from ignis_source.offset import Offset
-from ignis_source.options import SourceOptions
-from ignis_source.session import Session
 from queue_core.catalog import consumers
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import ConsumerFenced
@@ -18,22 +16,6 @@ from tests.factories import make_queue, numbers_of, orders
 
 def at(ticket):
     return Offset("reader", ticket)
-
-
-@pytest.fixture
-def session(store):
-    """A streaming reader in its process."""
-    made = []
-
-    def make(**options):
-        given = {"catalog": store.address.catalog, "storage": store.address.storage}
-        given |= {"queue": "orders", "tasks": "none", "idleWait": "0.05"}
-        made.append(Session(SourceOptions.of(given | options)))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from sqlalchemy import Engine, event
 
 from ignis_source import background_tasks, firing, requests
 from ignis_source.offset import Offset
-from ignis_source.options import SourceOptions
-from ignis_source.session import Session
 from queue_core.catalog import schedule
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.segments.reader import read_table
@@ -20,23 +18,6 @@ from tests.factories import make_queue, orders
 
 PATIENCE = 60.0
 START = Offset("reader", 0)
-
-
-@pytest.fixture
-def session(store):
-    """The session of a streaming reader; without side tasks by default."""
-    made = []
-
-    def make(**options):
-        given = {"catalog": store.address.catalog, "storage": store.address.storage}
-        given |= {"tasks": "none", "idleWait": "0.05"}
-        given |= {} if "queues" in options else {"queue": "orders"}
-        made.append(Session(SourceOptions.of(given | options)))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
 
 
 def ask(session, start=START):
