@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from queue_core.backup.backup import Backup
     from queue_core.backup.replacement import Restored
+    from queue_core.consumers.consumer import SuspendReason
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
         BadName,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from queue_core.policies.decisions import Decision
     from queue_core.pool.pool import ConsumerPool
     from queue_core.pool.pressure import Pressure
+    from queue_core.pool.target import ConsumerTarget, TargetConsumer
     from queue_core.queue import Queue
     from queue_core.schema import METADATA
     from queue_core.segments.buffers import Buffer
@@ -84,6 +86,7 @@ _HOMES = {
     "Consumer": "queue_core.model",
     "ConsumerFenced": "queue_core.errors",
     "ConsumerPool": "queue_core.pool.pool",
+    "ConsumerTarget": "queue_core.pool.target",
     "Damaged": "queue_core.errors",
     "DamagedBackup": "queue_core.errors",
     "DamagedCatalog": "queue_core.errors",
@@ -119,7 +122,9 @@ _HOMES = {
     "Step": "queue_core.consumers.trace",
     "StorageUnavailable": "queue_core.errors",
     "Store": "queue_core.store",
+    "SuspendReason": "queue_core.consumers.consumer",
     "Take": "queue_core.policies.aggregates",
+    "TargetConsumer": "queue_core.pool.target",
     "Ticket": "queue_core.model",
     "Trace": "queue_core.consumers.trace",
     "TracedStep": "queue_core.consumers.trace",
@@ -147,6 +152,7 @@ __all__ = [
     "Consumer",
     "ConsumerFenced",
     "ConsumerPool",
+    "ConsumerTarget",
     "Damaged",
     "DamagedBackup",
     "DamagedCatalog",
@@ -182,7 +188,9 @@ __all__ = [
     "Step",
     "StorageUnavailable",
     "Store",
+    "SuspendReason",
     "Take",
+    "TargetConsumer",
     "Ticket",
     "Trace",
     "TracedStep",

@@ -11,7 +11,7 @@ from queue_core.errors import BadName
 _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 _OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
-_OF_PROCESS = re.compile(r"(python|pool|keeper):.*:[0-9]+:[0-9a-f]{8}")
+_OF_PROCESS = re.compile(r"(python|pool|target|keeper):.*:[0-9]+:[0-9a-f]{8}")
 _LONGEST_COLUMN = 255
 #: The end of the name of a queue's sideline, after the name of the queue. Source: IgnisMQ.
 SIDELINE_SUFFIX = "_SIDELINE"

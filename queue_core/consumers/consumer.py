@@ -17,13 +17,17 @@ Work = TypeVar("Work", bound=Sized)
 
 
 class SuspendReason(Enum):
-    """Why a consumer does not want work."""
+    """
+    Why a consumer does not want work.
 
-    #: Its pool is paused.
+    Attributes:
+        FLOW_CONTROL: Its pool or its client is paused.
+        CREDIT: It has as many messages in flight as it may have.
+        BACK_PRESSURE: Its process is overloaded.
+    """
+
     FLOW_CONTROL = "flow control"
-    #: It has as many messages in flight as it may have.
     CREDIT = "credit"
-    #: Its process is overloaded.
     BACK_PRESSURE = "back-pressure"
 
 

@@ -28,7 +28,7 @@ class ReadySet(Generic[Consumer]):
         wake: Called when a consumer is added by `notify_work`; it must not wait.
     """
 
-    def __init__(self, worker: str, pool: str, wake: Callable[[], None]) -> None:
+    def __init__(self, worker: str, pool: str, wake: Callable[[], object]) -> None:
         self._connection = worker
         self._session = f"{pool} in {worker}"
         self._target = f"target of {worker}"
@@ -51,6 +51,16 @@ class ReadySet(Generic[Consumer]):
         """Add a consumer during its visit, to visit it again after the others."""
         with self._lock:
             self._ready[consumer] = None
+
+    def discard(self, consumer: Consumer) -> None:
+        """Remove a consumer, if it is there."""
+        with self._lock:
+            self._ready.pop(consumer, None)
+
+    def members(self) -> list[Consumer]:
+        """Return the consumers in order."""
+        with self._lock:
+            return list(self._ready)
 
     def visit(self) -> Iterator[Consumer]:
         """Remove and yield the consumers, in order, until none is left; others may be added."""

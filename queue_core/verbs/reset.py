@@ -1,17 +1,17 @@
 """Reset: put kept messages back, so that they are fired again.
 
-Changes: slices of main that keepers hold are loaded again at their old places. Guard: the slices
-are locked; only slices of this process's keeper and of dead keepers are reset, or those of a named
-keeper, which may live. Crash before the commit: the messages are still kept. Crash after it: they
-wait.
+Changes: slices of main that keepers hold are loaded again at their old places, or all slices of a
+consumer that leaves. Guard: the slices are locked; only slices of this process's keeper and of dead
+keepers are reset, or those of a named keeper, which may live. A consumer that leaves is in its
+present epoch. Crash before the commit: the messages are still kept. Crash after it: they wait.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog.changes import Changes
-from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, KEEPER
+from queue_core.catalog.consumers import DEAD_AFTER_SECONDS, KEEPER, check
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices
@@ -44,13 +44,34 @@ def reset(
         if keeper is not None:
             keepers |= consumers.c.id == keeper.id
 
+    return _reset(
+        catalog,
+        queue,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.consumer_id.in_(select(consumers.c.id).where(keepers)),
+    )
+
+
+def put_back(catalog: Catalog, queue: QueueInfo, consumer: Consumer) -> int:
+    """
+    Load all messages of a queue that *consumer* holds at their old places; return how many.
+
+    Raises `ConsumerFenced`.
+    """
+    return _reset(catalog, queue, slices.c.consumer_id == consumer.id, guard=consumer)
+
+
+def _reset(
+    catalog: Catalog, queue: QueueInfo, *held: ColumnElement[bool], guard: Consumer | None = None
+) -> int:
     def work(connection: Connection) -> int:
+        if guard is not None:
+            check(connection, guard)
         kept = fetch(
             connection,
             slices.c.queue_id == queue.id,
-            slices.c.magazine == int(Magazine.MAIN),
             slices.c.state == int(State.FIRED),
-            slices.c.consumer_id.in_(select(consumers.c.id).where(keepers)),
+            *held,
             lock="wait",
         )
         changes = Changes([queue])

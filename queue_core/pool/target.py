@@ -1,0 +1,342 @@
+"""`ConsumerTarget`: a client of your own, which is notified of work and pulls it when it likes.
+
+It is for programs that have a scheduler already: an event loop, a connection to a client, a thread
+that serves several sources. A `ConsumerPool` brings threads and calls a handler; a target only says
+which of its consumers have work. Source: Qpid, ConsumerTarget.
+
+Crash: the messages that it holds are swept, like all messages of a dead consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+from queue_core.catalog import consumers, interests
+from queue_core.consumers.consumer import QueueConsumer, SuspendReason
+from queue_core.errors import BadOption, ConsumerFenced
+from queue_core.firing import Firing
+from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
+from queue_core.names import check_consumer, of_process
+from queue_core.pool.config import PoolConfig, checked
+from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
+from queue_core.pool.pressure import Pressure
+from queue_core.pool.ready_set import ReadySet
+from queue_core.pool.source import BrowsingSource
+from queue_core.presence.presence import Presence
+from queue_core.queue import Queue
+from queue_core.schema import output_schema
+from queue_core.store import Store
+from queue_core.verbs.reset import put_back
+
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
+
+
+class TargetConsumer(QueueConsumer[Firing]):
+    """
+    A consumer of one queue, which a `ConsumerTarget` has made.
+
+    Attributes:
+        queue: The queue that it consumes. Settle with it: ``consumer.queue.delete(firing)``.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        take: Callable[[int], Firing | None],
+        ready: ReadySet[TargetConsumer],
+        config: PoolConfig,
+    ) -> None:
+        self.queue = queue
+        self._ready = ready
+        super().__init__(
+            f"target of {queue.name}",
+            take,
+            lambda _: ready.notify_work(self),
+            priority=config.priority,
+            acquires=not config.browse,
+            selective=config.selector is not None,
+        )
+
+    def pull(self, limit: int = 1) -> Firing | None:
+        """
+        Take the next messages of the queue.
+
+        Pull until you get None, or `suspend` the consumer: until then, the queue expects it to
+        continue, and notifies no other consumer of the same messages.
+
+        Args:
+            limit: At most this many messages, 1 or more.
+
+        Returns:
+            The messages, to be settled with `queue`; a browser's have no ticket. None if there are
+            none for this consumer now, or if others go first. The target is woken when there may be
+            some again.
+
+        Raises:
+            BadOption: *limit* is not a whole number of 1 or more, or the target was not started.
+            ConsumerFenced: A target of the same name was started again elsewhere.
+            QueueDeactivated: The queue was deactivated.
+            QueueTaken: Another consumer has the queue to itself.
+            DamagedSegment: Messages cannot be read. They are quarantined; pull again.
+            Unavailable: The catalog or the storage cannot be reached. The target is woken again
+                within about a second.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise BadOption(f"limit={limit!r}: use a whole number, 1 or more")
+        # Before the pull: a notification during the pull must not be lost.
+        self._ready.discard(self)
+        firing = super().pull(limit)
+        if firing is not None:
+            self._ready.put_back(self)
+        return firing
+
+    def suspend(self, reason: SuspendReason = SuspendReason.FLOW_CONTROL) -> None:
+        """
+        Want no work, until `resume` has been called for each reason.
+
+        Args:
+            reason: Why: by default, `SuspendReason.FLOW_CONTROL`. Use ``CREDIT`` when the client
+                has as many messages as it may have, and ``BACK_PRESSURE`` when it cannot keep up.
+        """
+        self._ready.discard(self)
+        super().suspend(reason)
+
+    def resume(self, reason: SuspendReason = SuspendReason.FLOW_CONTROL) -> None:
+        """
+        Want work again.
+
+        Args:
+            reason: The reason of the `suspend` call that ends now; other reasons remain. By
+                default, `SuspendReason.FLOW_CONTROL`.
+        """
+        super().resume(reason)
+
+
+class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
+    """
+    A consumer of one or several queues that is notified of work, and pulls it when it likes.
+
+    Use it in a ``with`` statement, or call `start` and `stop`. When there may be messages, *wake*
+    is called. Then, in any thread, pull from each consumer that `ready` returns, and settle the
+    messages with its queue. The target keeps no thread busy meanwhile. It runs no side tasks:
+    `Store.side_tasks` does. Source: Qpid, ConsumerTarget.
+
+    Args:
+        store: The store that has the queues.
+        queue: The name of a queue, or of several.
+        wake: Called without arguments, in any thread, when a consumer becomes ready. It must not
+            wait: it sets an event, or schedules the work, such as
+            ``lambda: loop.call_soon_threadsafe(event.set)``.
+        magazine: ``main`` or ``sideline``.
+        selector: Take only messages that meet a condition, as in `Queue.fire`.
+        order_by: The order in which messages are chosen, as in `Queue.fire`.
+        order: ``"shard"`` or ``"global"``, as in `Queue.fire`; global for one queue only.
+        priority: Consumers with a higher number go first, in this process and in all others. By
+            default, the target goes before all consumers with a priority.
+        exclusive: Whether no other consumer may use the queues.
+        single_active: Whether one of all consumers that set this is active, and the others stand
+            by.
+        browse: Whether to see every message once and take none. Cannot be combined with *selector*,
+            *order_by*, *order*, *exclusive* or *single_active*.
+        pressure: A `Pressure` that suspends the target's consumers while it is applied.
+        name: The consumer's name, unique by default. Starting a target ends a running target or
+            pool of the same name: its next call raises `ConsumerFenced`.
+
+    Raises:
+        BadOption: An argument is not valid, or two cannot be combined.
+        BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
+        NoSuchQueue: The store has no queue of that name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: str | Sequence[str],
+        wake: Callable[[], object],
+        *,
+        magazine: str = "main",
+        selector: AnySelector | None = None,
+        order_by: str | None = None,
+        order: str = BY_SHARD,
+        priority: int | None = None,
+        exclusive: bool = False,
+        single_active: bool = False,
+        browse: bool = False,
+        pressure: Pressure | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not callable(wake):
+            raise BadOption(f"wake={wake!r}: give a function without arguments")
+        names = [queue] if isinstance(queue, str) else queue
+        self._config = checked(
+            PoolConfig(
+                queues=[store.queue(each) for each in names],
+                # What concerns handlers has no meaning here.
+                handler=wake,
+                payload=None,
+                columns=None,
+                concurrency=None,
+                batch=1,
+                magazine=magazine,
+                selector=selector,
+                order_by=order_by,
+                order=order,
+                priority=priority,
+                max_in_flight=None,
+                exclusive=exclusive,
+                single_active=single_active,
+                browse=browse,
+                tasks=(),
+            )
+        )
+        self._store = store
+        self._wake = wake
+        self._pressure = pressure
+        self._name = name
+        self._presence: Presence | None = None
+        self._ready: ReadySet[TargetConsumer] = ReadySet("target", "target", wake)
+        self._consumers: list[TargetConsumer] = []
+
+    def start(self) -> ConsumerTarget:
+        """
+        Register with the queues. A ``with`` statement calls this.
+
+        Returns:
+            The target itself. It is woken at once if its queues may have messages.
+
+        Raises:
+            BadName: The name of the consumer is not allowed.
+            BadOption: The target is started already.
+            QueueTaken: Another consumer has one of the queues to itself, or *exclusive* is set and
+                a queue has another consumer.
+            CatalogUnavailable: The catalog cannot be reached.
+        """
+        if self._presence is not None:
+            raise BadOption("the target is started already: stop it first")
+        config, catalog = self._config, self._store.catalog
+        name = check_consumer(self._name or f"target:{of_process()}")
+        consumer = catalog.write(
+            lambda connection: consumers.enlist(
+                connection, name, beats=True, anew=not config.browse
+            )
+        )
+        self._ready = ReadySet(name, name, self._wake)
+        self._presence = Presence(
+            catalog,
+            consumer,
+            [queue.info.id for queue in config.queues],
+            lambda _: any(each.desires_work for each in self._consumers),
+            priority=config.priority,
+            claim=config.claim,
+        )
+        for queue in config.queues:
+            dispatcher = open_dispatcher(catalog, queue.info)
+            take = _browse if config.browse else _acquire
+            member = TargetConsumer(
+                queue, take(queue, consumer, dispatcher, config), self._ready, config
+            )
+            self._consumers.append(member)
+            if self._pressure is not None:
+                self._pressure.watch(member)
+            member.join(dispatcher.manager)
+        return self
+
+    @property
+    def consumers(self) -> list[TargetConsumer]:
+        """The consumers, one per queue in the order of *queue*; none before `start`."""
+        return list(self._consumers)
+
+    def ready(self) -> list[TargetConsumer]:
+        """
+        Return the consumers that were notified of work and have not finished it.
+
+        Returns:
+            The consumers, in the order in which they were notified. One leaves the list when a pull
+            gives it None, or when it is suspended.
+
+        Raises:
+            ConsumerFenced: A target of the same name was started again elsewhere.
+        """
+        if self._presence is not None:
+            self._presence.check()
+        return self._ready.members()
+
+    def stop(self) -> None:
+        """
+        Leave the queues. A ``with`` statement calls this.
+
+        Messages that were pulled and not settled return to their places, as if they had not been
+        fired.
+
+        Raises:
+            CatalogUnavailable: The catalog cannot be reached; the messages are swept later.
+        """
+        presence, self._presence = self._presence, None
+        if presence is None:
+            return
+        for member in self._consumers:
+            member.leave()
+            close_dispatcher(self._store.catalog, member.queue.info)
+        self._consumers = []
+        self._ready = ReadySet("target", "target", self._wake)
+        presence.leave()
+        if not self._config.browse:
+            # Another target of this name goes on with the messages.
+            with suppress(ConsumerFenced):
+                for queue in self._config.queues:
+                    put_back(self._store.catalog, queue.info, presence.consumer)
+
+    def __enter__(self) -> ConsumerTarget:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        names = ", ".join(queue.name for queue in self._config.queues)
+        return f"<ConsumerTarget of {names}: {len(self._ready.members())} consumers ready>"
+
+
+def _acquire(
+    queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
+) -> Callable[[int], Firing | None]:
+    """Return the function that fires messages."""
+    yields = config.priority is not None or config.single_active
+
+    def take(limit: int) -> Firing | None:
+        firing = queue.fire(
+            limit,
+            magazine=config.magazine,
+            selector=config.selector,
+            order_by=config.order_by,
+            order=config.order,
+            consumer=consumer,
+        )
+        if firing.ticket is not None:
+            return firing
+        if yields:
+            with queue.store.catalog.read() as connection:
+                seconds = interests.held_back(connection, consumer, queue.info.id)
+            if seconds is not None:
+                dispatcher.look_in(seconds)
+        return None
+
+    return take
+
+
+def _browse(
+    queue: Queue, consumer: Consumer, dispatcher: QueueDispatcher, config: PoolConfig
+) -> Callable[[int], Firing | None]:
+    """Return the function that shows messages and takes none."""
+    magazine = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
+    columns = output_schema(queue.schema).names
+    source = BrowsingSource(queue, consumer, columns, magazine, dispatcher.manager.notify_arrival)
+
+    def take(limit: int) -> Firing | None:
+        messages = source.take(limit)
+        return None if messages is None else Firing(None, messages)
+
+    return take

@@ -1,0 +1,234 @@
+"""`ConsumerTarget`: a client of one's own, which is notified of work and pulls it."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
+from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
+from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, shards=2)
+
+
+class Woken:
+    """A `wake` that counts its calls."""
+
+    def __init__(self):
+        self.count = 0
+        self._event = threading.Event()
+
+    def __call__(self):
+        self.count += 1
+        self._event.set()
+
+    def wait(self):
+        assert self._event.wait(PATIENCE)
+        self._event.clear()
+
+
+def pull_all(target, count, limit=10):
+    """Pull and delete until there were *count* messages; return the numbers by queue."""
+    pulled = {consumer.queue.name: [] for consumer in target.consumers}
+    end = time.monotonic() + PATIENCE
+    while sum(map(len, pulled.values())) < count:
+        assert time.monotonic() < end
+        for consumer in target.ready():
+            firing = consumer.pull(limit)
+            if firing is not None:
+                pulled[consumer.queue.name] += numbers_of(firing.messages)
+                consumer.queue.delete(firing)
+    return {name: sorted(numbers) for name, numbers in pulled.items()}
+
+
+def row_of(store, queue):
+    (row,) = [row for row in store.view("queues").to_pylist() if row["queue"] == queue]
+    return row
+
+
+def test_a_target_of_two_queues_pulls_each_message_once(store, queue):
+    other = make_queue(store, "refunds", shards=3)
+    queue.load(orders(25))
+    with ConsumerTarget(store, ["orders", "refunds"], Woken()) as target:
+        assert pull_all(target, 25) == {"orders": list(range(25)), "refunds": []}
+        other.load(orders(7))
+        assert pull_all(target, 7) == {"orders": [], "refunds": list(range(7))}
+
+    assert row_of(store, "orders")["waiting"] == row_of(store, "orders")["in_flight"] == 0
+    assert target.ready() == []
+    assert target.consumers == []
+
+
+def test_it_is_woken_once_while_it_has_work(store, queue, address):
+    woken = Woken()
+    with ConsumerTarget(store, "orders", woken) as target:
+        (consumer,) = target.consumers
+        eventually(lambda: consumer.pull() is None and not target.ready())
+        count = woken.count
+        with Store(address) as producer:
+            for number in range(5):
+                producer.queue("orders").load(orders(1, number))
+        eventually(lambda: target.ready() == [consumer])
+        assert [len(consumer.pull(2)) for _ in range(2)] == [2, 2]
+        assert target.ready() == [consumer]
+        assert woken.count == count + 1
+
+
+def test_a_suspended_consumer_is_not_ready_and_lets_another_one_go(store, queue):
+    woken, other = Woken(), Woken()
+    first = ConsumerTarget(store, "orders", woken, priority=9)
+    with first, ConsumerTarget(store, "orders", other, priority=1) as second:
+        (consumer,) = first.consumers
+        consumer.suspend(SuspendReason.CREDIT)
+        queue.load(orders(3))
+        eventually(lambda: second.ready())
+        assert first.ready() == []
+        assert pull_all(second, 3) == {"orders": [0, 1, 2]}
+
+        consumer.resume(SuspendReason.CREDIT)
+        queue.load(orders(3))
+        eventually(lambda: first.ready())
+        assert second.consumers[0].pull() is None
+        assert pull_all(first, 3) == {"orders": [0, 1, 2]}
+
+
+def test_pressure_suspends_it(store, queue):
+    pressure = Pressure()
+    pressure.apply()
+    queue.load(orders(1))
+    with ConsumerTarget(store, "orders", Woken(), pressure=pressure) as target:
+        time.sleep(0.3)
+        assert target.ready() == []
+        pressure.relieve()
+        assert pull_all(target, 1) == {"orders": [0]}
+
+
+def test_what_was_not_settled_returns_to_its_place(store, queue):
+    queue.load(orders(6))
+    with ConsumerTarget(store, "orders", Woken()) as target:
+        (consumer,) = target.consumers
+        held = consumer.pull(4)
+        consumer.queue.delete(held.ids[:1])
+        assert row_of(store, "orders")["in_flight"] == 3
+
+    assert row_of(store, "orders")["in_flight"] == 0
+    assert row_of(store, "orders")["waiting"] == 5
+    assert numbers_of(queue.fire("all").messages) == sorted(
+        set(range(6)) - {numbers_of(held.messages)[0]}
+    )
+
+
+def test_a_second_target_of_its_name_fences_it_and_keeps_its_own_messages(store, queue):
+    queue.load(orders(4))
+    first = ConsumerTarget(store, "orders", Woken(), name="client").start()
+    first.consumers[0].pull(1)
+    with ConsumerTarget(store, "orders", Woken(), name="client") as second:
+        second.consumers[0].pull(2)
+        with pytest.raises(ConsumerFenced):
+            first.consumers[0].pull(1)
+        first.stop()
+        assert row_of(store, "orders")["in_flight"] == 3
+
+
+def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
+    queue.load(orders(9))
+    with ConsumerTarget(store, "orders", Woken(), browse=True, name="eyes") as target:
+        (consumer,) = target.consumers
+        shown = []
+        while (firing := consumer.pull(4)) is not None:
+            assert firing.ticket is None
+            shown += numbers_of(firing.messages)
+
+    assert sorted(shown) == list(range(9))
+    assert row_of(store, "orders")["waiting"] == 9
+
+
+def test_it_selects_and_leaves_the_rest_to_a_pool(store, queue):
+    recorder = Recorder()
+    queue.load(orders(20))
+    with ConsumerTarget(store, "orders", Woken(), selector="number < 5") as target:
+        assert pull_all(target, 5) == {"orders": list(range(5))}
+        with ConsumerPool(store, "orders", recorder) as pool:
+            assert pool.drain(PATIENCE)
+    assert recorder.numbers == list(range(5, 20))
+
+
+def test_an_event_loop_serves_it(store, queue):
+    async def serve():
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        done = []
+        with ConsumerTarget(
+            store, "orders", lambda: loop.call_soon_threadsafe(event.set)
+        ) as target:
+            await loop.run_in_executor(None, queue.load, orders(12))
+            while len(done) < 12:
+                await asyncio.wait_for(event.wait(), PATIENCE)
+                event.clear()
+                while ready := target.ready():
+                    for consumer in ready:
+                        firing = await loop.run_in_executor(None, consumer.pull, 5)
+                        if firing is not None:
+                            done += numbers_of(firing.messages)
+                            queue.delete(firing)
+        return done
+
+    assert sorted(asyncio.run(serve())) == list(range(12))
+
+
+def test_threads_that_pull_from_one_consumer_get_each_message_once(store, queue):
+    queue.load(orders(200))
+    pulled, lock = [], threading.Lock()
+
+    def work(consumer):
+        while (firing := consumer.pull(7)) is not None:
+            with lock:
+                pulled.extend(numbers_of(firing.messages))
+            consumer.queue.delete(firing)
+
+    with ConsumerTarget(store, "orders", Woken()) as target:
+        threads = [threading.Thread(target=work, args=(target.consumers[0],)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        pulled += pull_all(target, 200 - len(pulled))["orders"]
+    assert sorted(pulled) == list(range(200))
+
+
+def test_claims(store, queue):
+    with (
+        ConsumerTarget(store, "orders", Woken(), exclusive=True),
+        pytest.raises(QueueTaken, match="orders"),
+    ):
+        ConsumerTarget(store, "orders", Woken()).start()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"wake": None}, BadOption, "wake=None"),
+        ({"queue": []}, BadOption, "queue is empty"),
+        ({"queue": "nothing"}, NoSuchQueue, "nothing"),
+        ({"selector": "colour = 1"}, BadSelector, "colour"),
+        ({"browse": True, "exclusive": True}, BadOption, "browse"),
+        ({"priority": "high"}, BadOption, "priority"),
+    ],
+)
+def test_bad_arguments_are_refused(store, queue, arguments, error, text):
+    with pytest.raises(error, match=text):
+        ConsumerTarget(store, **{"queue": "orders", "wake": Woken(), **arguments})
+
+
+def test_bad_calls_are_refused(store, queue):
+    with ConsumerTarget(store, "orders", Woken()) as target:
+        for limit in (0, True, 1.5):
+            with pytest.raises(BadOption, match="limit"):
+                target.consumers[0].pull(limit)
+        with pytest.raises(BadOption, match="started already"):
+            target.start()
