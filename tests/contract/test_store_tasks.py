@@ -1,10 +1,12 @@
 """The side tasks of a plain store: no query, no pool and no manager has to run beside it."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import update
 
+from queue_core import Store
 from queue_core.catalog.schedule import schedule
 from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.leader import leases
@@ -80,6 +82,26 @@ def test_it_leads_while_it_runs_and_ends_with_its_thread(store):
 
     assert leader(store) is None
     assert "ignis-side-tasks" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_zookeeper_elects_the_leader_among_plain_stores(store, address, zookeeper):
+    queue = make_queue(store)
+    threads = []
+    with ExitStack() as stack:
+        for _ in range(2):
+            process = stack.enter_context(Store(address))
+            threads.append(process.side_tasks(tasks=["sweep"], zookeeper=zookeeper.hosts))
+            threads[-1].__enter__()
+        for thread in threads:
+            queue.load(orders(2))
+            queue.fire("all")
+            backdate(store, HOURS)
+            eventually(lambda: make_due(store) or not store.view("queues")["in_flight"][0].as_py())
+            thread.__exit__(None, None, None)
+
+    assert queue.browse(magazine="sideline").num_rows == 4
+    # The lease in the catalog has elected nobody.
+    assert leader(store) is None
 
 
 def test_a_failure_is_logged_and_the_tasks_go_on(store, monkeypatch, caplog):
