@@ -42,12 +42,12 @@ class Queues:
     @property
     def paused(self) -> list[QueueInfo]:
         """The queues whose messages are not fired."""
-        return [info for info in self.infos if not info.settings.concurrency]
+        return [info for info in self.infos if info.is_paused]
 
     @property
     def running(self) -> list[QueueInfo]:
         """The queues that are not paused."""
-        return [info for info in self.infos if info.settings.concurrency]
+        return [info for info in self.infos if not info.is_paused]
 
     @property
     def concurrency(self) -> int:

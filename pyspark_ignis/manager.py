@@ -424,7 +424,7 @@ class IgnisManager:
         if not self._started:
             return set()
         with suppress(CatalogUnavailable):
-            return {info.name for info in self._read() if not info.settings.concurrency}
+            return {info.name for info in self._read() if info.is_paused}
         return set()
 
     def __enter__(self) -> IgnisManager:

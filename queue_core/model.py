@@ -67,6 +67,13 @@ class QueueInfo:
     created_at: int
     #: When it was deactivated; None while it is in use.
     deactivated_at: int | None = None
+    #: When a person paused it; None if it is not paused so.
+    paused_at: int | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it gives no messages to firings: by a person, or by its `concurrency`."""
+        return self.paused_at is not None or not self.settings.concurrency
 
 
 class Chunk(NamedTuple):

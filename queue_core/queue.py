@@ -15,7 +15,7 @@ import pyarrow as pa
 from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
 from queue_core.capacity.bounds import OnFull
-from queue_core.catalog import consumers, queues
+from queue_core.catalog import consumers, pauses, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption, StorageUnavailable
@@ -339,8 +339,8 @@ class Queue:
             magazine: ``main`` or ``sideline``.
             consumer: The consumer that takes the messages. By default, this process
                 (`Store.consumer`).
-            even_if_paused: Whether to take messages even if the queue is paused (its setting
-                ``concurrency`` is 0).
+            even_if_paused: Whether to take messages even if the queue is paused (by `pause`, or
+                because its setting ``concurrency`` is 0).
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -794,6 +794,32 @@ class Queue:
             raise BadOption(f"by={by!r}: use a whole number")
         self.info = self._store.catalog.write(lambda c: queues.scale(c, self.info, by))
         return self.info.settings.concurrency
+
+    def pause(self) -> None:
+        """
+        Pause the queue for every process: no messages are fired until `resume`.
+
+        Loads, settlements and side tasks continue. Pools and queries notice it within a second or
+        two; a firing that has already begun may still end. The view ``queues`` shows the time of
+        the pause, and a second call keeps it. The setting ``concurrency`` stays as it is.
+
+        Raises:
+            QueueDeactivated: The queue was deactivated.
+        """
+        self._need_whole("pause")
+        self.info = self._store.catalog.write(lambda c: pauses.pause(c, self.info))
+
+    def resume(self) -> None:
+        """
+        Let the queue fire messages again after `pause`. It changes nothing if it is not paused.
+
+        A queue whose setting ``concurrency`` is 0 stays paused until the setting is changed.
+
+        Raises:
+            QueueDeactivated: The queue was deactivated.
+        """
+        self._need_whole("resume")
+        self.info = self._store.catalog.write(lambda c: pauses.resume(c, self.info))
 
     def deactivate(self) -> None:
         """

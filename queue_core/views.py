@@ -45,6 +45,9 @@ _QUEUES = (
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
     ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
     ViewColumn("deactivated_at", TIMESTAMP, "Time of its deactivation; null while it is in use."),
+    ViewColumn(
+        "paused_at", TIMESTAMP, "Time since which it fires nothing, because a person paused it."
+    ),
 )
 
 _SHARDS = (

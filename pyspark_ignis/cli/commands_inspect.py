@@ -24,6 +24,7 @@ _INSPECT = "Inspect"
 def queues(ctx: typer.Context) -> None:
     """List the queues and count their messages."""
     shown = ["queue", "shards", "key", "waiting", "in_flight", "sidelined", "damaged", "bytes"]
+    shown.append("paused_at")
     Invocation.current(ctx).show_view("queues", columns=shown)
 
 

@@ -49,6 +49,7 @@ def _rename_tables(connection: Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN seal BIGINT")
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN ack VARCHAR(16)")
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN sweepable BOOLEAN")
+    connection.exec_driver_sql("ALTER TABLE queues ADD COLUMN paused_at BIGINT")
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses

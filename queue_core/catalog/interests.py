@@ -30,7 +30,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.selectable import FromClause
 
 from queue_core.catalog import consumers, dialect, notifications, seals, signs_of_life
-from queue_core.catalog.queues import given_up_error, is_paused
+from queue_core.catalog.pauses import is_paused
+from queue_core.catalog.queues import given_up_error
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
 from queue_core.errors import QueueTaken
@@ -143,13 +144,14 @@ def open_to(
             queues.c.name,
             queues.c.deactivated_at,
             queues.c.settings,
+            queues.c.paused_at,
             some.label("ranked"),
         ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
     ).all()
     for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
-    closed = {row.id for row in rows if not even_if_paused and is_paused(row.name, row.settings)}
+    closed = {row.id for row in rows if not even_if_paused and is_paused(row)}
     names = {row.id: row.name for row in rows if row.ranked}
     if names:
         for row in connection.execute(_blocked(connection, consumer, names)):

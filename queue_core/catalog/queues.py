@@ -157,29 +157,6 @@ def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
     return change_settings(connection, queue, {"concurrency": min(max(wanted, 0), MAX_CONCURRENCY)})
 
 
-def is_paused(name: str, settings: str) -> bool:
-    """Return whether a queue with these settings, as JSON, is paused: its ``concurrency`` is 0."""
-    with decoding(queues, f"name {name!r}"):
-        return not _concurrency(settings)
-
-
-def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
-    """Return the setting ``concurrency`` of some queues, in no order, without dropped queues."""
-    query = select(queues.c.name, queues.c.settings).where(
-        dialect.of(connection).one_of(queues.c.id, queue_ids)
-    )
-    found = []
-    for row in connection.execute(query):
-        with decoding(queues, f"name {row.name!r}"):
-            found.append(_concurrency(row.settings))
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _concurrency(settings: str) -> int:
-    return QueueSettings.from_json(settings).concurrency
-
-
 def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
     """Raise `QueueDeactivated` if one of the queues is deactivated."""
     given_up = connection.execute(
@@ -238,7 +215,8 @@ def _described() -> Select[Any]:
 def _info(row: Row[Any]) -> QueueInfo:
     with decoding(queues, f"name {row.name!r}"):
         # A text among the numbers, which SQLite allows, raises `TypeError`.
-        sum((row.id, row.shards, row.schema_version, row.created_at, row.deactivated_at or 0))
+        times = (row.created_at, row.deactivated_at or 0, row.paused_at or 0)
+        sum((row.id, row.shards, row.schema_version, *times))
     schema = _schema(row.id, row.schema_version, row.arrow, row.schema_seal)
     if row.key_column is not None and row.key_column not in schema.names:
         raise damaged(queues, f"name {row.name!r}", f"it has no column {row.key_column!r}")
@@ -252,6 +230,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         settings=_settings(row.name, row.settings),
         created_at=row.created_at,
         deactivated_at=row.deactivated_at,
+        paused_at=row.paused_at,
     )
 
 

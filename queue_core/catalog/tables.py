@@ -53,6 +53,8 @@ queues = Table(
     #: When it was deactivated; null while it is in use.
     Column("deactivated_at", BigInteger),
     _seal(),
+    #: Since when it fires nothing; null while it is not paused.
+    Column("paused_at", BigInteger),
     sqlite_autoincrement=True,
 )
 

@@ -104,6 +104,7 @@ def _queues(connection: Connection, names: Mapping[int, str]) -> Iterable[Mappin
                 "settings": info.settings.to_json(),
                 "created_at": info.created_at,
                 "deactivated_at": info.deactivated_at,
+                "paused_at": info.paused_at,
             }
 
 

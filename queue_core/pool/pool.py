@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from queue_core.catalog import consumers, interests, queues
+from queue_core.catalog import consumers, interests, pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
@@ -434,7 +434,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._config.browse:
             return
         with self._store.catalog.read() as connection:
-            numbers = queues.concurrencies(connection, [info.id for info in self._infos])
+            numbers = pauses.concurrencies(connection, [info.id for info in self._infos])
         self._queue_paused = 0 in numbers
         # Where a queue is paused, the others keep their workers.
         running = [number for number in numbers if number]

@@ -7,7 +7,9 @@ import pytest
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
+from queue_core.address import Address
 from tests.books import audit
+from tests.command_line import Ignis, runner
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,6 +23,12 @@ def _books_agree(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if store is not None and request.node.get_closest_marker("spoiled") is None:
         audit(store)
+
+
+@pytest.fixture
+def ignis(address: Address) -> Ignis:
+    """Run `ignis` on the test's store."""
+    return runner(address)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,37 +21,8 @@ from queue_core.segments import stager
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.books import audit
+from tests.command_line import answer, refusal
 from tests.factories import load_singly, make_queue, numbers_of, orders
-
-Ignis = Callable[..., Result]
-
-
-@pytest.fixture
-def ignis(address) -> Ignis:
-    """Run `ignis` on the test's store."""
-    where = ["--catalog", address.catalog, "--storage", address.storage]
-
-    def run(*args: object, input: str | None = None) -> Result:
-        result = CliRunner().invoke(app, [*where, *map(str, args)], input=input)
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
-
-    return run
-
-
-def answer(result: Result) -> list[dict]:
-    """Return the JSON output of a command that succeeded."""
-    assert result.exit_code == 0, result.stderr
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def refusal(result: Result) -> str:
-    """Return the line of an error; there is no other output."""
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("ignis: ")
-    assert len(result.stderr.splitlines()) == 1
-    return result.stderr
 
 
 def test_create_makes_the_store_and_a_queue_as_it_is_described(ignis, address):

@@ -121,6 +121,7 @@ def test_the_view_of_queues_sums_up(store):
         "sidelined": 4,
         "damaged": 0,
         "deactivated_at": None,
+        "paused_at": None,
     }
     assert full["bytes"] > 0
     assert '"concurrency": 5' in full["settings"]

@@ -37,7 +37,7 @@ MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
-SINCE = {2: {"consumers": {"for_restart", "ack"}}}
+SINCE = {2: {"consumers": {"for_restart", "ack"}, "queues": {"paused_at"}}}
 #: Settings that queues have only had since a format.
 SETTINGS_SINCE = {2: {"room", "sideline_expiry"}}
 

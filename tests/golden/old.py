@@ -92,6 +92,7 @@ def _turn_back(connection: sa.Connection) -> None:
         ("publications", "content"),
         ("consumers", "ack"),
         ("consumers", "sweepable"),
+        ("queues", "paused_at"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")

@@ -98,6 +98,8 @@ def call_the_verbs(orders: Queue) -> None:
     assert_type(orders.sweep(), int)
     assert_type(orders.sweep(older_than=60, dead_after=5), int)
     assert_type(orders.repair(), int)
+    orders.pause()
+    orders.resume()
     assert_type(orders.objects(firing, Order), list[Order])
     orders.load([Order(1)])
     orders.peek()
