@@ -32,6 +32,8 @@ class SettleMessage(WriterCommitMessage):
 
     settlement: Settlement
     query_id: str | None
+    #: The name of a handler that returned nothing in this task.
+    refusal: str | None = None
 
 
 def current_query() -> str | None:

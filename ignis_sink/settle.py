@@ -15,6 +15,7 @@ from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
 from queue_core import faults
 from queue_core.errors import BadOption, BadOutcome
+from queue_core.handlers.results import REFUSAL, refusal
 from queue_core.model import Batch
 from queue_core.names import nearest
 from queue_core.outcomes import Settlement
@@ -47,6 +48,10 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
             query = tasks[0].query_id
             apply(self._options, tasks, (query, batchId) if query else None)
         faults.point("sink.committed")
+        # Now, so that the batch is settled and no message of it is handled again.
+        for task in tasks:
+            if task.refusal is not None:
+                raise refusal(task.refusal, self._options.queues)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
         """Do nothing: nothing was changed."""
@@ -95,9 +100,17 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
 
 def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
     """Reduce rows to one bitmap per segment and outcome, and the reasons."""
-    settlement = Settlement.merge(Settlement.of(batch) for batch in batches)
+    refused: list[str] = []
+
+    def settlements() -> Iterator[Settlement]:
+        for batch in batches:
+            if REFUSAL in batch.schema.names:
+                refused.extend(batch.column(REFUSAL).drop_null().slice(0, 1).to_pylist())
+            yield Settlement.of(batch)
+
+    settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
-    return SettleMessage(settlement=settlement, query_id=current_query())
+    return SettleMessage(settlement, current_query(), next(iter(refused), None))
 
 
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:

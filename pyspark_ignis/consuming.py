@@ -48,6 +48,7 @@ def consume(
     payload_type: type | None = None,
     message_type: type | None = None,
     with_metadata: bool = False,
+    on_none: str | None = None,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
     max_messages: int | None = None,
@@ -100,6 +101,11 @@ def consume(
             Python handlers only.
         with_metadata: Whether, with *payload* or *message_type*, the handler gets a second
             argument: a dict of the other columns.
+        on_none: The outcome of a message for which the handler returns None: ``delete`` or
+            ``sideline``. By default, a handler whose first result in a task is None ends the query
+            with `BadOutcome` after the micro-batch is settled: the message is sidelined as
+            ``undecided``, and the others wait. A None after a decision only sidelines its message.
+            Python handlers only.
         columns: The columns that the handler gets. Other columns are not read. By default, the
             queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload or
             a *message_type*, only the object.
@@ -117,7 +123,8 @@ def consume(
 
     Raises:
         BadOption: An argument or option is unknown, contradictory or out of range, or the handler
-            cannot be used. This and the following errors are raised before the query starts.
+            cannot be used or cannot take its arguments. This and the following errors are raised
+            before the query starts.
         NoSuchStore: There is no store at that address.
         NoSuchQueue: The store has no queue of that name.
         SchemaMismatch: A column does not exist, the queues' schemas differ, or a queue does not fit
@@ -139,7 +146,7 @@ def consume(
     chosen = _checked_trigger(trigger)
     function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
-        exceptions, handler_timeout, payload, payload_type, with_metadata, message_type
+        exceptions, handler_timeout, payload, payload_type, with_metadata, message_type, on_none
     )
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)

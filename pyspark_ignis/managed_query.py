@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from pyspark.sql import Column
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.settlement import Handler
 from queue_core.errors import BadOption
-from queue_core.handlers.magazine_handler import MagazineHandler
+from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
 from queue_core.names import check_queue
 
@@ -145,14 +147,25 @@ def stop_between_batches(queries: Collection[StreamingQuery], grace: float) -> N
 
 def _arguments(queue: str, given: Assignment) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        return {"handler": given}
+        given = {"handler": given}
     if "handler" not in given:
         raise BadOption(f"handlers[{queue!r}]: give a handler, or a dict that includes 'handler'")
     for name in given:
         if name in _RESERVED:
             raise BadOption(f"handlers[{queue!r}]: remove {name!r}; the manager sets it")
     # `consume` checks the others; it treats unknown ones as options of the source.
+    _check_handler(queue, given["handler"], with_metadata=bool(given.get("with_metadata")))
     return dict(given)
+
+
+def _check_handler(queue: str, handler: Any, *, with_metadata: bool) -> None:
+    """Raise `BadOption` now if the query of a queue could never start with a handler."""
+    function, _ = unwrapped(handler, ())
+    if callable(function) and not isinstance(function, Column):
+        try:
+            check_signature(function, arguments_of(with_metadata=with_metadata))
+        except BadOption as error:
+            raise BadOption(f"handlers[{queue!r}]: {error}") from None
 
 
 def _done(query: StreamingQuery) -> int | None:

@@ -17,6 +17,7 @@ from queue_core.handlers.columns import check_payload
 from queue_core.handlers.contract import Contract
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.payloads import Payload
+from queue_core.handlers.results import REFUSAL
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
@@ -37,8 +38,9 @@ def settlement(
     if isinstance(handler, Column):
         if contract != Contract():
             raise BadOption(
-                "ignorable, handler_timeout and payload are for handlers in Python; an expression "
-                "raises no exceptions to ignore, cannot be interrupted, and can use from_json"
+                "ignorable, handler_timeout, payload and on_none are for handlers in Python; an "
+                "expression raises no exceptions to ignore, cannot be interrupted, and can use "
+                "from_json and coalesce"
             )
         return _observed(_by_expression(messages, handler))
     if not callable(handler):
@@ -46,11 +48,12 @@ def settlement(
             f"handler={handler!r}: give a function of one message, a function marked by "
             "batch_handler, an object with a method handle, or a boolean Column"
         )
+    contract.check_handler(handler)
     if isinstance(contract.payload, Payload):
         kind = messages.schema[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
-    runner = HandlerRunner(handler, contract.ignorable, timeout, contract.payload)
+    runner = HandlerRunner(handler, contract.ignorable, timeout, contract.payload, contract.on_none)
     return _observed(_by_python(messages, runner))
 
 
@@ -89,8 +92,8 @@ def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
             f"handler: it cannot be sent to the executors ({error}); make connections, locks and "
             "open files where they are used, inside the handler"
         ) from error
-    schema = "_message_id LONG, outcome STRING, kind STRING, reason STRING"
-    return messages.mapInArrow(runner.run, schema)
+    schema = f"_message_id LONG, outcome STRING, kind STRING, reason STRING, {REFUSAL} STRING"
+    return messages.mapInArrow(runner.run_task, schema)
 
 
 def _observed(settled: DataFrame) -> DataFrame:

@@ -1,8 +1,9 @@
 """The calls of a handler for a batch of messages, one after another, and the outcomes they decide.
 
 The decisions are those of IgnisMQ: true deletes, false and an exception sideline, an ignorable
-exception deletes. A result that is not a decision sidelines too, so that a handler that forgets its
-`return` loses nothing. A message that cannot be read is sidelined, and no handler sees it.
+exception deletes. A result that is not a decision sidelines too. A handler that returns nothing is
+refused (`results`): then no further call is made, and the other messages are reloaded. A message
+that cannot be read is sidelined, and no handler sees it.
 
 Another thread can time out a call that takes too long, and continue with the rest. The result of
 the late call then no longer counts.
@@ -30,6 +31,7 @@ from queue_core.failure_kinds import (
 from queue_core.handlers.coroutines import finish
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.payloads import Call
+from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.objects.python_rows import Unreadable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
@@ -58,8 +60,10 @@ _RELOADED = CallOutcome(RELOAD)
 class HandlerCalls(ABC, Generic[Outcome]):
     """The calls of a handler for one batch, made one after another. Thread-safe."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, results: Results | None = None) -> None:
         self._count = count
+        #: The results of the handler so far, in all its batches.
+        self.results = results or Results()
         self._lock = threading.Lock()
         #: How many calls have an outcome, which is also the number of the call in progress.
         self.completed = 0
@@ -76,6 +80,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
                     raise Superseded
                 self._store(self.completed, outcome)
                 self.completed += 1
+            if self.results.refused:
+                self.cancel()
 
     def time_out(self, number: int, reason: str) -> bool:
         """Time out the call of that number; False when it has ended."""
@@ -119,8 +125,10 @@ class HandlerCalls(ABC, Generic[Outcome]):
 class MessageCalls(HandlerCalls[CallOutcome]):
     """One call per message."""
 
-    def __init__(self, calls: Sequence[Call], ignorable: IgnorableClasses) -> None:
-        super().__init__(len(calls))
+    def __init__(
+        self, calls: Sequence[Call], ignorable: IgnorableClasses, results: Results | None = None
+    ) -> None:
+        super().__init__(len(calls), results)
         self._calls = calls
         self._ignorable = ignorable
         self._outcomes: list[CallOutcome] = [_RELOADED] * len(calls)
@@ -132,6 +140,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         return Verdicts(*(pa.array(texts, pa.string()) for texts in columns))
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
+        if self.results.refused:
+            return _RELOADED
         call = self._calls[number]
         if isinstance(call[0], Unreadable):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
@@ -145,9 +155,12 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             return CallOutcome(SIDELINE, EXCEPTION, reason_of(error))
         except TimedOut as late:
             return self._timed_out(str(late))
+        if decision is None and self.results.none():
+            return _DELETED
         if not isinstance(decision, bool | np.bool_):
             returned = type(decision).__name__
             return CallOutcome(SIDELINE, UNDECIDED, f"not a bool: the handler returned {returned}")
+        self.results.decided = True
         return _DELETED if decision else CallOutcome(SIDELINE, REJECTED)
 
     def _store(self, number: int, outcome: CallOutcome) -> None:
@@ -169,9 +182,10 @@ class BatchCall(HandlerCalls[Verdicts]):
         messages: int,
         ignorable: IgnorableClasses,
         unreadable: list[str | None] | None = None,
+        results: Results | None = None,
     ) -> None:
         # A handler is not called for an empty batch.
-        super().__init__(1 if messages else 0)
+        super().__init__(1 if messages else 0, results)
         self._arguments = call
         self._messages = messages
         self._ignorable = ignorable
@@ -179,12 +193,14 @@ class BatchCall(HandlerCalls[Verdicts]):
         self._verdicts = Verdicts.same(0, SIDELINE, None, None)
 
     @staticmethod
-    def of(calls: Sequence[Call], ignorable: IgnorableClasses) -> BatchCall:
+    def of(
+        calls: Sequence[Call], ignorable: IgnorableClasses, results: Results | None = None
+    ) -> BatchCall:
         """Return one call, with lists of the arguments of the single calls."""
         unreadable = [c[0].reason if isinstance(c[0], Unreadable) else None for c in calls]
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
-        return BatchCall(lists, len(read), ignorable, unreadable)
+        return BatchCall(lists, len(read), ignorable, unreadable, results)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -194,6 +210,8 @@ class BatchCall(HandlerCalls[Verdicts]):
         return self._verdicts.among(self._unreadable)
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
+        if self.results.refused:
+            return self._reloaded()
         try:
             decisions = finish(handle(*self._arguments))
         except self._ignorable as error:
@@ -202,10 +220,14 @@ class BatchCall(HandlerCalls[Verdicts]):
             return self._same(SIDELINE, EXCEPTION, reason_of(error))
         except TimedOut as late:
             return self._timed_out(str(late))
+        if decisions is None and self.results.none():
+            return self._same(DELETE, None, None)
         try:
-            return Verdicts.of_batch(decisions, self._messages)
+            verdicts = Verdicts.of_batch(decisions, self._messages)
         except BadOutcome as error:
             return self._same(SIDELINE, UNDECIDED, str(error))
+        self.results.decided = True
+        return verdicts
 
     def _store(self, _: int, outcome: Verdicts) -> None:
         self._verdicts = outcome

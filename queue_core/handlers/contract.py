@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from queue_core.errors import BadOption
 from queue_core.handlers.payload_types import reader_of
 from queue_core.handlers.payloads import ObjectPayload, Payload
+from queue_core.handlers.results import check_on_none
+from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
 from queue_core.objects.message_class import message_class
 
@@ -24,6 +26,8 @@ class Contract:
     #: Seconds that a call may take; None: the queues' setting.
     timeout: float | None = None
     payload: Payload | ObjectPayload | None = None
+    #: The outcome of a message for which the handler returns None; None to refuse such a handler.
+    on_none: str | None = None
 
     @staticmethod
     def of(
@@ -33,13 +37,20 @@ class Contract:
         payload_type: Any = None,
         with_metadata: bool = False,
         message_type: Any = None,
+        on_none: Any = None,
     ) -> Contract:
         """Check the options; raises `BadOption`, or `SchemaMismatch` for *message_type*."""
         return Contract(
             ignorable=_classes(ignorable),
             timeout=_seconds(timeout),
             payload=_payload(payload, payload_type, bool(with_metadata), message_type),
+            on_none=check_on_none(on_none),
         )
+
+    def check_handler(self, handler: Callable[..., Any]) -> None:
+        """Raise `BadOption` if a handler cannot take the arguments that it will be given."""
+        with_metadata = self.payload is not None and self.payload.with_metadata
+        check_signature(handler, arguments_of(with_metadata=with_metadata))
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
         """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
 from queue_core.handlers.payloads import ObjectPayload, Payload
+from queue_core.handlers.results import REFUSAL, Results, name_of
 from queue_core.handlers.verdicts import SETTLEMENT
 from queue_core.objects.python_rows import rows_of
 
@@ -70,9 +71,14 @@ class HandlerRunner:
     timeout: float | None = None
     #: Makes the objects that the handler takes instead of rows.
     payload: Payload | ObjectPayload | None = None
+    #: The outcome of a message for which the handler returns None; None to refuse such a handler.
+    on_none: str | None = None
+    #: The results so far. `dataclasses.replace` makes a runner without any.
+    results: Results = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Have the calls of a coroutine function awaited."""
+        object.__setattr__(self, "results", Results(self.on_none))
         if is_coroutine(self.handler):
             awaited: Any = Awaited(self.handler)
             if takes_batches(self.handler):
@@ -80,7 +86,7 @@ class HandlerRunner:
             object.__setattr__(self, "handler", awaited)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle batch after batch, in a process's main thread: the function for `mapInArrow`."""
+        """Handle batch after batch, in a process's main thread."""
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
@@ -91,13 +97,25 @@ class HandlerRunner:
                     calls.run(handle)
                     yield settlement(batch, calls)
 
+    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the same with the column `REFUSAL`: the function for `mapInArrow`."""
+        for settled in self.run(batches):
+            refusal = pa.repeat(pa.scalar(self.refusal, pa.string()), settled.num_rows)
+            yield settled.append_column(REFUSAL, refusal)
+
+    @property
+    def refusal(self) -> str | None:
+        """The handler's name if it is refused, because it returned nothing."""
+        handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
+        return name_of(handler) if self.results.refused else None
+
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         """Return the calls to make for a batch."""
         in_batches = takes_batches(self.handler)
         if in_batches and self.payload is None:
-            return BatchCall((batch,), batch.num_rows, self.ignorable)
+            return BatchCall((batch,), batch.num_rows, self.ignorable, None, self.results)
         calls = list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
-        return (BatchCall.of if in_batches else MessageCalls)(calls, self.ignorable)
+        return (BatchCall.of if in_batches else MessageCalls)(calls, self.ignorable, self.results)
 
 
 def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:

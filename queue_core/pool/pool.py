@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             be made is sidelined as ``unreadable``. By default, the handler takes rows.
         with_metadata: Whether a handler with a payload or a *message_type* takes the other columns
             too, as a dict and second argument.
+        on_none: The outcome of a message for which the handler returns None: ``delete`` or
+            ``sideline``. By default, a handler whose first result is None ends the pool with
+            `BadOutcome`: its message is sidelined as ``undecided``, and the others wait. A None
+            after a decision only sidelines its message.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
@@ -110,7 +115,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             browser runs none.
 
     Raises:
-        BadOption: An argument is not valid, or two cannot be combined.
+        BadOption: An argument is not valid, two cannot be combined, or the handler cannot take its
+            arguments.
         BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
         NoSuchQueue: The store has no queue of that name.
         SchemaMismatch: A queue lacks one of *columns*, or the column *payload*, or does not fit
@@ -131,6 +137,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         payload_type: type | None = None,
         message_type: type | None = None,
         with_metadata: bool = False,
+        on_none: str | None = None,
         columns: Sequence[str] | None = None,
         magazine: str = "main",
         selector: AnySelector | None = None,
@@ -147,7 +154,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     ) -> None:
         function, exceptions = unwrapped(handler, ignorable)
         contract = Contract.of(
-            exceptions, handler_timeout, payload, payload_type, with_metadata, message_type
+            exceptions, handler_timeout, payload, payload_type, with_metadata, message_type, on_none
         )
         self._config = checked(
             PoolConfig(
@@ -171,10 +178,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 tasks=tasks,
             )
         )
+        contract.check_handler(function)
         self._store = store
         self._infos = [each.info for each in self._config.queues]
         self._timeout = contract.timeout_for(self._infos)
-        self._runner = HandlerRunner(function, contract.ignorable, None, contract.payload)
+        self._runner = HandlerRunner(
+            function, contract.ignorable, None, contract.payload, contract.on_none
+        )
         self._pressure = pressure
         self._name = name
         self._credit = Credit(max_in_flight, self._credit_changed)
@@ -210,6 +220,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             CatalogUnavailable: The catalog cannot be reached.
         """
         config = self._config
+        self.error = None
         name = check_consumer(self._name or f"pool:{of_process()}")
         # A browser goes on where its last life ended; others know nothing of what that one held.
         consumer = self._store.catalog.write(
@@ -232,7 +243,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival)
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
-            runner=self._runner,
+            # Without the results of an earlier life.
+            runner=replace(self._runner),
             batch=config.batch,
             priority=config.priority,
             yields=config.priority is not None or config.single_active,

@@ -25,6 +25,7 @@ from queue_core.errors import Damaged, Unavailable
 from queue_core.handlers.calls import Superseded
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.handler import HandlerRunner
+from queue_core.handlers.results import refusal
 from queue_core.pool.batch import Batch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
@@ -203,8 +204,11 @@ class Worker:
             self.batch.handle()
             self._outcomes.add(self.batch)
             self.batch = None
-            if self._outcomes.is_due:
+            refused = self._context.runner.refusal
+            if refused is not None or self._outcomes.is_due:
                 self._outcomes.settle(self.ending)
+            if refused is not None:
+                raise refusal(refused, [each.manager.queue for each in self._context.sources])
 
     def _settled(self, outcomes: Counter[str]) -> None:
         self._context.count(outcomes)

@@ -1,11 +1,13 @@
 """`consume`: each kind of handler gives each message the right outcome."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from chispa import assert_df_equality
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from pyspark_ignis import batch_handler, consume
@@ -60,7 +62,7 @@ def start(spark, tmp_path, checkpoint):
 def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp_path):
     queue = make_cases(tmp_path, *WORDS)
 
-    start(decide, ignorable=Declined)
+    start(decide, ignorable=Declined, on_none="sideline")
 
     assert left_in(queue) == []
     assert reasons(queue) == {
@@ -74,7 +76,7 @@ def test_a_function_of_a_message_decides_by_what_it_returns_or_raises(start, tmp
 def test_without_ignorable_classes_every_exception_sidelines(start, tmp_path):
     queue = make_cases(tmp_path, *WORDS)
 
-    start(decide)
+    start(decide, on_none="sideline")
 
     assert reasons(queue)["ignorable"] == ("exception", "Declined: no funds")
     assert reasons(queue)["ignorable subclass"] == ("exception", "DeclinedForGood: no account")
@@ -98,6 +100,36 @@ def test_an_exception_class_of_the_test_itself_reaches_the_executors(start, tmp_
 
     assert left_in(queue, "sideline") == []
     assert counts(queue, "deleted") == 2
+
+
+def test_a_handler_that_returns_nothing_ends_the_query_and_repeats_nothing(
+    spark, tmp_path, checkpoint
+):
+    queue = make_cases(tmp_path, *"abcdef", shards=1)
+    journal = Journal(tmp_path / "journal")
+
+    def charge(message):
+        journal.note(message["number"])
+
+    def consumed(handler, **how):
+        store = {"path": tmp_path / "store", "checkpoint": checkpoint, "trigger": NOW}
+        query = consume(spark, "cases", handler, **store, **how)
+        with suppress(StreamingQueryException):
+            query.awaitTermination(120)
+        return str(query.exception())
+
+    told = consumed(charge)
+
+    assert "queue 'cases': the handler" in told
+    assert "charge returned None instead of a decision" in told
+    assert journal.seen() == {0: 1}
+    assert reasons(queue)["a"][0] == "undecided"
+    assert left_in(queue) == [*"bcdef"]
+
+    # The batch is settled. A mended handler goes on with the other messages.
+    assert consumed(charge, on_none="delete") == "None"
+    assert journal.seen() == dict.fromkeys(range(6), 1)
+    assert left_in(queue) == []
 
 
 def test_a_handler_of_batches_decides_by_booleans(start, tmp_path):
@@ -217,7 +249,7 @@ def test_a_call_is_limited_by_its_queue_by_default(start, tmp_path):
 def test_an_empty_queue_ends_at_once(start, tmp_path):
     queue = make_cases(tmp_path)
 
-    query = start(decide)
+    query = start(decide, on_none="sideline")
 
     assert query.lastProgress is None or query.lastProgress.numInputRows == 0
     assert counts(queue, "fired") == 0
@@ -271,7 +303,7 @@ def test_the_messages_of_a_shard_are_handled_in_order(start, tmp_path):
 
 def test_the_sideline_can_be_consumed(start, tmp_path, checkpoint):
     queue = make_cases(tmp_path, *WORDS)
-    start(decide)
+    start(decide, on_none="sideline")
 
     def second_look(message):
         assert message["_attempt"] == 1
@@ -292,7 +324,7 @@ def test_several_queues_are_consumed_by_one_query(start, tmp_path):
     other = queue.store.create_queue("others", CASES, shards=1)
     other.load([{"number": 7, "what": "error"}, {"number": 8, "what": "true"}])
 
-    start(decide, queue=["cases", "others"])
+    start(decide, queue=["cases", "others"], on_none="sideline")
 
     assert reasons(queue) == {"false": ("rejected", None)}
     assert reasons(other) == {"error": ("exception", "KeyError: 'customer'")}
@@ -302,7 +334,7 @@ def test_several_queues_are_consumed_by_one_query(start, tmp_path):
 def test_the_progress_counts_the_outcomes(start, tmp_path):
     make_cases(tmp_path, *WORDS)
 
-    query = start(decide, ignorable=Declined, name="counted")
+    query = start(decide, ignorable=Declined, name="counted", on_none="sideline")
 
     assert query.name == "counted"
     counted = next(p.observedMetrics["ignis"] for p in query.recentProgress if p.numInputRows)

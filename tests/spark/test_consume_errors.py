@@ -62,6 +62,9 @@ def closing_over_a_lock():
         ({"payload_type": Case}, BadOption, "payload_type and with_metadata need payload="),
         ({"with_metadata": True}, BadOption, "payload_type and with_metadata need payload="),
         ({"handler": None}, BadOption, "handler=None"),
+        ({"handler": lambda: True}, BadOption, "cannot take its 1 argument"),
+        ({"payload": "what", "with_metadata": True}, BadOption, "cannot take its 2 arguments"),
+        ({"on_none": "drop"}, BadOption, "on_none='drop'"),
         ({"handler": closing_over_a_lock()}, BadOption, "cannot be sent to the executors"),
         ({"numPartition": 3}, BadOption, "numPartition.*did you mean 'numPartitions'"),
         ({"ack": "browse"}, BadOption, "'ack' cannot be passed as a source option"),
@@ -96,6 +99,7 @@ def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error
         (lambda: F.col("number") > 1, {"ignorable": ValueError}, "for handlers in Python"),
         (lambda: F.col("number") > 1, {"handler_timeout": 1}, "for handlers in Python"),
         (lambda: F.col("number") > 1, {"payload": "what"}, "for handlers in Python"),
+        (lambda: F.col("number") > 1, {"on_none": "delete"}, "for handlers in Python"),
     ],
 )
 def test_an_expression_that_decides_nothing_is_refused(

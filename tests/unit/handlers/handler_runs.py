@@ -6,6 +6,7 @@ from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.payloads import Payload
 
 DELETED = ("delete",)
+RELOADED = ("reload",)
 REJECTED = ("sideline", "rejected", None)
 
 

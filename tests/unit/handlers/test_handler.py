@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from pyspark_ignis import batch_handler
-from queue_core.handlers.handler import takes_batches
+from queue_core.handlers.handler import HandlerRunner, takes_batches
 from tests.unit.handlers.handler_runs import (
     DELETED,
     REJECTED,
+    RELOADED,
     Declined,
     DeclinedForGood,
     late,
@@ -138,7 +139,47 @@ def test_an_error_that_ends_the_process_is_raised(error, mark):
 def test_a_result_that_is_not_a_bool_sidelines_with_a_reason(strange):
     told = f"not a bool: the handler returned {type(strange).__name__}"
 
-    assert outcomes(lambda _: strange) == [("sideline", "undecided", told)] * 3
+    assert outcomes(lambda _: strange, on_none="sideline") == [("sideline", "undecided", told)] * 3
+
+
+UNDECIDED = ("sideline", "undecided", "not a bool: the handler returned NoneType")
+
+
+def test_after_a_first_result_of_none_no_message_is_handled():
+    seen = []
+
+    assert outcomes(lambda message: seen.append(message)) == [UNDECIDED, RELOADED, RELOADED]
+    assert len(seen) == 1
+
+
+def test_a_none_after_a_decision_sidelines_its_message_alone():
+    results = iter([False, None, True])
+
+    assert outcomes(lambda _: next(results)) == [REJECTED, UNDECIDED, DELETED]
+
+
+@pytest.mark.parametrize(("on_none", "outcome"), [("delete", "delete"), ("sideline", "sideline")])
+@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+def test_on_none_is_the_outcome_of_none(on_none, outcome, mark):
+    assert [one[0] for one in outcomes(mark(lambda _: None), on_none=on_none)] == [outcome] * 3
+
+
+def test_a_batch_handler_that_returns_nothing_is_called_once():
+    calls = []
+    runner = HandlerRunner(batch_handler(calls.append))
+
+    first, second = runner.run_task([messages(), messages()])
+
+    assert len(calls) == 1
+    assert first.column("outcome").to_pylist() == ["sideline"] * 3
+    assert second.column("outcome").to_pylist() == ["reload"] * 3
+    assert set(first.column("_refusal").to_pylist()) == {"list.append"}
+
+
+def test_a_decision_leaves_the_column_of_refusals_empty():
+    (settled,) = HandlerRunner(lambda _: True).run_task([messages()])
+
+    assert settled.column("_refusal").null_count == 3
 
 
 def test_each_message_has_its_own_outcome():

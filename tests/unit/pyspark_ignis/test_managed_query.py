@@ -2,7 +2,10 @@
 
 from types import SimpleNamespace
 
-from pyspark_ignis.managed_query import stop_between_batches
+import pytest
+
+from pyspark_ignis.managed_query import consume_arguments, stop_between_batches
+from queue_core.errors import BadOption
 
 LONG = 60.0
 
@@ -54,3 +57,15 @@ def test_a_query_that_ends_meanwhile_is_not_waited_for():
     query.isActive = False
 
     stop_between_batches([query], LONG)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (lambda: True, r"handlers\['orders'\]: .* cannot take its 1 argument"),
+        ({"handler": lambda message: True, "with_metadata": True}, "cannot take its 2 arguments"),
+    ],
+)
+def test_a_handler_that_no_query_could_call_is_refused(given, told):
+    with pytest.raises(BadOption, match=told):
+        consume_arguments({"orders": given})
