@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,9 @@ from queue_core.errors import BadOption
 #: Name of an embedded store's catalog file, in its folder.
 CATALOG_FILE = "catalog.db"
 
+#: ``C:\\store``, and ``dbfs:/store``.
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 #: A user, a password, and the @ after them: the last @, since a password may contain one unquoted.
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#@]*:.*@")
 #: Parameters of the query part whose names suggest a secret.
@@ -53,16 +57,31 @@ class Address(NamedTuple):
 
 
 def _folder(path: str) -> Path:
+    """Return the absolute folder, with ``~`` expanded; refuse texts that name none."""
+    if path != path.strip():
+        raise BadOption(f"path={path!r} begins or ends with a blank; remove it")
+    if path == ":memory:":
+        raise BadOption("path=':memory:': a store needs a folder; for a test, take a temporary one")
+    if _DRIVE.match(path) and os.name != "nt":
+        raise BadOption(f"path={path!r} is a folder of Windows, and this is not Windows")
+    if not path.startswith("file:") and "://" not in path and _SCHEME.match(path):
+        scheme = path.partition(":")[0]
+        hint = f"; a mounted one is /{scheme}/…" if scheme == "dbfs" else ""
+        raise BadOption(f"path={path!r} is not a local folder, which has no '{scheme}:'{hint}")
     if "://" in path or path.startswith("file:"):
         parts = urlsplit(path)
         if parts.scheme != "file":
             uri = masked(path)
+            bucket = re.sub("^s3[an]://", "s3://", uri)
             raise BadOption(
                 f"path={uri!r} is not a local folder; pass catalog=postgresql+psycopg://… and "
-                f"storage={uri}"
+                f"storage={bucket}"
             )
-        path = unquote(parts.path)
-    return Path(path).absolute()
+        return Path(unquote(parts.path)).absolute()
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise BadOption(f"path={path!r} names no home folder: {error}") from error
 
 
 def masked(url: str) -> str:

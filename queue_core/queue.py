@@ -163,10 +163,11 @@ class Queue:
         Publish messages, all or none. They are durable when this method returns.
 
         Args:
-            rows: A pyarrow Table or RecordBatch, an iterable of dicts (one per message), an
-                iterable of objects of one dataclass or pydantic model, or a `Buffer` from
-                `request`. Columns are matched by name and cast where no value changes; nullable
-                columns may be missing; metadata columns are ignored.
+            rows: A pyarrow Table or RecordBatch, a data frame of pandas, Polars or any library
+                that gives Arrow data, an iterable of dicts (one per message), an iterable of
+                objects of one dataclass or pydantic model, or a `Buffer` from `request`. Columns
+                are matched by name and cast where no value changes; nullable columns may be
+                missing; metadata columns, and the row labels of pandas, are ignored.
             timeout: Seconds to wait for room in a bounded queue with ``overflow="block"``, 0 or
                 more. By default, wait until there is room. Waiting loads are served in order.
             policy: The policy for this load, in place of the queue's setting ``policy``: a text
@@ -911,6 +912,8 @@ class Queue:
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:
         """Return objects of a class as a table, and any other rows as they are."""
         if isinstance(rows, pa.Table | pa.RecordBatch | Mapping | str):
+            return rows
+        if hasattr(rows, "__arrow_c_stream__"):
             return rows
         if not isinstance(rows, Iterable):
             return rows

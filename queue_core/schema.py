@@ -5,16 +5,26 @@ A queue stores types in the form in which Spark exchanges Arrow data: strings an
 casts everything that fits into these types without loss.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
 from queue_core.names import check_columns, nearest
 
-#: Rows to load: Arrow data, or a list with one dict per message.
-Loadable: TypeAlias = "pa.Table | pa.RecordBatch | Iterable[Mapping[str, Any]]"
+
+class DataFrame(Protocol):
+    """A table of any library that gives its data as Arrow: pandas, Polars, DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+#: Rows to load: Arrow data, a data frame, or a list with one dict per message.
+Loadable: TypeAlias = "pa.Table | pa.RecordBatch | DataFrame | Iterable[Mapping[str, Any]]"
+#: What pandas calls the labels of its rows.
+_ROW_LABELS = re.compile(r"__index_level_\d+__")
 
 _t = pa.types
 
@@ -185,7 +195,9 @@ def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
-    wrong = f"queue {queue!r}: load a pyarrow Table or RecordBatch or a list of dicts, not "
+    if hasattr(rows, "__arrow_c_stream__"):
+        return _of_data_frame(rows, queue)
+    wrong = f"queue {queue!r}: load a pyarrow Table, a data frame or a list of dicts, not "
     if not isinstance(rows, Iterable):
         raise SchemaMismatch(f"{wrong}{type(rows).__name__}")
     dicts = list(rows)
@@ -195,6 +207,16 @@ def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
     _check_known(set().union(*dicts) - set(METADATA.names), schema, queue)
     columns = [_column([row.get(field.name) for row in dicts], field, queue) for field in schema]
     return pa.table(columns, schema=schema)
+
+
+def _of_data_frame(frame: Any, queue: str) -> pa.Table:
+    """Return the columns of a data frame of pandas, Polars or others, without its row labels."""
+    try:
+        table = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        kind = type(frame).__name__
+        raise SchemaMismatch(f"queue {queue!r}: Arrow cannot read the {kind}: {error}") from error
+    return table.drop_columns([name for name in table.column_names if _ROW_LABELS.match(name)])
 
 
 def _check_known(names: Iterable[str], schema: pa.Schema, queue: str) -> None:

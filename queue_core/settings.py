@@ -84,7 +84,9 @@ _POLICY = Allowed(
 )
 _COLUMNS = Allowed(
     "a list of column names",
-    lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value),
+    lambda value: (
+        isinstance(value, tuple) and all(isinstance(name, str) and name for name in value)
+    ),
     "columns",
 )
 _COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"), "text")
@@ -464,8 +466,9 @@ def check_count(name: str, count: int | None) -> int | None:
 
 
 def _names(setting: str, value: Any) -> tuple[str, ...]:
-    listed = isinstance(value, Iterable) and not isinstance(value, str)
-    names = tuple(value) if listed else ()
+    listed = isinstance(value, Iterable)
+    # One column may be given by its name alone.
+    names = (value,) if isinstance(value, str) else tuple(value) if listed else ()
     _check(listed and _COLUMNS.check(names), setting, value, _COLUMNS.text)
     return names
 

@@ -13,9 +13,7 @@ from pyspark_ignis.cli.row_files import FORMATS
 from queue_core.errors import BadOption
 from queue_core.options import seconds
 
-app = typer.Typer(
-    cls=Ignis, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=False)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")]
 AnyName = Annotated[

@@ -17,7 +17,7 @@ from pyspark_ignis.cli.display import complain, console
 from pyspark_ignis.cli.invocation import Invocation
 from pyspark_ignis.cli.setting_values import parse_settings
 from queue_core import IgnisError
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, QueueExists
 from queue_core.settings import DEFAULT_SHARDS
 
 _CHANGE = "Change"
@@ -51,6 +51,9 @@ def create(
             help="A setting, such as sweep_after=15m or attributes=amount,customer. Repeatable.",
         ),
     ] = None,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Accept that an equal queue exists.")
+    ] = False,
 ) -> None:
     """Create a queue, and the store if it does not exist."""
     if (columns is None) == (like is None):
@@ -58,11 +61,24 @@ def create(
     schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
     call = Invocation.current(ctx)
     with call.store(create=True) as store:
+        exists = queue in store.queues()
+        if exists and not if_missing:
+            raise QueueExists(
+                f"queue {queue!r} exists already; with --if-missing, an equal queue is accepted"
+            )
         made = store.create_queue(
-            queue, schema, shards=shards, key=key, **parse_settings(set or [])
+            queue,
+            schema,
+            shards=shards,
+            key=key,
+            exist_ok=if_missing,
+            **parse_settings(set or []),
         )
+    done = "was there already" if exists else "has been created"
     call.answer(
-        f"queue {made.name} has been created with {made.info.shards} shards", queue=made.name
+        f"queue {made.name} {done}, with {made.info.shards} shards",
+        queue=made.name,
+        created=not exists,
     )
 
 
@@ -71,7 +87,8 @@ def load(
     ctx: typer.Context,
     queue: Name,
     file: Annotated[
-        str, typer.Argument(help="A JSON lines, Parquet or Arrow file; '-' is standard input.")
+        str,
+        typer.Argument(help="A file of JSON lines, CSV, Parquet or Arrow; '-' is standard input."),
     ] = row_files.STDIN,
     format: Format = None,
     part: Annotated[

@@ -24,8 +24,13 @@ _INSPECT = "Inspect"
 def queues(ctx: typer.Context) -> None:
     """List the queues and count their messages."""
     shown = ["queue", "shards", "key", "waiting", "in_flight", "sidelined", "damaged", "bytes"]
-    shown.append("paused_at")
-    Invocation.current(ctx).show_view("queues", columns=shown)
+    call = Invocation.current(ctx)
+    with call.store() as store:
+        rows = store.view("queues")
+    # Most queues are in use.
+    states = ("paused_at", "deactivated_at")
+    shown += [name for name in states if rows.column(name).null_count < rows.num_rows]
+    show(rows, as_json=call.as_json, columns=shown)
 
 
 @app.command(rich_help_panel=_INSPECT)

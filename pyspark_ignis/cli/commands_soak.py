@@ -13,7 +13,6 @@ import typer
 from pyspark_ignis.cli.app import app, duration, working
 from pyspark_ignis.cli.display import console, show_json
 from pyspark_ignis.cli.invocation import Invocation
-from queue_core.address import Address
 
 #: The exit code after a broken promise.
 _BROKEN = 1
@@ -49,7 +48,7 @@ def soak(
     seed = random.randrange(1 << 30) if seed is None else seed
     call.store(create=True).close()
     folder = Path(tempfile.mkdtemp(prefix="ignis-soak-"))
-    trial = Soak(Scene(Address.of(**call.address), folder, prefix=f"soak_{seed}_"), seed)
+    trial = Soak(Scene(call.address_of_store(), folder, prefix=f"soak_{seed}_"), seed)
     with working("soaking"):
         result = trial.run(seconds, trial.faults())
     with call.store() as store:

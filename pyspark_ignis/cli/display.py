@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Print rows: as a table of *columns*, or as JSON, one object per line with all columns."""
     if as_json:
-        for row in rows.to_pylist():
+        for row in _as_rows(rows):
             show_json(row)
     else:
         console().print(grid(rows.select(list(columns or rows.column_names)), title))
@@ -70,10 +70,33 @@ def grid(rows: pa.Table, title: str | None = None) -> Table:
     for field in rows.schema:
         numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(field.name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows.to_pylist():
+    for row in _as_rows(rows):
         # As plain text: brackets in a message are not markup.
         table.add_row(*(Text(visible(_cell(name, value))) for name, value in row.items()))
     return table
+
+
+def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield rows as dicts; texts that are not UTF-8, which Arrow lets in, have escapes."""
+    names = rows.column_names
+    for values in zip(*(_as_values(column) for column in rows.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _as_values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        if pa.types.is_string(column.type):
+            return list(column.cast(pa.binary()).to_pylist())
+        return [_readable(value) for value in column]
+
+
+def _readable(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError as error:
+        return f"({error})"
 
 
 def _cell(name: str, value: object) -> str:

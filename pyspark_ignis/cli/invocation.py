@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from pyspark_ignis.cli.display import complain, say, show, show_json
 from queue_core import IgnisError, Queue, Store
 from queue_core.address import Address
+from queue_core.errors import BadOption
 
 #: The exit code when a check found something.
 BROKEN = 1
@@ -61,6 +62,19 @@ class Invocation:
             address = {name: os.environ.get(f"IGNIS_{name.upper()}") for name in address}
         return Invocation(address, as_json)
 
+    def address_of_store(self) -> Address:
+        """Return the address; raises `BadOption`, which names the options of the command line."""
+        path, catalog, storage = self.address.values()
+        if path and (catalog or storage):
+            raise BadOption("give either --path, or --catalog and --storage, not both")
+        if not path and not (catalog and storage):
+            raise BadOption(
+                "which store? give --path some/folder, or both --catalog postgresql+psycopg://… "
+                "and --storage s3://bucket/prefix; or set IGNIS_PATH, or IGNIS_CATALOG and "
+                "IGNIS_STORAGE"
+            )
+        return Address.of(path, catalog=catalog, storage=storage)
+
     @staticmethod
     def current(ctx: typer.Context) -> Invocation:
         """Return the invocation that a command belongs to."""
@@ -70,7 +84,7 @@ class Invocation:
 
     def store(self, *, create: bool = False, adopt: bool = False) -> Store:
         """Open the store; create it only if *create* is true."""
-        return Store(Address.of(**self.address), create=create, adopt=adopt)
+        return Store(self.address_of_store(), create=create, adopt=adopt)
 
     @contextmanager
     def queue(self, name: str) -> Iterator[Queue]:

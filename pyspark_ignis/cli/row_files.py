@@ -1,4 +1,4 @@
-"""Read rows from a file or standard input in bounded parts: JSON lines, Parquet or Arrow."""
+"""Read rows from a file or standard input in bounded parts: JSON lines, CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
+from pyspark_ignis.cli import json_maps
 from queue_core.errors import BadOption
 from queue_core.names import nearest
 
@@ -21,6 +23,7 @@ _FORMATS = {
     ".json": "jsonl",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".arrow": "arrow",
@@ -37,8 +40,8 @@ def batches(
     """
     Return the rows of a file, or of standard input (``-``), batch by batch.
 
-    *format* is ``jsonl``, ``parquet`` or ``arrow``; by default, the file's extension decides.
-    *schema* says how to read JSON, which has fewer types than a queue. Raises `BadOption`, which
+    *format* is one of `FORMATS`; by default, the file's extension decides. *schema* says how to
+    read JSON and CSV, which have fewer types than a queue. Raises `BadOption`, which
     names the file.
     """
     read = _READERS[_checked(format) or _format_of(file)]
@@ -64,7 +67,7 @@ def _format_of(file: str) -> str:
     if file == STDIN:
         return "jsonl"
     if suffix not in _FORMATS:
-        raise BadOption(f"{file}: unknown extension; give --format jsonl, parquet or arrow")
+        raise BadOption(f"{file}: unknown extension; give --format {', '.join(FORMATS)}")
     return _FORMATS[suffix]
 
 
@@ -82,21 +85,30 @@ def _translated(file: str) -> Iterator[None]:
     """Translate errors of reading into `BadOption`."""
     try:
         yield
-    except (OSError, EOFError, pa.ArrowException) as error:
+    except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadOption(f"{file} cannot be read: {reason}") from error
 
 
 def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
-    known = None if schema is None else pa.schema([_as_json(field) for field in schema])
-    for lines in _whole_lines(source):
+    maps = {} if schema is None else {f.name: f.type for f in schema if pa.types.is_map(f.type)}
+    others = None if schema is None else [field for field in schema if field.name not in maps]
+    known = None if others is None else pa.schema([_as_json(field) for field in others])
+    for whole in _whole_lines(source):
+        lines, columns = json_maps.taken_out(whole, maps)
         rows = pyarrow.json.read_json(
             pa.BufferReader(lines),
             pyarrow.json.ReadOptions(block_size=len(lines)),
             # The queue refuses unknown columns, because it can suggest the nearest name.
             pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
         )
-        yield from (rows if schema is None else _with_dates(rows, schema)).to_batches()
+        if schema is not None:
+            rows = _with_dates(rows, schema)
+        if json_maps.NOTHING in rows.column_names:
+            rows = rows.drop_columns([json_maps.NOTHING])
+        for name, column in columns.items():
+            rows = rows.append_column(name, column)
+        yield from rows.to_batches()
 
 
 def _as_json(field: pa.Field) -> pa.Field:
@@ -124,6 +136,19 @@ def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
         yield rest
 
 
+def _csv(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    yield from pyarrow.csv.open_csv(
+        source,
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=schema,
+            # An empty field is a null; an empty text is written as "".
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
 def _parquet(source: BinaryIO, _: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     yield from pyarrow.parquet.ParquetFile(_seekable(source)).iter_batches()
 
@@ -145,6 +170,7 @@ def _seekable(source: BinaryIO) -> Any:
 
 _READERS: dict[str, Callable[[BinaryIO, pa.Schema | None], Iterator[pa.RecordBatch]]] = {
     "jsonl": _jsonl,
+    "csv": _csv,
     "parquet": _parquet,
     "arrow": _arrow,
 }

@@ -19,6 +19,8 @@ from queue_core.names import nearest
 #: Seconds to wait for a connection to the server of a bucket, and for each next byte.
 CONNECT_SECONDS = 3.0
 SILENT_SECONDS = 10.0
+#: Characters of an error's text that are shown.
+_LONGEST = 400
 #: Attempts of a request before it fails.
 ATTEMPTS = 3
 
@@ -38,17 +40,28 @@ def connect(uri: str) -> tuple[pafs.FileSystem, str]:
     """
     if "://" not in uri:
         return pafs.LocalFileSystem(), str(Path(uri).absolute())
+    if uri.startswith(("s3a://", "s3n://")):
+        raise BadOption(
+            f"storage={masked(uri)!r}: Arrow reaches buckets as s3://; write "
+            f"storage={masked('s3://' + uri[6:])}"
+        )
     try:
         return _bucket(uri) if uri.startswith("s3://") else pafs.FileSystem.from_uri(uri)
     # Both without the cause, which may quote the URI with its credentials.
     except (pa.ArrowException, ValueError) as error:
         raise BadOption(
-            f"storage={masked(uri)!r} is not a file system URI: {masked(str(error))}"
+            f"storage={masked(uri)!r} is not a file system URI: {_short(error)}"
         ) from None
     except OSError as error:
         raise StorageUnavailable(
-            f"storage {masked(uri)} cannot be reached: {masked(str(error))}"
+            f"storage {masked(uri)} cannot be reached: {_short(error)}"
         ) from None
+
+
+def _short(error: Exception) -> str:
+    """Return an error's text without credentials, cut where it lists every library it tried."""
+    text = masked(str(error))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _bucket(uri: str) -> tuple[pafs.FileSystem, str]:

@@ -1,6 +1,5 @@
 """The command line: it shows a store, calls the verbs, and reports errors in one line."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +66,16 @@ def test_create_refuses_malformed_arguments(ignis, store, args, why):
     assert store.queues() == []
 
 
+def test_an_equal_queue_is_accepted_if_asked_for(ignis, store):
+    make_queue(store)
+    columns = "number LONG NOT NULL, customer STRING, amount DOUBLE"
+    same = ("create", "orders", columns, "--shards", 1)
+
+    assert "with --if-missing, an equal queue is accepted" in refusal(ignis(*same))
+    assert answer(ignis(*same, "--if-missing", "--json")) == [{"queue": "orders", "created": False}]
+    assert "orders" in refusal(ignis("create", "orders", "id LONG", "--if-missing"))
+
+
 def test_queues_counts_the_messages_by_state(ignis, store):
     queue = make_queue(store, shards=2)
     queue.load(orders(10))
@@ -121,91 +130,6 @@ def test_peek_shows_the_order_across_shards(ignis, store):
     shown = answer(ignis("peek", "orders", "--order", "global", "--json"))
 
     assert [row["number"] for row in shown] == list(range(10))
-
-
-@pytest.mark.parametrize("format", ["jsonl", "parquet", "arrow", "stream"])
-def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
-    queue = make_queue(store)
-    file = tmp_path / f"orders.{'arrow' if format == 'stream' else format}"
-    rows = orders(100)
-    if format == "jsonl":
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
-    elif format == "parquet":
-        pyarrow.parquet.write_table(rows, file)
-    else:
-        new = pa.ipc.new_file if format == "arrow" else pa.ipc.new_stream
-        with new(file, rows.schema) as writer:
-            writer.write_table(rows)
-
-    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100, "left_out": 0}]
-    assert queue.fire("all").messages.select(rows.column_names).equals(rows)
-
-
-def test_the_json_of_peek_can_be_loaded_again(ignis, store):
-    schema = pa.schema(
-        [
-            ("day", pa.date32()),
-            ("at", pa.timestamp("us", tz="UTC")),
-            ("inside", pa.struct([("x", pa.int32())])),
-        ]
-    )
-    for name in ("here", "there"):
-        store.create_queue(name, schema, shards=1)
-    day = {"day": "2013-01-01", "at": "2013-01-01T05:15:00Z", "inside": {"x": 1}}
-    lines = f"{json.dumps(day)}\n{{}}\n"
-
-    assert ignis("load", "here", input=lines).exit_code == 0
-    said = ignis("peek", "here", "--json").stdout
-    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 2, "left_out": 0}]
-
-    here, there = (store.queue(name).peek().select(schema.names) for name in ("here", "there"))
-    assert there.equals(here)
-    assert str(there["day"][0]) == "2013-01-01"
-
-
-def test_load_reports_messages_that_a_policy_leaves_out(ignis, store):
-    make_queue(store, key="customer", policy="latest")
-    lines = "".join(json.dumps({"number": n, "customer": "a"}) + "\n" for n in range(3))
-    result = ignis("load", "orders", input=lines)
-    assert "1 messages loaded into orders, 2 left out" in result.stdout + result.stderr
-
-
-def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tmp_path):
-    queue = make_queue(store)
-    file = tmp_path / "orders.arrow"
-    with pa.ipc.new_stream(file, pa.schema([("number", pa.int64())])) as writer:
-        writer.write_batch(pa.record_batch({"number": [1, 2]}))
-        writer.write_batch(pa.record_batch({"number": pa.array([3, None])}))
-
-    result = ignis("load", "orders", file, "--part", 2)
-
-    assert result.exit_code == 2
-    before, why = result.stderr.splitlines()
-    assert "2 messages were loaded" in before
-    assert "'number' may not be null" in why
-    assert numbers_of(queue.fire("all").messages) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ('{"nmber": 1}', "did you mean 'number'"),
-        ("hello", "- cannot be read"),
-        ('{"number": "one"}', "- cannot be read"),
-        ('{"customer": "a"}', "column 'number' may not be null"),
-    ],
-)
-def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
-    queue = make_queue(store)
-
-    assert why in refusal(ignis("load", "orders", input=text))
-    assert len(queue.fire("all")) == 0
-
-
-def test_loading_nothing_loads_nothing(ignis, store):
-    make_queue(store)
-
-    assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0, "left_out": 0}]
 
 
 def test_failures_are_shelved_and_shovelled_back(ignis, store):
@@ -331,9 +255,9 @@ def test_top_shows_the_rates_between_two_samples(store):
         (("peek", "orders", "--order", "gobal"), "order='gobal': use 'shard' or 'global'"),
         (("sweep", "orders", "--older-than", "5x"), "--older-than 5x: use a duration"),
         (("vacuum", "--grace", "soon"), "--grace soon: use a duration"),
-        (("load", "orders", "orders.csv"), "unknown extension"),
+        (("load", "orders", "orders.txt"), "unknown extension"),
         (("load", "orders", "none.parquet"), "none.parquet cannot be read"),
-        (("load", "orders", "--format", "csv"), "--format csv; use jsonl, parquet, arrow"),
+        (("load", "orders", "--format", "xml"), "--format xml; use jsonl, csv, parquet, arrow"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_culprit(ignis, store, args, why):
@@ -371,13 +295,21 @@ def test_the_address_may_follow_the_command_or_come_from_the_environment(tmp_pat
     there = run_alone("queues", "--json", "--path", tmp_path / "there")
     assert [row["queue"] for row in answer(there)] == ["there"]
     monkeypatch.delenv("IGNIS_PATH")
-    assert "the store has no address" in refusal(run_alone("queues"))
+    assert "which store? give --path" in refusal(run_alone("queues"))
 
 
 def test_version_and_help_need_no_store():
     assert run_alone("--version").stdout.startswith("ignis 0.")
     shown = run_alone("--help").stdout
     assert [name for name in ("peek", "vacuum", "top") if name not in shown] == []
+
+
+def test_shells_complete_commands(monkeypatch):
+    monkeypatch.setenv("_IGNIS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "ignis sho")
+    monkeypatch.setenv("COMP_CWORD", "1")
+
+    assert CliRunner().invoke(app, [], prog_name="ignis").stdout.split() == ["shovel"]
 
 
 def test_help_is_wrapped_by_the_terminal_alone(monkeypatch):
@@ -437,7 +369,9 @@ def test_a_malformed_setting_changes_nothing(ignis, store):
 def test_a_deactivated_queue_takes_no_messages(ignis, store):
     queue = make_queue(store)
 
+    assert "deactivated_at" not in ignis("queues").stdout
     assert answer(ignis("--json", "deactivate", "orders")) == [{"deactivated": "orders"}]
+    assert "deactivated_at" in ignis("queues").stdout
 
     with pytest.raises(QueueDeactivated):
         queue.load(orders(1))

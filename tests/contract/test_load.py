@@ -3,6 +3,7 @@
 import datetime as dt
 from collections import defaultdict
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -233,6 +234,18 @@ def test_more_rows_than_a_segment_can_have_become_several(store):
     assert queue.fire(3, selector=f"number >= {count - 3}").ids.to_pylist() == ids[-3:]
 
 
+@pytest.mark.parametrize("labels", [None, [7, 8, 9]])
+def test_data_frames_are_rows(store, labels):
+    queue = make_queue(store)
+    frame = pd.DataFrame({"number": [1, 2, 3], "customer": ["a", None, "c"]}, index=labels)
+
+    assert len(queue.load(frame)) == 3
+    # Other libraries give their data by the same interface.
+    assert len(queue.load(orders(2).to_reader())) == 2
+    assert numbers_of(queue.peek(9)) == [1, 2, 3, 0, 1]
+    assert queue.peek(3).column("customer").to_pylist() == ["a", None, "c"]
+
+
 @pytest.mark.parametrize(
     ("rows", "culprit"),
     [
@@ -241,9 +254,11 @@ def test_more_rows_than_a_segment_can_have_become_several(store):
         (pa.table({"number": ["one"]}), "column 'number' is int64; string values do not fit"),
         ([{"number": 1.5}], "column 'number' is int64; double values do not fit"),
         ([{"number": 1, "amount": "x"}], "column 'amount' is double"),
+        (pd.DataFrame({"number": [1], "colour": ["red"]}), "no column 'colour'"),
+        (pd.DataFrame({"number": [1, "two"]}), "Arrow cannot read the DataFrame"),
         (pa.table({"customer": ["a"]}), "column 'number' is required and missing"),
         ([{"number": None}], "column 'number' may not be null"),
-        ("rows", "load a pyarrow Table or RecordBatch or a list of dicts, not str"),
+        ("rows", "load a pyarrow Table, a data frame or a list of dicts, not str"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_and_change_nothing(store, rows, culprit):

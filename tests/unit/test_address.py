@@ -1,6 +1,7 @@
 """Where a store is: one folder, or a catalog and a storage."""
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,35 @@ def test_a_relative_folder_is_meant_from_where_the_process_stands(path, tmp_path
 @pytest.mark.parametrize("uri", ["file:///some/fol%20der", "file:/some/fol%20der"])
 def test_a_file_uri_is_a_folder(uri):
     assert Address.of(uri) == Address("sqlite:////some/fol der/catalog.db", "/some/fol der")
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert Address.of("~/shop").storage == "/home/ada/shop"
+    assert Address.of("/tmp/a folder").storage == "/tmp/a folder"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (" ", "begins or ends with a blank"),
+        ("/tmp/store ", "begins or ends with a blank"),
+        (":memory:", "a store needs a folder"),
+        ("dbfs:/store", "no 'dbfs:'; a mounted one is /dbfs/"),
+        ("C:\\store", "a folder of Windows"),
+        ("hdfs://host/store", "storage=hdfs://host/store"),
+        ("s3a://bucket/store", "storage=s3://bucket/store"),
+        ("~nobody-has-this-name/store", "names no home folder"),
+    ],
+)
+def test_places_that_are_no_folder_are_refused(path, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(BadOption, match=re.escape(said)):
+        Address.of(path)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_catalog_and_a_storage_are_kept_as_they_are():

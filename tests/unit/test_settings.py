@@ -58,7 +58,7 @@ def test_settings_survive_the_way_to_json_and_back(values):
         {"sweep_after": True},
         {"compression": "gzip"},
         {"compression": ""},
-        {"attributes": "amount"},
+        {"attributes": ""},
         {"attributes": [1]},
         {"attributes": None},
         {"attributes": 5},

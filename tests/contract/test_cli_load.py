@@ -1,0 +1,192 @@
+"""`ignis load`: files of each format, and rows that do not fit."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from tests.command_line import answer, refusal
+from tests.factories import make_queue, numbers_of, orders
+
+MAPS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("scores", pa.map_(pa.string(), pa.int64())),
+        ("deep", pa.map_(pa.string(), pa.list_(pa.map_(pa.string(), pa.float64())))),
+    ]
+)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "arrow", "stream"])
+def test_load_takes_files_of_each_format(ignis, store, tmp_path, format):
+    queue = make_queue(store)
+    file = tmp_path / f"orders.{'arrow' if format == 'stream' else format}"
+    rows = orders(100)
+    if format == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    elif format == "parquet":
+        pyarrow.parquet.write_table(rows, file)
+    else:
+        new = pa.ipc.new_file if format == "arrow" else pa.ipc.new_stream
+        with new(file, rows.schema) as writer:
+            writer.write_table(rows)
+
+    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 100, "left_out": 0}]
+    assert queue.fire("all").messages.select(rows.column_names).equals(rows)
+
+
+def test_the_json_of_peek_can_be_loaded_again(ignis, store):
+    schema = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us", tz="UTC")),
+            ("inside", pa.struct([("x", pa.int32())])),
+        ]
+    )
+    for name in ("here", "there"):
+        store.create_queue(name, schema, shards=1)
+    day = {"day": "2013-01-01", "at": "2013-01-01T05:15:00Z", "inside": {"x": 1}}
+    lines = f"{json.dumps(day)}\n{{}}\n"
+
+    assert ignis("load", "here", input=lines).exit_code == 0
+    said = ignis("peek", "here", "--json").stdout
+    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 2, "left_out": 0}]
+
+    here, there = (store.queue(name).peek().select(schema.names) for name in ("here", "there"))
+    assert there.equals(here)
+    assert str(there["day"][0]) == "2013-01-01"
+
+
+def test_load_reports_messages_that_a_policy_leaves_out(ignis, store):
+    make_queue(store, key="customer", policy="latest")
+    lines = "".join(json.dumps({"number": n, "customer": "a"}) + "\n" for n in range(3))
+    result = ignis("load", "orders", input=lines)
+    assert "1 messages loaded into orders, 2 left out" in result.stdout + result.stderr
+
+
+def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tmp_path):
+    queue = make_queue(store)
+    file = tmp_path / "orders.arrow"
+    with pa.ipc.new_stream(file, pa.schema([("number", pa.int64())])) as writer:
+        writer.write_batch(pa.record_batch({"number": [1, 2]}))
+        writer.write_batch(pa.record_batch({"number": pa.array([3, None])}))
+
+    result = ignis("load", "orders", file, "--part", 2)
+
+    assert result.exit_code == 2
+    before, why = result.stderr.splitlines()
+    assert "2 messages were loaded" in before
+    assert "'number' may not be null" in why
+    assert numbers_of(queue.fire("all").messages) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"nmber": 1}', "did you mean 'number'"),
+        ("hello", "- cannot be read"),
+        ('{"number": "one"}', "- cannot be read"),
+        ('{"customer": "a"}', "column 'number' may not be null"),
+    ],
+)
+def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
+    queue = make_queue(store)
+
+    assert why in refusal(ignis("load", "orders", input=text))
+    assert len(queue.fire("all")) == 0
+
+
+def test_loading_nothing_loads_nothing(ignis, store):
+    make_queue(store)
+
+    assert answer(ignis("load", "orders", "--json", input="\n")) == [{"loaded": 0, "left_out": 0}]
+
+
+def test_maps_are_objects_in_json_and_can_be_loaded_again(ignis, store):
+    queue = store.create_queue("orders", MAPS, shards=1)
+    store.create_queue("scores", MAPS.remove(0), shards=1)
+    rows = [
+        {"id": 1, "scores": {"ada": 3, "bob": None}, "deep": {"a": [{"x": 0.5}, {}]}},
+        {"id": 2, "scores": None},
+        {"id": 3, "scores": {}, "deep": None},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+
+    assert answer(ignis("load", "orders", "--json", input=lines)) == [{"loaded": 3, "left_out": 0}]
+    assert answer(ignis("load", "scores", "--json", input='{"scores": {"ada": 1}}\n{}\n')) == [
+        {"loaded": 2, "left_out": 0}
+    ]
+
+    messages = queue.peek(3).select(MAPS.names).to_pylist()
+    assert messages == [
+        {"id": 1, "scores": [("ada", 3), ("bob", None)], "deep": [("a", [[("x", 0.5)], []])]},
+        {"id": 2, "scores": None, "deep": None},
+        {"id": 3, "scores": [], "deep": None},
+    ]
+    assert numbers_of_scores(store.queue("scores")) == [[("ada", 1)], None]
+
+
+def numbers_of_scores(queue):
+    return queue.peek(9).column("scores").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"id": 1, "scores": [1]}', "[1] is not an object, which a map needs"),
+        ('{"id": 1, "scores": {"ada": "three"}}', "cannot be read"),
+        ("[1, 2]", "a line is not a JSON object: [1, 2]"),
+        ("{", "- cannot be read"),
+    ],
+)
+def test_maps_that_do_not_fit_are_refused(ignis, store, text, why):
+    queue = store.create_queue("orders", MAPS, shards=1)
+
+    assert why in refusal(ignis("load", "orders", input=text))
+    assert queue.peek(9).num_rows == 0
+
+
+def test_a_csv_file_has_the_types_of_the_queue(ignis, store, tmp_path):
+    queue = make_queue(store)
+    file = tmp_path / "orders.csv"
+    file.write_text('customer,number,amount\nada,1,2.5\n"",2,\n,3,4\n')
+
+    assert answer(ignis("load", "orders", file, "--json")) == [{"loaded": 3, "left_out": 0}]
+    assert queue.peek(9).select(["number", "customer", "amount"]).to_pylist() == [
+        {"number": 1, "customer": "ada", "amount": 2.5},
+        {"number": 2, "customer": "", "amount": None},
+        {"number": 3, "customer": None, "amount": 4.0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("number,colour\n1,red\n", "colour"),
+        ("number\none\n", "cannot be read"),
+        ("", "cannot be read"),
+    ],
+)
+def test_a_csv_file_that_does_not_fit_is_refused(ignis, store, tmp_path, text, why):
+    queue = make_queue(store)
+    file = tmp_path / "orders.csv"
+    file.write_text(text)
+
+    assert why in refusal(ignis("load", "orders", file))
+    assert queue.peek(9).num_rows == 0
+
+
+def test_a_text_that_is_not_utf8_is_shown_with_escapes(ignis, store):
+    schema = pa.schema([("name", pa.string()), ("tags", pa.list_(pa.string()))])
+    queue = store.create_queue("orders", schema, shards=1)
+    torn = pa.array([b"\xff\xfe"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 1, torn.buffers())
+    tags = pa.ListArray.from_arrays([0, 1], text)
+    queue.load(pa.table([text, tags], schema=schema))
+
+    (shown,) = answer(ignis("peek", "orders", "--json"))
+    assert shown["name"] == "\\xff\\xfe"
+    assert "can't decode byte 0xff" in shown["tags"]
+    assert "\\xff\\xfe" in ignis("peek", "orders").stdout
