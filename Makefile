@@ -17,7 +17,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest crash soak bench notebooks docs lock
+.PHONY: help setup demo test check lint types contracts pytest lowest crash soak bench notebooks docs lock
 .PHONY: build fmt clean
 
 help:
@@ -49,6 +49,10 @@ contracts: setup ## import contracts: import-linter
 
 pytest: setup ## tests; JOBS=1 for one process
 	@$(WITH_JAVA) $(BIN)/pytest -n $(JOBS)
+
+lowest: ## the tests without Spark, with the lowest versions that the project declares, in .venv-lowest
+	@scripts/lowest.sh .venv-lowest
+	.venv-lowest/bin/python -m pytest -q tests/unit tests/contract -n $(JOBS) -W ignore::DeprecationWarning
 
 crash: setup ## the long campaign of kill -9
 	@$(WITH_JAVA) $(BIN)/pytest -m "slow and not notebook" --timeout 3600

@@ -50,7 +50,28 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'pyspark_ignis' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ImportError as error:
+        what = _wrong_pyspark()
+        if what is None:
+            raise
+        # Spark looks for the source in each package: an ImportError would hide all data sources.
+        kind = AttributeError if name == "DefaultSource" else ImportError
+        raise kind(f"pyspark_ignis needs PySpark 4.2 or later{what}") from error
+
+
+def _wrong_pyspark() -> str | None:
+    """Return what is wrong with the PySpark of this environment, if anything."""
+    try:
+        from pyspark import __version__
+    except ModuleNotFoundError:
+        return (
+            ", which is not installed: pip install 'ignis-queue[spark]', or use the Python of your "
+            "Spark platform"
+        )
+    major, minor = map(int, __version__.split(".")[:2])
+    return None if (major, minor) >= (4, 2) else f"; this is PySpark {__version__}"
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,4 @@ from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
 )
 from pyspark_ignis.cli.app import app
 
-
-def main() -> None:
-    """Run the command `ignis`."""
-    app()
+__all__ = ["app"]

