@@ -43,6 +43,11 @@ class Child:
         self._process.start()
 
     @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process.exitcode is None
 

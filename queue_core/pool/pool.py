@@ -24,6 +24,7 @@ from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
+from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.worker import WorkerContext
@@ -37,6 +38,8 @@ from queue_core.tasks.thread import TaskThread
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
 
+#: Seconds between two looks of `run` at whether the pool has failed.
+_LOOK_SECONDS = 0.5
 #: Messages that a worker fires, handles and settles at once by default.
 BATCH = 100
 
@@ -47,12 +50,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     """
     Worker threads that handle the messages of one or several queues in this process.
 
-    Use it in a ``with`` statement, or call `start` and `stop`. Each worker fires a batch of
-    messages, calls the handler, and settles the batch. It sleeps while no message waits, and a load
-    by any process wakes it. While the catalog or the storage is unavailable, the pool logs the
-    error once, and tries again once a second. If the handler returns True or raises an *ignorable*
-    exception, the message is deleted. Any other result, any other exception, or a call that takes
-    too long sidelines the message.
+    Use it in a ``with`` statement, call `start` and `stop`, or `run` in a process of its own. Each
+    worker fires a batch of messages, calls the handler, and settles the batch. It sleeps while no
+    message waits, and a load by any process wakes it. While the catalog or the storage is
+    unavailable, the pool logs the error once, and tries again once a second. If the handler returns
+    True or raises an *ignorable* exception, the message is deleted. Any other result, any other
+    exception, or a call that takes too long sidelines the message.
 
     Args:
         store: The store that has the queues.
@@ -273,6 +276,30 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             )
             self._side_tasks.start()
         return self
+
+    def run(self, timeout: float = STOP_SECONDS) -> None:
+        """
+        Start, handle messages until SIGTERM or SIGINT (Ctrl-C) asks to end, and then stop.
+
+        For a process that does nothing else. It can be called in the main thread only. While the
+        pool stops, a second signal ends the process at once.
+
+        Args:
+            timeout: Seconds to wait for the handlers at the end, as in `stop`. Less than the time
+                that a supervisor waits before it kills the process.
+
+        Raises:
+            BadOption: This is not the main thread.
+            IgnisError: What `start` raises, or the error that ended the pool early.
+        """
+        with asked_to_end() as asked:
+            self.start()
+            try:
+                # The watcher sets *_ended* if the pool fails.
+                while not (self._ended.is_set() or asked.wait(_LOOK_SECONDS)):
+                    pass
+            finally:
+                self.stop(timeout)
 
     @property
     def concurrency(self) -> int:
