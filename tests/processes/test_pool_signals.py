@@ -2,14 +2,12 @@
 
 import os
 import signal
-import threading
 import time
 
 import pytest
 
 from queue_core import ConsumerPool, Store
 from queue_core.address import Address
-from queue_core.errors import BadOption
 from tests.children import Child
 from tests.contract.pools import eventually
 from tests.factories import make_queue, orders
@@ -72,19 +70,3 @@ def test_a_second_signal_ends_it_at_once(store, address, tmp_path):
     os.kill(child.pid, signal.SIGTERM)
 
     assert child.wait(10) == -signal.SIGTERM
-
-
-def test_only_the_main_thread_gets_signals(store):
-    make_queue(store)
-    errors = []
-
-    def run() -> None:
-        try:
-            ConsumerPool(store, "orders", bool).run()
-        except BadOption as error:
-            errors.append(str(error))
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert "only the main thread gets" in errors[0]
