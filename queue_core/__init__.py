@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from queue_core.backup.backup import Backup
     from queue_core.backup.replacement import Restored
+    from queue_core.by_hand.chosen import Chosen
     from queue_core.consumers.consumer import SuspendReason
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
@@ -81,6 +82,7 @@ _HOMES = {
     "Buffer": "queue_core.segments.buffers",
     "CatalogForbidden": "queue_core.errors",
     "CatalogUnavailable": "queue_core.errors",
+    "Chosen": "queue_core.by_hand.chosen",
     "Confirm": "queue_core.policies.builtin",
     "Conflict": "queue_core.errors",
     "Consumer": "queue_core.model",
@@ -147,6 +149,7 @@ __all__ = [
     "Buffer",
     "CatalogForbidden",
     "CatalogUnavailable",
+    "Chosen",
     "Confirm",
     "Conflict",
     "Consumer",

@@ -23,6 +23,8 @@ UNREADABLE = "unreadable"
 SWEPT = "swept"
 #: The message was fired too often and never finished.
 DELIVERIES = "deliveries"
+#: A person sidelined the message, which waited.
+BY_HAND = "by_hand"
 
 #: Kinds and reasons of sidelined messages, as a settlement has them.
 REASONS = pa.schema(

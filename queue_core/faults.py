@@ -46,6 +46,8 @@ POINTS = {
     "reset.committed": "kept messages wait again",
     "shovel.before_commit": "slices are in main in the open transaction",
     "shovel.committed": "some slices are in main; there may be more",
+    "intervene.before_commit": "a person's act is written in the open transaction",
+    "intervene.committed": "a person's act is done; its caller does not know yet",
     "sweep.before_commit": "slices are in the sideline in the open transaction",
     "sweep.committed": "a batch is in the sideline; there may be more",
     "abandon.before_commit": "messages fired too often are set aside in the open transaction",

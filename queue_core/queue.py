@@ -80,6 +80,7 @@ from queue_core.verbs.shovel import Shovelful, shovel
 from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
+    from queue_core.by_hand.chosen import Chosen, Ids
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
@@ -584,6 +585,43 @@ class Queue:
 
         rows = with_moment(messages, condition.columns, store.catalog.now())
         return messages.filter(condition.mask(rows))
+
+    def choose(
+        self,
+        ids: Ids | None = None,
+        selector: AnySelector | None = None,
+        magazine: str | None = None,
+    ) -> Chosen:
+        """
+        Choose messages, waiting or in flight, to look at them or to handle them by hand.
+
+        The choice is made once, when this method is called. Damaged messages are never chosen.
+
+        Args:
+            ids: Message ids (int64), as in `delete`, or one id, or ``"all"``: every message. Ids of
+                messages that are gone are ignored. By default, all that meet *selector*.
+            selector: A SQL condition or a function, as in `fire`. With *ids*, both must hold.
+            magazine: ``main`` or ``sideline``: only messages that are there. By default, both.
+
+        Returns:
+            The chosen messages. Their methods `Chosen.count`, `Chosen.rows`, `Chosen.delete`,
+            `Chosen.sideline`, `Chosen.requeue` and `Chosen.reload` handle them.
+
+        Raises:
+            BadOption: Neither *ids* nor *selector* is given, or *magazine* is unknown.
+            BadOutcome: An id does not belong to this queue.
+            BadSelector: *selector* cannot be understood, or the function failed.
+            DamagedSegment: *selector* cannot read messages. They are quarantined; choose again.
+        """
+        # Not at the top: only people choose.
+        from queue_core.by_hand.chosen import choose
+
+        # Others may have added columns.
+        with self._store.catalog.read() as connection:
+            queue = queues.as_it_is(connection, self.info)
+        both = magazine is None and not self.is_sideline
+        magazines = tuple(Magazine) if both else (self._magazine(magazine or "main"),)
+        return choose(self._store.catalog, self._store.storage, queue, magazines, ids, selector)
 
     def metadata(self) -> pa.Table:
         """

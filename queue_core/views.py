@@ -142,7 +142,11 @@ _MOVED = (
 )
 
 _REPORTS = (
-    ViewColumn("task", _TEXT, "Name of the side task; `restore`: tickets were forgotten."),
+    ViewColumn(
+        "task",
+        _TEXT,
+        "Name of the side task; `by_hand`: a person did it; `restore`: tickets were forgotten.",
+    ),
     ViewColumn("queue", _TEXT, "Queue on which it ran; null for the store."),
     *_MOVED,
     ViewColumn("when", TIMESTAMP, "Time of the transaction."),

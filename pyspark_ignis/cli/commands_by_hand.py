@@ -1,13 +1,34 @@
-"""Commands by which a person handles queues and messages: pause, resume."""
+"""Commands by which a person handles queues and messages: pause, resume, get, delete, and so on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from pyspark_ignis.cli.app import Name, app
-from pyspark_ignis.cli.invocation import Invocation
+from pyspark_ignis.cli.display import complain, show
+from pyspark_ignis.cli.invocation import BROKEN, Invocation
+from queue_core import Chosen, Queue
+from queue_core.errors import BadOption
 
 _BY_HAND = "By hand"
+
+MessageIds = Annotated[
+    list[int] | None,
+    typer.Option("--id", metavar="ID", help="Id of a message, as _message_id. Repeatable."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="SELECTOR", help="SQL condition on the messages, such as 'amount > 10'."),
+]
+Every = Annotated[bool, typer.Option("--all", help="All messages of the queue.")]
+Within = Annotated[
+    str | None,
+    typer.Option(help="Only messages in this magazine: main or sideline. By default, both."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -34,3 +55,173 @@ def resume(ctx: typer.Context, queue: Name) -> None:
     if stays:
         text += f", but its concurrency is 0: run ignis set {queue} concurrency=8"
     call.answer(text, resumed=queue, paused=stays)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def get(
+    ctx: typer.Context,
+    queue: Name,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    magazine: Within = None,
+) -> None:
+    """Show chosen messages, waiting or in flight, without taking them."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        messages = _chosen(found, ids, where, every, magazine).rows()
+    shown = [name for name in messages.column_names if name != "_queue"]
+    show(messages, as_json=call.as_json, columns=shown)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def delete(
+    ctx: typer.Context,
+    queue: Name,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    magazine: Within = None,
+    yes: Yes = False,
+) -> None:
+    """
+    Remove chosen messages that wait, for good.
+
+    Messages in flight stay: reload them first. The exit code is 1 if you answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        chosen = _chosen(found, ids, where, every, magazine)
+        done = _do(call, chosen, "delete", chosen.delete, f"delete {{}} of {queue} for good", yes)
+    call.answer(f"{_counted(done)} of {queue} deleted", deleted=done)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def sideline(
+    ctx: typer.Context,
+    queue: Name,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    reason: Annotated[
+        str | None, typer.Option(help="Any text, which the view failures shows.")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """
+    Move chosen messages that wait in main to the sideline.
+
+    They do not count as failed. The exit code is 1 if you answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        chosen = _chosen(found, ids, where, every, "main")
+        done = _do(
+            call,
+            chosen,
+            "sideline",
+            lambda: chosen.sideline(reason),
+            f"sideline {{}} of {queue}",
+            yes,
+        )
+    call.answer(f"{_counted(done)} of {queue} sidelined", sidelined=done)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def requeue(
+    ctx: typer.Context,
+    queue: Name,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    yes: Yes = False,
+) -> None:
+    """
+    Move chosen messages from the sideline to the tail of main, dead ones too.
+
+    A bounded queue takes only as many as it has room for. The exit code is 1 if you answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        chosen = _chosen(found, ids, where, every, "sideline")
+        done = _do(call, chosen, "requeue", chosen.requeue, f"requeue {{}} of {queue}", yes)
+    call.answer(f"{_counted(done)} of {queue} requeued", requeued=done)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def reload(
+    ctx: typer.Context,
+    queue: Name,
+    ids: MessageIds = None,
+    where: Where = None,
+    every: Every = False,
+    magazine: Within = None,
+    consumer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Take the messages from this consumer, even if it is alive. By default, from "
+            "consumers without a sign of life for a minute.",
+        ),
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """
+    Put chosen messages that are in flight back to their old places.
+
+    Their consumer may have handled them, and they are handled again. The exit code is 1 if you
+    answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        chosen = _chosen(found, ids, where, every, magazine)
+        done = _do(
+            call,
+            chosen,
+            "reload",
+            lambda: chosen.reload(consumer=consumer),
+            f"reload {{}} of {queue}",
+            yes,
+            consumer=consumer,
+        )
+    call.answer(f"{_counted(done)} of {queue} reloaded", reloaded=done)
+
+
+def _chosen(
+    queue: Queue,
+    ids: list[int] | None,
+    where: str | None,
+    every: bool,
+    magazine: str | None,
+) -> Chosen:
+    if every == bool(ids or where):
+        raise BadOption("choose the messages with --id, with --where, with both, or with --all")
+    return queue.choose("all" if every else ids or None, where, magazine)
+
+
+def _do(
+    call: Invocation,
+    chosen: Chosen,
+    act: str,
+    run: Callable[[], int],
+    question: str,
+    yes: bool,
+    consumer: str | None = None,
+) -> int:
+    """Run an act after a question with the number of messages; end with 1 if the answer is no."""
+    if yes:
+        return run()
+    concerned, there = chosen.count(act, consumer=consumer), chosen.count()
+    if not concerned:
+        return 0
+    if call.as_json:
+        raise BadOption(f"{question.format(_counted(concerned))}: repeat the command with --yes")
+    left = f", and leave {_counted(there - concerned)} alone" if there > concerned else ""
+    if not typer.confirm(question.format(_counted(concerned)) + left + "?", err=True):
+        complain("nothing was changed")
+        raise typer.Exit(BROKEN)
+    return run()
+
+
+def _counted(number: int) -> str:
+    return f"{number:,} message" + ("" if number == 1 else "s")

@@ -17,6 +17,7 @@ What each verb does to slices:
 | expire       | removes loaded rows whose time is over                                         |
 | recover      | loads slices again in place that were fired and never seen                     |
 | reset        | loads kept slices again in place                                               |
+| intervene    | removes, moves or loads again the rows that a person chose                     |
 | quarantine   | marks the slices of unreadable segments as damaged                             |
 | repair       | loads damaged slices again in place                                            |
 | deactivate   | changes none; the queue accepts no more loads and firings                      |

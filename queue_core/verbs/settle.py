@@ -73,7 +73,7 @@ def _settle(
 ) -> int:
     settlement = _located(connection, queues, settlement)
     ids = settlement.deleted | settlement.sidelined | settlement.reloaded
-    _check_ids(connection, queues, ids)
+    check_ids(connection, queues, ids)
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled = 0
@@ -173,7 +173,7 @@ def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[S
         )
 
 
-def _check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
+def check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
     """Refuse ids that no message of these queues can have."""
     queue_ids = {queue.id for queue in queues}
     names = ", ".join(repr(queue.name) for queue in queues)

@@ -23,6 +23,7 @@ SURFACE = {
         "Buffer",
         "CatalogForbidden",
         "CatalogUnavailable",
+        "Chosen",
         "Confirm",
         "Conflict",
         "Consumer",

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from queue_core.model import Magazine, State
+from queue_core.verbs.intervene import Act
 
 #: (queue, magazine, shard)
 Place = tuple[str, Magazine, int]
@@ -107,6 +108,27 @@ class Model:
     def shovel(self, message: Message) -> None:
         self.counts[message.place]["fired"] += 1
         self._move(message, Magazine.MAIN, "shovelled")
+
+    def concerns(self, act: Act, message: Message, whose: str) -> bool:
+        """Whether an act of a person changes a message; a reload only one that *whose* holds."""
+        if act is Act.RELOAD:
+            held = message.holder is not None and message.holder[0] == whose
+            return held and message.state is State.FIRED
+        magazine = {Act.SIDELINE: Magazine.MAIN, Act.REQUEUE: Magazine.SIDELINE}.get(act)
+        return message.state is State.LOADED and magazine in (None, message.magazine)
+
+    def intervene(self, act: Act, message: Message) -> None:
+        match act:
+            case Act.RELOAD:
+                self.reload(message)
+            case Act.REQUEUE:
+                self.shovel(message)
+            case Act.SIDELINE:
+                self.counts[message.place]["fired"] += 1
+                self._move(message, Magazine.SIDELINE, "sidelined")
+            case Act.DELETE:
+                self.counts[message.place]["fired"] += 1
+                self.delete(message)
 
     def set_apart(self, message: Message) -> None:
         if message.state is State.FIRED:

@@ -36,6 +36,7 @@ from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.tasks import compaction_plan
 from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.intervene import Act
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
@@ -275,6 +276,29 @@ class Verbs(RuleBasedStateMachine):
         }
         for message in held:
             become[outcomes[message.id]](message)
+
+    @rule(name=queue_names, act=st.sampled_from(list(Act)), data=st.data())
+    def intervene(self, name: str, act: Act, data) -> None:
+        """A person chooses any messages, and deletes, sidelines, requeues or reloads them."""
+        ids = [message.id for message in self.model.in_order() if message.queue == name]
+        some = data.draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
+        whose = data.draw(st.sampled_from([*TILLS, QUERY]))
+        chosen = self.queue(name).choose(some)
+        expected = [
+            message
+            for message in self.model.in_order()
+            if message.id in some and self.model.concerns(act, message, whose)
+        ]
+
+        if act is Act.RELOAD:
+            assert chosen.count(act, consumer=whose) == len(expected)
+            assert chosen.reload(consumer=whose) == len(expected)
+        else:
+            assert chosen.count(act) == len(expected)
+            assert getattr(chosen, act)() == len(expected)
+
+        for message in expected:
+            self.model.intervene(act, message)
 
     @rule(name=queue_names, limit=limits)
     def shovel(self, name: str, limit: int | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tests.crash.workloads import (
     acknowledging,
     backing_up,
+    by_hand,
     creating,
     damage,
     ending,
@@ -26,6 +27,7 @@ from tests.crash.workloads.common import Workload
 WORKLOADS: dict[str, Workload] = {
     **acknowledging.FAULTS,
     **backing_up.FAULTS,
+    **by_hand.FAULTS,
     **creating.FAULTS,
     **damage.FAULTS,
     **ending.FAULTS,

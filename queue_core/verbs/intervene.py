@@ -1,0 +1,232 @@
+"""Intervene: delete, sideline, requeue or reload messages that a person chose.
+
+Changes: waiting messages are deleted, moved from main to the sideline, or moved from the sideline
+to the tail of main; messages in flight wait again at their old places. Attempts stay as they are.
+Guard: only chosen messages in the state that the act changes. For waiting messages, the turns of
+their shards, as in a firing. A message that was fired, settled or moved meanwhile is left alone.
+Messages in flight are left to living consumers, and to queries that request them again, unless the
+caller names the consumer. Crash before the commit: nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, Connection, or_, select
+
+from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
+from queue_core.catalog import dialect, failures, holders, id_map, turns
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.consumers import (
+    DEAD_AFTER_SECONDS,
+    DELETES_ON_COMMIT,
+    is_alive,
+    reserved,
+)
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import fetch
+from queue_core.catalog.tables import consumers, slices
+from queue_core.catalog.task_log import Moves
+from queue_core.catalog.transact import transact
+from queue_core.errors import BadOption
+from queue_core.failure_kinds import BY_HAND
+from queue_core.ids import IdSet
+from queue_core.integrity import clock
+from queue_core.model import Magazine, QueueInfo, State
+from queue_core.plan import Taken
+from queue_core.selection.acquire import acquire
+from queue_core.selection.conditions import ago, eligible_slices, movable
+from queue_core.selection.request import Candidates, FireRequest
+
+
+class Act(StrEnum):
+    """What a person does with messages."""
+
+    DELETE = "delete"
+    SIDELINE = "sideline"
+    REQUEUE = "requeue"
+    RELOAD = "reload"
+
+
+#: The magazine from which an act takes messages; the others take them from both.
+_FROM = {Act.SIDELINE: Magazine.MAIN, Act.REQUEUE: Magazine.SIDELINE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervention:
+    """An act, and the messages that it may change."""
+
+    act: Act
+    ids: IdSet
+    #: Only messages that are in these now.
+    magazines: Sequence[Magazine]
+    #: The kind and the reason of an act `Act.SIDELINE`.
+    kind: str = BY_HAND
+    reason: str | None = None
+    #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
+    consumer: str | None = None
+    dead_after: float = DEAD_AFTER_SECONDS
+
+    @property
+    def sources(self) -> tuple[Magazine, ...]:
+        """The magazines from which the act takes messages."""
+        only = _FROM.get(self.act)
+        return tuple(m for m in self.magazines if only is None or m is only)
+
+
+def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
+    """
+    Carry out an intervention in one transaction; return how many messages it has changed.
+
+    Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
+    """
+    by_age = intervention.act is Act.RELOAD and intervention.consumer is None
+    if by_age:
+        clock.check(catalog)
+
+    def work(connection: Connection) -> int:
+        if intervention.act is Act.RELOAD:
+            moves = _reload(connection, queue, intervention)
+        else:
+            moves = _take_waiting(connection, queue, intervention)
+        moves.record(connection, queue.id, BY_HAND)
+        if by_age:
+            clock.confirm(connection)
+        return len(moves)
+
+    return transact(catalog, "intervene", work)
+
+
+def count(connection: Connection, queue: QueueInfo, intervention: Intervention) -> int:
+    """Return how many messages `intervene` would change now, if the queue has room for them."""
+    located = id_map.located(connection, [queue.id], intervention.ids)
+    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
+    if intervention.act is Act.RELOAD:
+        found = fetch(connection, here, *_held(connection, queue, intervention))
+    else:
+        requests = _requests(queue, intervention)
+        found = [s for r in requests for s in fetch(connection, here, *_where(connection, r))]
+    return sum(len(piece.rows & located.rows(piece.segment_id)) for piece in found)
+
+
+def _take_waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
+    taken = _waiting(connection, queue, intervention)
+    changes, moves = Changes([queue]), Moves()
+    now = dialect.read_clock(connection)
+    for piece, rows in taken:
+        match intervention.act:
+            case Act.DELETE:
+                changes.remove(piece, rows, "deleted")
+                moves.add(piece, len(rows), None)
+            case Act.SIDELINE:
+                changes.move(piece, rows, Magazine.SIDELINE, "sidelined")
+                moves.add(piece, len(rows), Magazine.SIDELINE)
+            case Act.REQUEUE:
+                changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
+                moves.add(piece, len(rows), Magazine.MAIN)
+    changes.apply(connection)
+    if taken and intervention.act is Act.SIDELINE:
+        reasons = failures.of_same(taken, intervention.kind, intervention.reason)
+        failures.record(connection, queue.id, None, reasons)
+    return moves
+
+
+def _waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
+    """Lock and return the chosen messages that wait."""
+    requests = _requests(queue, intervention)
+    if intervention.act is Act.REQUEUE:
+        # Its lock comes before all others.
+        limited = [limit_to_capacity(connection, queue, request) for request in requests]
+        requests = [request for request in limited if request is not None]
+    # All turns before all slices, and only those of shards with chosen messages.
+    narrowed = []
+    for request in requests:
+        shards = _shards(connection, queue, request, intervention.ids)
+        if shards:
+            turns.lock(connection, [queue.id], request.magazine, shards)
+            narrowed.append(replace(request, shards=shards))
+    chosen = Candidates(ids=intervention.ids, fired={}, ranked=frozenset())
+    taken = []
+    for request in narrowed:
+        found = acquire(connection, request, "wait", chosen)
+        # A firing takes one message that is larger than its limit; a full queue does not.
+        taken += found if within_byte_limit(request, found) else []
+    return taken
+
+
+def _requests(queue: QueueInfo, intervention: Intervention) -> list[FireRequest]:
+    rules = movable(queue) if intervention.act is Act.REQUEUE else ()
+    return [
+        FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
+        for magazine in intervention.sources
+    ]
+
+
+def _shards(
+    connection: Connection, queue: QueueInfo, request: FireRequest, ids: IdSet
+) -> tuple[int, ...]:
+    """Return the shards that seem to have some of the messages; a message keeps its shard."""
+    located = id_map.located(connection, [queue.id], ids)
+    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
+    query = select(slices.c.shard).where(here, *_where(connection, request)).distinct()
+    return tuple(sorted(connection.scalars(query)))
+
+
+def _where(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
+    return eligible_slices(connection, request)
+
+
+def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
+    located = id_map.located(connection, [queue.id], intervention.ids)
+    held = fetch(
+        connection,
+        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
+        *_held(connection, queue, intervention),
+        lock="wait",
+    )
+    changes, moves = Changes([queue]), Moves()
+    for piece in held:
+        rows = piece.rows & located.rows(piece.segment_id)
+        changes.release(piece, rows)
+        changes.count(piece, reloaded=len(rows))
+        if rows:
+            name = piece.magazine.name.lower()
+            moves.count(piece.shard, len(rows), f"in flight from {name}", name)
+    changes.apply(connection)
+    return moves
+
+
+def _held(
+    connection: Connection, queue: QueueInfo, intervention: Intervention
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of slices in flight that may be reloaded."""
+    conditions = [
+        slices.c.queue_id == queue.id,
+        slices.c.magazine.in_([int(magazine) for magazine in intervention.sources]),
+        slices.c.state == int(State.FIRED),
+    ]
+    if intervention.consumer is not None:
+        _check_query(connection, queue, intervention.consumer)
+        return [*conditions, *holders.conditions(connection, intervention.consumer)]
+    dead_after = intervention.dead_after
+    holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
+    at_work = is_alive(dead_after) & (consumers.c.acknowledged < slices.c.ticket)
+    # The firing is a sign of life too, also of a consumer without heartbeats.
+    return [
+        *conditions,
+        slices.c.fired_at <= ago(dead_after),
+        ~holder.where(or_(at_work, reserved())).exists(),
+    ]
+
+
+def _check_query(connection: Connection, queue: QueueInfo, name: str) -> None:
+    """Refuse a query that deletes its messages when it commits: they would be copied twice."""
+    ack = connection.scalar(select(consumers.c.ack).where(consumers.c.name == name))
+    if ack == DELETES_ON_COMMIT:
+        raise BadOption(
+            f"consumer={name!r} is a query whose source has ack=onCommit, and its batch may have "
+            "arrived already; if the query will not start again, run: "
+            f"ignis sweep {queue.name} --consumer {name}"
+        )

@@ -1,0 +1,94 @@
+"""The commands of a person on call: they count first, ask, and then act on exactly that."""
+
+import pytest
+
+from tests.command_line import answer, refusal
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def queue(store):
+    """Orders 0 to 3 in the sideline, 4 to 9 in main."""
+    queue = make_queue(store)
+    queue.load(orders(10))
+    queue.sideline(queue.fire(4).ids)
+    return queue
+
+
+def main(queue):
+    return sorted(numbers_of(queue.browse()))
+
+
+def aside(queue):
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
+def test_get_shows_messages_by_id_and_by_selector(ignis, queue):
+    (two,) = answer(ignis("--json", "get", "orders", "--where", "number = 2"))
+
+    assert (two["number"], two["customer"], two["_attempt"]) == (2, "customer-2", 1)
+    both = answer(
+        ignis("--json", "get", "orders", "--id", two["_message_id"], "--id", two["_message_id"] + 5)
+    )
+    assert sorted(row["number"] for row in both) == [2, 7]
+    assert len(answer(ignis("--json", "get", "orders", "--all", "--magazine", "sideline"))) == 4
+    assert "customer-2" in ignis("get", "orders", "--id", two["_message_id"]).stdout
+
+
+def test_delete_asks_with_the_number_of_messages(ignis, queue):
+    no = ignis("delete", "orders", "--where", "number < 6", input="n\n")
+    assert no.exit_code == 1
+    assert "delete 6 messages of orders for good? [y/N]" in no.stderr
+    assert "nothing was changed" in no.stderr
+    assert (main(queue), aside(queue)) == ([4, 5, 6, 7, 8, 9], [0, 1, 2, 3])
+
+    yes = ignis("delete", "orders", "--where", "number < 6", input="y\n")
+    assert yes.exit_code == 0
+    assert yes.stdout.endswith("6 messages of orders deleted\n")
+    assert (main(queue), aside(queue)) == ([6, 7, 8, 9], [])
+
+
+def test_the_question_says_how_many_are_left_alone(ignis, queue):
+    queue.fire(1)
+
+    asked = ignis("delete", "orders", "--all", input="n\n")
+
+    assert "delete 9 messages of orders for good, and leave 1 message alone?" in asked.stderr
+
+
+def test_without_somebody_to_ask_the_answer_must_be_given(ignis, queue):
+    said = refusal(ignis("--json", "requeue", "orders", "--all"))
+    assert said == "ignis: requeue 4 messages of orders: repeat the command with --yes\n"
+    assert ignis("requeue", "orders", "--all").exit_code == 1
+    assert aside(queue) == [0, 1, 2, 3]
+
+    assert answer(ignis("--json", "requeue", "orders", "--all", "--yes")) == [{"requeued": 4}]
+    assert answer(ignis("--json", "requeue", "orders", "--all")) == [{"requeued": 0}]
+    assert numbers_of(queue.peek(20))[-4:] == [0, 1, 2, 3]
+
+
+def test_sideline_takes_a_reason(ignis, queue):
+    done = ignis("sideline", "orders", "--where", "number = 5", "--reason", "see ticket 7", "-y")
+
+    assert done.stdout == "1 message of orders sidelined\n"
+    assert aside(queue) == [0, 1, 2, 3, 5]
+    assert queue.failures().column("reason").to_pylist()[-1] == "see ticket 7"
+
+
+def test_reload_takes_messages_from_a_consumer_by_name(ignis, store, queue):
+    queue.fire(2, consumer=store.consumer("till-1"))
+
+    assert answer(ignis("--json", "reload", "orders", "--all", "-y")) == [{"reloaded": 0}]
+    result = ignis("--json", "reload", "orders", "--all", "--consumer", "till-1", "--yes")
+    assert answer(result) == [{"reloaded": 2}]
+    assert len(queue.fire("all")) == 6
+
+
+@pytest.mark.parametrize("how", [[], ["--all", "--id", "5"], ["--all", "--where", "number > 1"]])
+@pytest.mark.parametrize("command", ["get", "delete", "reload"])
+def test_the_messages_must_be_chosen_in_one_way(ignis, queue, command, how):
+    assert "choose the messages with --id" in refusal(ignis(command, "orders", *how))
+
+
+def test_an_id_of_another_queue_is_refused(ignis, queue):
+    assert "is not of queue 'orders'" in refusal(ignis("delete", "orders", "--id", 1 << 50, "-y"))
