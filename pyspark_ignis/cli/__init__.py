@@ -11,6 +11,7 @@ from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
     commands_maintain,
     commands_operate,
     commands_soak,
+    commands_work,
 )
 from pyspark_ignis.cli.app import app
 

@@ -1,0 +1,109 @@
+"""`ignis work`: a pool without a script."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.command_line import answer, refusal
+from tests.contract.pools import eventually
+from tests.factories import make_queue, numbers_of, orders
+
+SHOP = """
+import time
+from queue_core import batch_handler
+
+def charge(order):
+    if order["number"] == 3:
+        raise ValueError("card declined")
+    return True
+
+@batch_handler
+def ship(orders):
+    return [True] * orders.num_rows
+
+class Desk:
+    def handle(self, order):
+        return True
+
+def slow(order):
+    time.sleep(0.01)
+    return True
+
+desk = Desk()
+"""
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A folder with the module `shop_of_test`, which is the current one."""
+    (tmp_path / "shop_of_test.py").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("shop_of_test", None)
+
+
+def test_it_works_until_no_message_is_left(ignis, store, shop):
+    queue, other = make_queue(store), make_queue(store, "refunds")
+    queue.load(orders(5))
+    other.load(orders(2, 7))
+
+    said = ignis(
+        "work", "shop_of_test:charge", "--queue", "orders", "--queue", "refunds", "--workers", 2,
+        "--drain", "--json",
+    )  # fmt: skip
+
+    assert answer(said) == [{"deleted": 6, "sidelined": 1}]
+    assert numbers_of(queue.browse(magazine="sideline")) == [3]
+
+
+@pytest.mark.parametrize("handler", ["ship", "desk", "desk.handle"])
+def test_every_kind_of_handler_is_found(ignis, store, shop, handler):
+    make_queue(store).load(orders(5))
+
+    path = f"shop_of_test:{handler}"
+    assert "5 deleted" in ignis("work", path, "--queue", "orders", "--drain").stdout
+    assert "no message was handled" in ignis("work", path, "--queue", "orders", "--drain").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (("shop_of_test", "--queue", "orders"), "write MODULE:HANDLER"),
+        (("shop_of_test:charg", "--queue", "orders"), "has no attribute 'charg'"),
+        (("no_such_shop:charge", "--queue", "orders"), "No module named 'no_such_shop'"),
+        (("shop_of_test:SHOP", "--queue", "orders"), "cannot be imported"),
+        (("shop_of_test:charge", "--queue", "ordrs"), "did you mean 'orders'"),
+        (("shop_of_test:charge", "--queue", "orders", "--stop-after", "x"), "--stop-after x"),
+    ],
+)
+def test_what_cannot_work_is_refused(ignis, store, shop, args, why):
+    make_queue(store)
+
+    assert why in refusal(ignis("work", *args))
+
+
+def test_a_signal_ends_it_and_nothing_stays_in_flight(store, address, shop):
+    queue = make_queue(store, shards=2)
+    queue.load(orders(2000))
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "pyspark_ignis", "--json"),
+            *("--catalog", address.catalog, "--storage", address.storage),
+            *("work", "shop_of_test:slow", "--queue", "orders", "--workers", "2", "--batch", "10"),
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    eventually(lambda: store.view("queues")["in_flight"][0].as_py())
+    process.send_signal(signal.SIGTERM)
+    said, log = process.communicate(timeout=60)
+
+    assert process.returncode == 0, log
+    (row,) = store.view("queues").to_pylist()
+    assert f'"deleted": {2000 - row["waiting"]}' in said
+    assert (row["in_flight"], row["sidelined"]) == (0, 0)
+    assert 0 < row["waiting"] < 2000
