@@ -18,6 +18,7 @@ from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
+from pyspark_ignis.lookup import finding_ignis
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
@@ -151,7 +152,8 @@ def consume(
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
 
-    messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
+    with finding_ignis():
+        messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
     settled = settlement(messages, function, contract, timeout)
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)

@@ -208,3 +208,30 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     assert run(environment, code).startswith("BadOption handler: Spark needs pandas")
+
+
+@pytest.mark.slow
+def test_another_python_of_spark_is_named(environment, small_environment, tmp_path):
+    """Spark looks for data sources in its own Python, where ignis may be missing."""
+    (site,) = small_environment.parent.parent.glob("lib/python*/site-packages")
+    for package in PACKAGES:
+        site.joinpath(package).unlink()
+    code = f"""
+import os
+os.environ["PYSPARK_PYTHON"] = {str(small_environment)!r}
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark_ignis import consume
+from queue_core import Store
+path, checkpoint = {str(tmp_path / "shop")!r}, {str(tmp_path / "checkpoint")!r}
+Store.open(path).create_queue("orders", pa.schema([("id", pa.int64())]))
+spark = SparkSession.builder.getOrCreate()
+try:
+    consume(spark, path=path, queue="orders", handler=lambda m: True, checkpoint=checkpoint)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    said = run(environment, code)
+
+    assert said.startswith("BadOption Spark does not find ignis: Spark runs ")
+    assert f"set PYSPARK_PYTHON={environment}" in said
