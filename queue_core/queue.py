@@ -16,6 +16,7 @@ from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import consumers, pauses, queues
+from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.errors import BadOption, StorageUnavailable
@@ -65,6 +66,9 @@ from queue_core.smart.decide import LoadPolicy
 from queue_core.smart.incoming import IncomingRows
 from queue_core.smart.load import SmartLoad, load_rows
 from queue_core.tasks.compaction import compact
+from queue_core.transaction.fire import fire as fire_within
+from queue_core.transaction.load import load as load_within
+from queue_core.transaction.settle import settle as settle_within
 from queue_core.verbs.abandon import abandon
 from queue_core.verbs.browse import browse
 from queue_core.verbs.deactivate import deactivate
@@ -81,6 +85,7 @@ from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
     from queue_core.by_hand.chosen import Chosen, Ids
+    from queue_core.catalog.callers import CallersConnection
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
@@ -159,9 +164,14 @@ class Queue:
         policy: Policy | Check | str | None = None,
         ttl: float | None = None,
         hold: float | None = None,
+        connection: CallersConnection | None = None,
     ) -> pa.Array:
         """
         Publish messages, all or none. They are durable when this method returns.
+
+        With *connection*, they are published when you commit its transaction, together with your
+        own changes, and never if you roll it back. Until then, no consumer sees them, and other
+        loads into the same shards wait. Such a load never waits for room.
 
         Args:
             rows: A pyarrow Table or RecordBatch, a data frame of pandas, Polars or any library
@@ -179,6 +189,9 @@ class Queue:
                 column is null. A queue without such a column gets ``_expires_at``.
             hold: Seconds before the messages may be fired, 0 or more. Applies to rows whose own
                 hold column is null. A queue without such a column gets ``_hold_until``.
+            connection: A connection to the database of the catalog, in whose transaction to load: a
+                ``Connection`` of SQLAlchemy, of psycopg (3) or of `sqlite3`. By default, a
+                transaction of this call.
 
         Returns:
             The message ids (int64), in the order of the rows. The id of a message that a policy or
@@ -186,11 +199,15 @@ class Queue:
 
         Raises:
             SchemaMismatch: The rows do not fit the queue's columns, or a row has a null key.
-            BadOption: An argument is out of range, or the buffer belongs to another queue.
-            QueueFull: The queue was full, and no room became free within *timeout* seconds.
+            BadOption: An argument is out of range, or the buffer belongs to another queue; or
+                *connection* uses another database or has no transaction, or the queue keeps no
+                messages.
+            QueueFull: The queue was full, and no room became free within *timeout* seconds; with
+                *connection*, at once.
             QueueDeactivated: The queue was deactivated.
             Conflict: The queue was dropped, or other processes kept changing the messages that the
-                policy decides about; retry.
+                policy decides about; retry. With *connection*, another transaction was in the way:
+                roll yours back, and run it again.
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
@@ -199,15 +216,21 @@ class Queue:
             check_seconds("timeout", timeout)
         if isinstance(rows, Buffer):
             with rows.loading(self.name) as filled:
-                return self.load(filled, timeout, policy=policy, ttl=ttl, hold=hold)
+                return self.load(
+                    filled, timeout, policy=policy, ttl=ttl, hold=hold, connection=connection
+                )
         table = conform(self._rows(rows), self.schema, self.name)
         if table.num_rows == 0:
             return pa.array([], pa.int64())
         if ttl is not None or hold is not None:
-            table = self._with_times(table, ttl, hold)
+            table = self._with_times(table, ttl, hold, may_add=connection is None)
         on_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
         load_policy = LoadPolicy.of(self.info, policy)
+        if connection is not None:
+            check_no_wait(timeout, None)
+            with callers(catalog, connection) as theirs:
+                return load_within(theirs, storage, self.info, table, load_policy, self._staged)
         if load_policy is not None:
             incoming = IncomingRows(self.info, storage, table, self._staged)
             load = SmartLoad(catalog, storage, self.info, load_policy, incoming)
@@ -308,6 +331,7 @@ class Queue:
         magazine: str = "main",
         consumer: Consumer | None = None,
         even_if_paused: bool = False,
+        connection: CallersConnection | None = None,
     ) -> Firing:
         """
         Take the next message, or the next messages, in the order of each shard.
@@ -317,6 +341,10 @@ class Queue:
         They stay in flight until they are settled (`delete`, `sideline`, `reload`, `settle`), or
         until a sweep sidelines them. Consumers that wait are served first come, first served,
         except for those with a selector or an order.
+
+        With *connection*, the firing is a part of its transaction: if you roll back, the messages
+        were never fired. Settle them in the same transaction. Until its end, other firings pass
+        over the shards of the messages.
 
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,
@@ -343,6 +371,8 @@ class Queue:
                 (`Store.consumer`).
             even_if_paused: Whether to take messages even if the queue is paused (by `pause`, or
                 because its setting ``concurrency`` is 0).
+            connection: A connection in whose transaction to fire, as in `load`. The consumer is
+                then one of the connection by default, and *timeout* must be 0.
 
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message.
@@ -355,15 +385,22 @@ class Queue:
             QueueDeactivated: The queue was deactivated.
             QueueTaken: Another consumer has the queue to itself.
             DamagedSegment: Messages cannot be read. They are quarantined; fire again for the
-                others.
+                others. With *connection*, the next firing without it quarantines them.
+            Conflict: With *connection*, another transaction was in the way: roll yours back, and
+                run it again.
         """
         most = most_messages(max_messages, max_bytes)
         request = self._request(most, max_bytes, magazine, selector, order_by, order, fallback)
         request = replace(request, even_if_paused=even_if_paused)
         if timeout is not None:
             check_seconds("timeout", timeout)
-        consumer = consumer or self._store.consumer()
         catalog = self._store.catalog
+        if connection is not None:
+            check_no_wait(timeout, 0.0)
+            with callers(catalog, connection) as theirs:
+                uri = self._store.storage.uri
+                return fire_within(theirs, uri, self.info, request, consumer)
+        consumer = consumer or self._store.consumer()
         with self._quarantining():
             ticket = fire_or_wait(catalog, self.info, consumer, request, timeout)
         if ticket is None:
@@ -431,7 +468,13 @@ class Queue:
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
-    def delete(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
+    def delete(
+        self,
+        messages: Messages,
+        *,
+        consumer: Consumer | str | None = None,
+        connection: CallersConnection | None = None,
+    ) -> int:
         """
         Remove fired messages for good, because they are done.
 
@@ -442,15 +485,19 @@ class Queue:
                 of integers. With a firing, only messages that it still holds are removed.
             consumer: Remove only messages that this consumer holds; a value or a name. By default,
                 with ids, those that a consumer of this process holds.
+            connection: A connection in whose transaction to remove them, as in `load`.
 
         Returns:
             How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired.
+            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
+            Conflict: With *connection*: a message is not held any more, or another transaction was
+                in the way. Roll yours back.
         """
-        return self._settle(Settlement(deleted=ids_of(messages)), holder_of(messages, consumer))
+        settlement = Settlement(deleted=ids_of(messages))
+        return self._settle(settlement, holder_of(messages, consumer), connection)
 
     def sideline(
         self,
@@ -459,6 +506,7 @@ class Queue:
         *,
         kind: str = REJECTED,
         consumer: Consumer | str | None = None,
+        connection: CallersConnection | None = None,
     ) -> int:
         """
         Move fired messages to the sideline, because they failed.
@@ -471,6 +519,7 @@ class Queue:
             reason: Any text; the first 2000 characters are kept.
             kind: One word of lower-case letters, digits and ``_``, up to 32 characters.
             consumer: Sideline only messages that this consumer holds, as in `delete`.
+            connection: A connection in whose transaction to sideline them, as in `load`.
 
         Returns:
             How many of the messages were still held.
@@ -478,33 +527,53 @@ class Queue:
         Raises:
             BadOutcome: *kind* or *reason* is malformed, or an id does not belong to this queue;
                 nothing was changed.
-            BadOption: No consumer of that name has ever fired.
+            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
+            Conflict: With *connection*: a message is not held any more, or another transaction was
+                in the way. Roll yours back.
         """
         settlement = Settlement.sideline(ids_of(messages), reason, kind)
-        return self._settle(settlement, holder_of(messages, consumer))
+        return self._settle(settlement, holder_of(messages, consumer), connection)
 
-    def reload(self, messages: Messages, *, consumer: Consumer | str | None = None) -> int:
+    def reload(
+        self,
+        messages: Messages,
+        *,
+        consumer: Consumer | str | None = None,
+        connection: CallersConnection | None = None,
+    ) -> int:
         """
         Put fired messages back to their old positions, without counting a failure.
 
         Args:
             messages: A `Firing`, or message ids (int64), as in `delete`.
             consumer: Reload only messages that this consumer holds, as in `delete`.
+            connection: A connection in whose transaction to reload them, as in `load`.
 
         Returns:
             How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired.
+            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
+            Conflict: With *connection*: a message is not held any more, or another transaction was
+                in the way. Roll yours back.
         """
-        return self._settle(Settlement(reloaded=ids_of(messages)), holder_of(messages, consumer))
+        settlement = Settlement(reloaded=ids_of(messages))
+        return self._settle(settlement, holder_of(messages, consumer), connection)
 
     def settle(
-        self, settlement: Settlement, consumer: Firing | Consumer | str | None = None
+        self,
+        settlement: Settlement,
+        consumer: Firing | Consumer | str | None = None,
+        *,
+        connection: CallersConnection | None = None,
     ) -> int:
         """
         Give fired messages their outcomes, all in one transaction.
+
+        With *connection*, in its transaction. Then all messages must still be held: otherwise, the
+        call is refused, because your changes could be made twice. This holds for `delete`,
+        `sideline` and `reload`, too.
 
         Args:
             settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
@@ -512,16 +581,19 @@ class Queue:
                 optionally, ``kind`` and ``reason`` (strings).
             consumer: Settle only messages that this firing or this consumer, a value or a name,
                 still holds. By default, those that a consumer of this process holds.
+            connection: A connection in whose transaction to settle them, as in `load`.
 
         Returns:
             How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired.
+            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
+            Conflict: With *connection*: a message is not held any more, or another transaction was
+                in the way. Roll yours back.
         """
         given = consumer.ticket if isinstance(consumer, Firing) else consumer
-        return self._settle(settlement, given or THIS_PROCESS)
+        return self._settle(settlement, given or THIS_PROCESS, connection)
 
     def peek(
         self,
@@ -897,10 +969,20 @@ class Queue:
                 f"and {verb} needs the whole queue; use the name {self.name!r}"
             )
 
-    def _settle(self, settlement: Settlement, holder: Holder) -> int:
+    def _settle(
+        self,
+        settlement: Settlement,
+        holder: Holder,
+        connection: CallersConnection | None = None,
+    ) -> int:
+        if connection is not None:
+            with callers(self._store.catalog, connection) as theirs:
+                return settle_within(theirs, self.info, settlement, holder)
         return settle(self._store.catalog, [self.info], settlement, holder)
 
-    def _with_times(self, table: pa.Table, ttl: float | None, hold: float | None) -> pa.Table:
+    def _with_times(
+        self, table: pa.Table, ttl: float | None, hold: float | None, *, may_add: bool
+    ) -> pa.Table:
         """Fill the expiry and hold columns; add such a column to a queue that has none."""
         now, settings = self._store.catalog.now(), self.info.settings
         for name, seconds, column, default in (
@@ -911,6 +993,12 @@ class Queue:
                 continue
             at = now + int(check_seconds(name, seconds) * 1e6)
             if column is None:
+                if not may_add:
+                    raise BadOption(
+                        f"{name}={seconds:g}: queue {self.name!r} has no column for it, and "
+                        "connection would have to add one; add it first: "
+                        f"add_columns(pa.schema([({default!r}, pa.timestamp('us', 'UTC'))]))"
+                    )
                 self.add_columns(pa.schema([pa.field(default, TIMESTAMP)]))
                 table = conform(table, self.schema, self.name)
             table = stamped(table, column or default, at)
@@ -963,8 +1051,10 @@ class Queue:
         table = as_table(listed, self.name)
         return listed if table is None else table
 
-    def _staged(self, table: pa.Table) -> tuple[list[Staged], npt.NDArray[np.int64]]:
-        return self._spread.staged(self.info, table)
+    def _staged(
+        self, table: pa.Table, first: int | None = None
+    ) -> tuple[list[Staged], npt.NDArray[np.int64]]:
+        return self._spread.staged(self.info, table, first)
 
     def _read(
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None

@@ -79,7 +79,7 @@ class Catalog:
                     with self._transaction(write=True) as connection:
                         result = work(connection)
                         if grows:
-                            self._check_reserve()
+                            self.check_reserve()
                         committing = True
                     return result
                 except DBAPIError as error:
@@ -89,7 +89,7 @@ class Catalog:
                         continue
                     spent = attempt == ATTEMPTS or time.monotonic() > end
                     if spent or not errors.can_retry(error):
-                        raise self._translated(error, committing=committing) from error
+                        raise self.translated(error, committing=committing) from error
                 time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
         finally:
             if reliefs:
@@ -108,7 +108,7 @@ class Catalog:
             with self._transaction(write=locks) as connection:
                 yield connection
         except DBAPIError as error:
-            raise self._translated(error) from error
+            raise self.translated(error) from error
 
     def now(self) -> int:
         """Return the time by the database's clock, in microseconds since 1970."""
@@ -138,7 +138,8 @@ class Catalog:
                 self._roll_back(connection)
                 raise
 
-    def _translated(self, error: DBAPIError, *, committing: bool = False) -> IgnisError:
+    def translated(self, error: DBAPIError, *, committing: bool = False) -> IgnisError:
+        """Return our error for an error of the database, which may have come from a commit."""
         if self._dialect.errors.lacks_name(error):
             # A newer ignis may have migrated the catalog since this process opened it.
             try:
@@ -151,7 +152,8 @@ class Catalog:
         shown = dialect.hidden(self.url)
         return self._dialect.errors.translated(error, shown, committing=committing)
 
-    def _check_reserve(self) -> None:
+    def check_reserve(self) -> None:
+        """Raise `CatalogUnavailable` if the reserve for a full disk is given up."""
         if not self._reserve.is_there():
             raise CatalogUnavailable(
                 f"catalog {self._shown()} is on a full disk, and its reserve is for deletions; "

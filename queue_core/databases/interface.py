@@ -21,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.functions import FunctionElement
 
 from queue_core.databases.error_codes import ErrorCodes
+from queue_core.databases.lent import LentConnection
 
 
 class now(FunctionElement[int]):
@@ -81,6 +82,34 @@ class Dialect(ABC):
     @abstractmethod
     def listener(self, driver: Any, channel: str) -> Listener:
         """Return a listener for commits, which owns the connection *driver*."""
+
+    @abstractmethod
+    def lend(self, driver: Any) -> LentConnection:
+        """
+        Cover a driver's connection whose transaction the caller commits.
+
+        Raises `BadOption` for another driver, and `Conflict` if its transaction has failed.
+        """
+
+    @abstractmethod
+    def join(self, driver: Any) -> None:
+        """
+        Begin the transaction of a driver's connection if the driver has put that off.
+
+        Raises `BadOption` if it would commit each statement, and `Conflict` if others write now.
+        """
+
+    @abstractmethod
+    def shown(self, driver: Any) -> str:
+        """Return the address of a driver's connection, without secrets."""
+
+    @abstractmethod
+    def whereabouts(self, connection: Connection, table: Table) -> str:
+        """Return a text that two connections share only if they use the same *table*."""
+
+    @abstractmethod
+    def sees_commits(self, connection: Connection) -> bool:
+        """Return whether a statement that has taken a lock sees all that was committed before."""
 
     @abstractmethod
     def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:

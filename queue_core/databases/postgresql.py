@@ -31,7 +31,8 @@ from sqlalchemy.ext.compiler import compiles
 from queue_core.databases import bounded_waits
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, now
-from queue_core.errors import BadOption
+from queue_core.databases.lent import LentConnection
+from queue_core.errors import BadOption, Conflict
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
@@ -105,6 +106,54 @@ class Postgresql(Dialect):
     def listener(self, driver: Any, channel: str) -> PostgresListener:
         """Return a listener for notifications."""
         return PostgresListener(driver, channel)
+
+    def lend(self, driver: Any) -> LentConnection:
+        """Cover a connection of `psycopg`."""
+        # The catalog's engine has imported it.
+        import psycopg
+        from psycopg.pq import TransactionStatus
+        from psycopg.rows import tuple_row
+
+        if not isinstance(driver, psycopg.Connection):
+            raise BadOption(
+                f"connection is one of {type(driver).__module__}: the catalog is in PostgreSQL, so "
+                "use psycopg (3), or SQLAlchemy with postgresql+psycopg://"
+            )
+        if driver.info.transaction_status == TransactionStatus.INERROR:
+            raise Conflict(
+                "the transaction of connection has failed before, and can only be rolled back; "
+                "nothing was changed"
+            )
+        return LentConnection(driver, lambda: psycopg.Cursor(driver, row_factory=tuple_row))
+
+    def join(self, driver: Any) -> None:
+        """Raise `BadOption` if no transaction is open and the driver would begin none."""
+        from psycopg.pq import TransactionStatus
+
+        if driver.info.transaction_status == TransactionStatus.IDLE and driver.autocommit:
+            raise BadOption(
+                "connection has no transaction, and would commit each statement by itself: begin "
+                "one first, such as with `with connection.transaction():`"
+            )
+
+    def shown(self, driver: Any) -> str:
+        """Return the user, the server and the database."""
+        known = driver.info
+        return f"postgresql://{known.user}@{known.host or 'local'}:{known.port}/{known.dbname}"
+
+    def whereabouts(self, connection: Connection, table: Table) -> str:
+        """Return when the server began, and the numbers of the database and the table."""
+        # A copy of the server has the same numbers, and began at another time.
+        query = text(
+            "SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), oid, "
+            "CAST(to_regclass(:table) AS oid)) FROM pg_database WHERE datname = current_database()"
+        )
+        return str(connection.scalar(query, {"table": table.name}))
+
+    def sees_commits(self, connection: Connection) -> bool:
+        """Return whether each statement sees a newer state."""
+        level = connection.scalar(text("SELECT current_setting('transaction_isolation')"))
+        return level in ("read committed", "read uncommitted")
 
     def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
         """Lock the selected rows, and pass over rows that other transactions have locked."""

@@ -33,7 +33,8 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, now
-from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.databases.lent import LentConnection
+from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"
 #: The pause between two attempts of a writer to take the database: seconds, from and to.
@@ -201,6 +202,58 @@ class Sqlite(Dialect):
         """Return a listener that watches the number of the last notification."""
         return SqliteListener(driver)
 
+    def lend(self, driver: Any) -> LentConnection:
+        """Cover a connection of `sqlite3`."""
+        if not isinstance(driver, sqlite3.Connection):
+            raise BadOption(
+                f"connection is one of {type(driver).__module__}: the catalog is in SQLite, so use "
+                "sqlite3, or SQLAlchemy with its driver"
+            )
+        if driver.text_factory is not str:
+            raise BadOption("connection has another text_factory than str; use another connection")
+
+        def cursor() -> sqlite3.Cursor:
+            made = driver.cursor()
+            made.row_factory = None
+            return made
+
+        return LentConnection(driver, cursor)
+
+    def join(self, driver: Any) -> None:
+        """Begin a transaction that writes; the driver would begin one with the first change."""
+        if driver.in_transaction:
+            return
+        if driver.isolation_level is None:
+            raise BadOption(
+                "connection has no transaction, and would commit each statement by itself: begin "
+                "one first (BEGIN IMMEDIATE)"
+            )
+        try:
+            # A transaction that reads first could fail later, because others were faster.
+            driver.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise Conflict(
+                f"others write to the database of connection ({error}); nothing was changed: run "
+                "your transaction again, or connect with a longer timeout"
+            ) from error
+
+    def shown(self, driver: Any) -> str:
+        """Return the path of the database's file."""
+        return _main_file(driver.execute("PRAGMA database_list").fetchall()) or "memory"
+
+    def whereabouts(self, connection: Connection, table: Table) -> str:
+        """Return the device and the inode of the main database's file."""
+        # An attached database does not commit together with the main one.
+        path = _main_file(connection.exec_driver_sql("PRAGMA database_list").all())
+        if not path:
+            return "memory"
+        found = os.stat(path)
+        return f"{found.st_dev} {found.st_ino}"
+
+    def sees_commits(self, connection: Connection) -> bool:
+        """Return True: the transaction has the whole database."""
+        return True
+
     def skip_locked(self, query: Select[Any], *of: Any) -> Select[Any]:
         """Return the query: the transaction has the whole database."""
         return query
@@ -252,6 +305,11 @@ class Sqlite(Dialect):
         """Create the index again: SQLite cannot rename one."""
         connection.exec_driver_sql(f"DROP INDEX {old}")
         connection.exec_driver_sql(f"CREATE INDEX {new} ON {on}")
+
+
+def _main_file(databases: Sequence[Any]) -> str:
+    """Return the path of the main database; empty if it is in memory."""
+    return next((str(path or "") for _, name, path in databases if name == "main"), "")
 
 
 class SqliteListener:

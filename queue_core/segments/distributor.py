@@ -27,8 +27,15 @@ class Distributor:
         # A random start, so that processes begin with different shards.
         self._turn = itertools.count(random.randrange(1 << 16))
 
-    def staged(self, queue: QueueInfo, table: pa.Table) -> tuple[list[Staged], Numbers]:
-        """Return rows as segments, and the number of each row, counted over all segments."""
+    def staged(
+        self, queue: QueueInfo, table: pa.Table, first: int | None = None
+    ) -> tuple[list[Staged], Numbers]:
+        """
+        Return rows as segments, and the number of each row, counted over all segments.
+
+        *first*: the turn that picks the first shard of a queue without a key; by default the next.
+        """
+        turn = self._turn if first is None else itertools.count(first)
         staged: list[Staged] = []
         orders: list[Numbers] = []
         stagers = []
@@ -37,7 +44,7 @@ class Distributor:
                 stagers.append(Stager(self._storage, StagingSpec.of(queue), keep_order=True))
                 for batch in part.to_batches():
                     stagers[-1].add(batch)
-                shard = next(self._turn) % queue.shards
+                shard = next(turn) % queue.shards
                 base = sum(segment.rows for segment in staged)
                 staged.extend(segment.in_shard(shard) for segment in stagers[-1].finish())
                 orders.extend(order + base for order in stagers[-1].order)

@@ -21,12 +21,12 @@ from sqlalchemy import Connection
 
 from queue_core.blocking.admission import Admission
 from queue_core.blocking.bounded_load import commit_load, load_bounded
-from queue_core.capacity.bounds import OnFull
+from queue_core.capacity.bounds import CapacityExceeded, OnFull
 from queue_core.catalog import dedup, named_locks, queues, segments, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_load
-from queue_core.errors import Conflict, IgnisError
+from queue_core.errors import Conflict, IgnisError, QueueFull
 from queue_core.ids import ids_from
 from queue_core.model import Batch, Magazine, QueueInfo, Staged
 from queue_core.segments.stager import remove_refused, remove_staged
@@ -89,6 +89,27 @@ class SmartLoad:
                 self._refuse(error)
             raise
         raise AssertionError("an admission ends with a success or an error")
+
+    def run_within(self) -> list[int]:
+        """
+        Load once, with the shards locked: the catalog's transaction is a part of a larger one.
+
+        Returns the id of the first message of each segment. Raises as `run` does, without waiting.
+        """
+
+        def work(connection: Connection) -> list[int]:
+            if self._queue.settings.is_bounded:
+                named_locks.lock_room(connection, self._queue.id)
+            try:
+                return self._load_exclusively(connection, None, None)
+            except CapacityExceeded as error:
+                raise QueueFull(str(error)) from error
+
+        try:
+            return self._catalog.write(work, grows=True)
+        except IgnisError as error:
+            self._refuse(error)
+            raise
 
     def _try(
         self, batch: Batch | None, waiter: int | None, overflow: str | None
@@ -174,9 +195,13 @@ class SmartLoad:
             self._prepared = None
 
 
-def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull) -> pa.Array:
-    """Load the rows of a table; return the id of each, null for rows that are left out."""
-    first_ids = load.run(when_full)
+def load_rows(load: SmartLoad, rows: IncomingRows, when_full: OnFull | None) -> pa.Array:
+    """
+    Load the rows of a table; return the id of each, null for rows that are left out.
+
+    Without *when_full*, load within a larger transaction.
+    """
+    first_ids = load.run_within() if when_full is None else load.run(when_full)
     assert first_ids is not None, "only a batch can have been loaded before"
     prepared = load.prepared
     ids = np.full(len(rows), -1, np.int64)

@@ -32,12 +32,14 @@ def fire(
     *,
     seen: bool = True,
     waiter: int | None = None,
+    waits: bool = True,
 ) -> Ticket | None:
     """
     Fire the next messages as one ticket; return None if there are none.
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
-    the result is then also None while others wait before it. With *seen* False, the messages can be
+    the result is then also None while others wait before it. Without *waits*, it is also None if
+    others are firing from all shards. With *seen* False, the messages can be
     recovered until their tickets are planned. Paused queues, and queues in which others go first
     (`interests`), are left out. Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and
     `Unacknowledged` if earlier tickets must be acknowledged first.
@@ -64,9 +66,10 @@ def fire(
         # An order across shards always waits: an older message may be in a locked shard.
         merged = request.selection is not None and request.selection.merged
         ticket = None if merged else catalog.write(partial(work, "skip"))
-        ticket = ticket or catalog.write(partial(work, "wait"))
+        if waits:
+            ticket = ticket or catalog.write(partial(work, "wait"))
         faults.point("fire.committed")
-        if ticket is not None or candidates is None:
+        if ticket is not None or candidates is None or not waits:
             return ticket
         # Others have fired all candidates: look for more.
 

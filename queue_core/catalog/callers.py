@@ -1,0 +1,204 @@
+"""The catalog within a transaction of the caller, who commits it or rolls it back.
+
+Verbs write through a `CallersCatalog` as through any catalog, and their changes become visible
+together with the caller's own, or never. Each call has a savepoint, so a call that fails changes
+nothing, even if the caller goes on and commits. Nothing here waits for a change of the catalog:
+other processes could wait for locks of the caller meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Connection, Engine, NullPool
+from sqlalchemy.exc import DBAPIError
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import facts
+from queue_core.databases.lent import LentConnection
+from queue_core.errors import BadOption, Conflict, IgnisError
+
+Result = TypeVar("Result")
+#: A `Connection` of SQLAlchemy, of psycopg or of sqlite3, of which only some are installed.
+CallersConnection: TypeAlias = Any
+
+_SAVEPOINT = "ignis"
+
+
+class CallersCatalog(Catalog):
+    """
+    A catalog whose transactions are parts of one transaction of the caller.
+
+    Args:
+        catalog: The catalog of the store.
+        connection: A connection that covers the one of the caller.
+        driver: The caller's connection, as its driver made it.
+    """
+
+    def __init__(self, catalog: Catalog, connection: Connection, driver: Any) -> None:
+        # Nothing is opened: everything happens on the given connection.
+        self.url = catalog.url
+        self.engine = connection.engine
+        self.file = catalog.file
+        #: The catalog of the store, for reads that need not see the caller's changes.
+        self.own = catalog
+        self.connection = connection
+        self.driver = driver
+
+    def write(self, work: Callable[[Connection], Result], *, grows: bool = False) -> Result:
+        """Run *work* once within the caller's transaction, and commit nothing."""
+        with self.read() as connection:
+            result = work(connection)
+        if grows:
+            self.own.check_reserve()
+        return result
+
+    @contextmanager
+    def read(self, *, locking: bool = False) -> Iterator[Connection]:
+        """Return the caller's connection; it sees the changes of its transaction."""
+        try:
+            yield self.connection
+        except DBAPIError as error:
+            raise _translated(self.own, error) from error
+
+    def close(self) -> None:
+        """Do nothing: the connection belongs to the caller."""
+
+    @property
+    def turn(self) -> int | None:
+        """
+        A number of the caller's connection, which picks the shard of loads without a key.
+
+        Two loads of one transaction then lock the same shard. In shards by turns, two transactions
+        could wait for each other. None where only one transaction writes at a time.
+        """
+        if not dialect.of(self.connection).writes_in_parallel:
+            return None
+        if self.driver not in _turns:
+            _turns[self.driver] = random.randrange(1 << 16)
+        return _turns[self.driver]
+
+    def sees_commits(self) -> bool:
+        """Return whether a statement that has taken a lock sees all that was committed before."""
+        return dialect.of(self.connection).sees_commits(self.connection)
+
+
+@contextmanager
+def callers(catalog: Catalog, given: object) -> Iterator[CallersCatalog]:
+    """
+    Open a catalog within the transaction of the connection *given*, for one call.
+
+    Raises `BadOption` for anything but a connection to the catalog's database in a transaction.
+    The block's changes are undone if it raises. Then an error of the database becomes `Conflict` if
+    the same transaction may succeed when the caller runs it again, and otherwise
+    `CatalogUnavailable` or `DamagedCatalog`.
+    """
+    database = dialect.of(catalog.engine)
+    driver = _driver_of(given)
+    with _lender_of(catalog).lend(database.lend(driver)) as connection:
+        try:
+            _check_same(catalog, connection, driver)
+            database.join(driver)
+            connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
+            try:
+                yield CallersCatalog(catalog, connection, driver)
+                connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            except BaseException:
+                _undo(connection)
+                raise
+        except DBAPIError as error:
+            raise _translated(catalog, error) from error
+
+
+def check_no_wait(timeout: float | None, usual: float | None) -> None:
+    """Raise `BadOption` for a time to wait within the caller's transaction, except the *usual*."""
+    if timeout not in (0, usual):
+        raise BadOption(
+            f"timeout={timeout} cannot be combined with connection: those for whom the call would "
+            "wait may wait for your transaction; leave timeout out"
+        )
+
+
+def _driver_of(given: object) -> Any:
+    """Return the driver's connection; the transaction of a connection of SQLAlchemy has begun."""
+    if isinstance(given, Connection):
+        if not given.in_transaction():
+            # As its first statement would: SQLAlchemy commits only transactions that it knows.
+            given.begin()
+        return given.connection.driver_connection
+    if callable(getattr(given, "get_bind", None)):
+        raise BadOption("connection is a session of SQLAlchemy: pass session.connection()")
+    return given
+
+
+def _check_same(catalog: Catalog, connection: Connection, driver: Any) -> None:
+    database = dialect.of(connection)
+    there = database.whereabouts(connection, facts)
+    known = _whereabouts.get(catalog)
+    if there != known:
+        # The server may have begun again since.
+        with catalog.read() as own:
+            _whereabouts[catalog] = known = database.whereabouts(own, facts)
+    if there != known:
+        raise BadOption(
+            f"connection uses the database {database.shown(driver)}, and the catalog is "
+            f"{catalog.file or dialect.hidden(catalog.url)}; nothing was changed: connect to the "
+            "database of the catalog, and to its schema"
+        )
+
+
+#: Where the catalogs of this process are, as their databases say.
+_whereabouts: WeakKeyDictionary[Catalog, str] = WeakKeyDictionary()
+
+
+def _undo(connection: Connection) -> None:
+    # A lost connection has no savepoint, and neither has a database on a full disk.
+    with suppress(DBAPIError):
+        connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+        connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+
+
+def _translated(catalog: Catalog, error: DBAPIError) -> IgnisError:
+    if dialect.of(catalog.engine).errors.can_retry(error):
+        return Conflict(
+            f"another transaction was in the way ({' '.join(str(error.orig).split())}); nothing "
+            "was changed: roll back your transaction, and run it again"
+        )
+    return catalog.translated(error)
+
+
+class _Lender:
+    """Makes connections of SQLAlchemy that cover those of callers."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._lent = threading.local()
+        # One engine, since it keeps the compiled statements. It opens and closes no connection.
+        pool = NullPool(
+            lambda: self._lent.driver, reset_on_return=None, dialect=catalog.engine.dialect
+        )
+        self._engine = Engine(pool, catalog.engine.dialect, catalog.engine.url)
+
+    @contextmanager
+    def lend(self, driver: LentConnection) -> Iterator[Connection]:
+        self._lent.driver = driver
+        with self._engine.connect() as connection:
+            yield connection
+
+
+#: The numbers of callers' connections.
+_turns: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_lenders: WeakKeyDictionary[Catalog, _Lender] = WeakKeyDictionary()
+
+
+def _lender_of(catalog: Catalog) -> _Lender:
+    # Two threads may make one each, which does no harm.
+    found = _lenders.get(catalog)
+    if found is None:
+        _lenders[catalog] = found = _Lender(catalog)
+    return found

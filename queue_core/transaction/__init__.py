@@ -1,0 +1,1 @@
+"""Verbs within the caller's own transaction, which the caller commits or rolls back."""

@@ -1,0 +1,258 @@
+"""Firings and settlements within the caller's transaction: with its rows, or not at all."""
+
+import threading
+import time
+
+import pytest
+
+from queue_core import BadOption, Conflict, Settlement
+from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
+from queue_core.ids import IdSet
+from tests.contract.callers import KINDS, Caller
+from tests.damages import damage
+from tests.factories import make_queue, numbers_of, orders
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(params=KINDS)
+def caller(request, store):
+    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), request.param)
+    yield made
+    made.close()
+
+
+def taken(firing):
+    return sorted(numbers_of(firing.messages))
+
+
+def test_a_firing_is_committed_with_the_rows_and_the_end_of_its_messages(store, caller):
+    queue = make_queue(store, shards=2)
+    queue.load(orders(3))
+    with caller.connected() as connection:
+        firing = queue.fire("all", connection=connection)
+        for number in taken(firing):
+            caller.sell(connection, number)
+        assert queue.delete(firing, connection=connection) == 3
+        assert queue.browse().num_rows == 3
+        assert caller.sold() == []
+        connection.commit()
+
+    assert caller.sold() == [0, 1, 2]
+    assert queue.browse().num_rows == 0
+
+
+def test_a_rollback_puts_the_messages_back_as_if_never_fired(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    before = queue.browse().to_pylist()
+    with caller.connected() as connection:
+        for _ in range(2):
+            firing = queue.fire(2, connection=connection)
+            caller.sell(connection, 1)
+            queue.delete(firing, connection=connection)
+            connection.rollback()
+            assert taken(firing) == [0, 1]
+        assert queue.browse().to_pylist() == before
+        queue.delete(queue.fire("all", connection=connection), connection=connection)
+        connection.commit()
+
+    assert caller.sold() == []
+    assert queue.browse().num_rows == 0
+
+
+def test_every_outcome_goes_with_the_transaction(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    with caller.connected() as connection:
+        for finish in (connection.rollback, connection.commit):
+            firing = queue.fire("all", connection=connection)
+            ids = firing.ids.to_pylist()
+            queue.delete(ids[:1], connection=connection)
+            queue.sideline(ids[1:2], "no funds", connection=connection)
+            queue.reload(ids[2:3], connection=connection)
+            queue.settle(Settlement(deleted=IdSet.of(ids[3:])), firing, connection=connection)
+            finish()
+
+    assert numbers_of(queue.browse()) == [2]
+    assert numbers_of(queue.browse(magazine="sideline")) == [1]
+    assert queue.failures().column("reason").to_pylist() == ["no funds"]
+
+
+def test_messages_that_were_fired_before_end_with_the_transaction(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    firing = queue.fire("all")
+    with caller.connected() as connection:
+        caller.sell(connection, 0)
+        queue.delete(firing, connection=connection)
+        connection.rollback()
+        assert queue.browse().num_rows == 2
+        caller.sell(connection, 1)
+        queue.delete(firing, connection=connection)
+        connection.commit()
+    assert caller.sold() == [1]
+    assert queue.browse().num_rows == 0
+
+
+def test_messages_that_are_not_held_any_more_are_refused(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    firing = queue.fire("all")
+    queue.delete(firing.ids[:1], consumer=firing.ticket.consumer)
+    with caller.connected() as connection:
+        caller.sell(connection, 0)
+        with pytest.raises(Conflict, match="1 of 2 messages are not held any more"):
+            queue.delete(firing, connection=connection)
+        with pytest.raises(BadOutcome):
+            queue.delete([1 << 40], connection=connection)
+        connection.rollback()
+        # The refused call has settled nothing.
+        assert queue.delete(firing.ids[1:], connection=connection) == 1
+        connection.commit()
+    assert caller.sold() == []
+
+
+def test_the_messages_of_the_transaction_itself_can_be_fired(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        queue.load(orders(2), connection=connection)
+        firing = queue.fire("all", selector="number = 1", connection=connection)
+        assert taken(firing) == [1]
+        queue.delete(firing, connection=connection)
+        # What it has fired is not found again.
+        assert len(queue.fire("all", selector="number = 1", connection=connection)) == 0
+        connection.commit()
+    assert numbers_of(queue.browse()) == [0]
+
+
+@pytest.mark.parametrize(
+    "how", [{"selector": "number > 1"}, {"order_by": "number DESC"}, {"order": "global"}]
+)
+def test_selections_and_orders_work(store, caller, how):
+    queue = make_queue(store, shards=3)
+    queue.load(orders(4))
+    with caller.connected() as connection:
+        firing = queue.fire(2, **how, connection=connection)
+        queue.delete(firing, connection=connection)
+        connection.commit()
+    assert len(firing) == 2
+    if "order_by" in how:
+        assert numbers_of(firing.messages) == [3, 2]
+    assert queue.browse().num_rows == 2
+
+
+def test_the_next_message_of_a_group_follows_in_the_same_transaction(store, caller):
+    queue = make_queue(store, group="customer")
+    queue.load(orders(3, customers=1))
+    with caller.connected() as connection:
+        seen = []
+        while len(firing := queue.fire(connection=connection)):
+            seen += numbers_of(firing.messages)
+            queue.delete(firing, connection=connection)
+        connection.commit()
+    assert seen == [0, 1, 2]
+
+
+def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite has one writer")
+    queue = make_queue(store, shards=4)
+    queue.load(orders(8))
+    with caller.connected() as one, caller.connected() as other:
+        first = queue.fire(1, connection=one)
+        # Neither waits for the other, nor for the process's own consumer.
+        second = queue.fire(1, connection=other)
+        third = queue.fire(1)
+        queue.delete(second, connection=other)
+        other.commit()
+        queue.delete(first, connection=one)
+        one.commit()
+        queue.delete(third)
+    assert len({*numbers_of(first.messages), *numbers_of(second.messages)}) == 2
+    assert queue.browse().num_rows == 5
+
+
+def test_threads_take_each_message_once(store, caller):
+    queue = make_queue(store, shards=4)
+    queue.load(orders(30))
+    failed = []
+
+    def work():
+        with caller.connected() as connection:
+            end = time.monotonic() + PATIENCE
+            while queue.browse().num_rows and time.monotonic() < end:
+                try:
+                    firing = queue.fire(2, connection=connection)
+                    for number in numbers_of(firing.messages):
+                        caller.sell(connection, number)
+                    if len(firing):
+                        queue.delete(firing, connection=connection)
+                    connection.commit()
+                except Conflict:
+                    connection.rollback()
+                except BaseException as error:
+                    failed.append(error)
+                    raise
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert not failed
+    assert caller.sold() == list(range(30))
+
+
+def test_a_firing_within_a_transaction_does_not_wait(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        with pytest.raises(BadOption, match="timeout=1"):
+            queue.fire(timeout=1, connection=connection)
+        with pytest.raises(BadOption, match="timeout=None"):
+            queue.fire(timeout=None, connection=connection)
+        assert len(queue.fire(connection=connection)) == 0
+
+
+def test_a_consumer_of_ones_own_may_fire(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    consumer = store.consumer("shop")
+    with caller.connected() as connection:
+        firing = queue.fire(connection=connection, consumer=consumer)
+        assert firing.ticket.consumer == consumer
+        queue.delete(firing.ids, consumer="shop", connection=connection)
+        connection.commit()
+    store.consumer("shop")
+    with caller.connected() as connection, pytest.raises(ConsumerFenced):
+        queue.fire(connection=connection, consumer=consumer)
+
+
+@pytest.mark.spoiled
+def test_a_damaged_segment_fires_nothing(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(20_000))
+    damage(store)
+    with caller.connected() as connection:
+        caller.sell(connection, 1)
+        with pytest.raises(DamagedSegment):
+            queue.fire("all", connection=connection)
+        connection.commit()
+    assert caller.sold() == [1]
+    (row,) = store.view("queues").to_pylist()
+    assert row["in_flight"] == 0
+
+
+def test_a_swept_message_is_not_settled_by_a_transaction(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    with caller.connected() as connection:
+        firing = queue.fire(connection=connection)
+        connection.commit()
+        assert queue.sweep(older_than=0) == 1
+        caller.sell(connection, 0)
+        with pytest.raises(Conflict, match="not held any more"):
+            queue.delete(firing, connection=connection)
+        connection.rollback()
+    assert caller.sold() == []

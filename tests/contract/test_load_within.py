@@ -1,0 +1,385 @@
+"""Loads within the caller's transaction: both are committed, or neither."""
+
+import sqlite3
+import threading
+import time
+
+import psycopg
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from queue_core import BadOption, Conflict, QueueFull, Store
+from queue_core.errors import QueueDeactivated, SchemaMismatch
+from tests.contract.callers import KINDS, Caller
+from tests.factories import make_queue, numbers_of, orders
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(params=KINDS)
+def caller(request, store):
+    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), request.param)
+    yield made
+    made.close()
+
+
+def waiting(queue):
+    return sorted(numbers_of(queue.browse()))
+
+
+def test_rows_and_messages_are_committed_together(store, caller):
+    queue = make_queue(store, shards=4)
+    with caller.connected() as connection:
+        caller.sell(connection, 1)
+        ids = queue.load(orders(1, 1), connection=connection)
+        assert waiting(queue) == []
+        assert caller.sold() == []
+        connection.commit()
+
+    assert waiting(queue) == caller.sold() == [1]
+    assert queue.browse().column("_message_id").to_pylist() == ids.to_pylist()
+
+
+def test_a_rollback_undoes_both(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        caller.sell(connection, 1)
+        queue.load(orders(1, 1), connection=connection)
+        connection.rollback()
+        # The connection is as good as before.
+        caller.sell(connection, 2)
+        queue.load(orders(1, 2), connection=connection)
+        connection.commit()
+
+    assert waiting(queue) == caller.sold() == [2]
+
+
+def test_a_load_that_comes_first_begins_the_transaction(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        queue.load(orders(1, 1), connection=connection)
+        connection.rollback()
+        queue.load(orders(1, 2), connection=connection)
+        caller.sell(connection, 2)
+        connection.commit()
+    # Nobody commits this one.
+    with caller.connected() as connection:
+        queue.load(orders(1, 3), connection=connection)
+
+    assert waiting(queue) == caller.sold() == [2]
+
+
+def test_a_failed_load_changes_nothing_and_leaves_the_transaction_usable(store, caller):
+    queue = make_queue(store, max_size=2, overflow="fail")
+    with caller.connected() as connection:
+        caller.sell(connection, 1)
+        with pytest.raises(SchemaMismatch):
+            queue.load([{"amount": 1.0}], connection=connection)
+        with pytest.raises(QueueFull, match="'orders'"):
+            queue.load(orders(3), connection=connection)
+        queue.load(orders(1, 1), connection=connection)
+        caller.sell(connection, 2)
+        connection.commit()
+
+    assert caller.sold() == [1, 2]
+    assert waiting(queue) == [1]
+    assert store.storage.list() == {}
+
+
+def test_a_statement_of_the_caller_that_fails_undoes_both(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        queue.load(orders(1, 1), connection=connection)
+        caller.sell(connection, 1)
+        with pytest.raises((sa.exc.IntegrityError, psycopg.IntegrityError, sqlite3.IntegrityError)):
+            caller.sell(connection, 1)
+        if store.catalog.file is None:
+            # PostgreSQL accepts nothing more.
+            with pytest.raises(Conflict, match="failed before"):
+                queue.load(orders(1, 2), connection=connection)
+        connection.rollback()
+
+    assert waiting(queue) == caller.sold() == []
+
+
+def test_files_of_a_rolled_back_load_are_vacuumed(store, caller):
+    queue = make_queue(store, shards=2)
+    large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
+    with caller.connected() as connection:
+        queue.load(large, connection=connection)
+        connection.rollback()
+        assert store.storage.list()
+        queue.load(large, connection=connection)
+        connection.commit()
+
+    store.vacuum(grace=0)
+    assert queue.browse().num_rows == 50_000
+    queue.delete(queue.fire("all"))
+    store.vacuum(grace=0)
+    assert store.storage.list() == {}
+
+
+def test_vacuum_waits_for_a_load_that_is_not_committed_yet(store, caller):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite has one writer: vacuum waits anyway")
+    queue = make_queue(store)
+    large = pa.table({"number": range(50_000), "customer": ["some customer"] * 50_000})
+    removed = []
+    with caller.connected() as connection:
+        queue.load(large, connection=connection)
+        vacuum = threading.Thread(target=lambda: removed.extend(store.vacuum(grace=0)))
+        vacuum.start()
+        time.sleep(0.2)
+        connection.commit()
+        vacuum.join(PATIENCE)
+
+    assert removed == []
+    assert queue.browse().num_rows == 50_000
+
+
+def test_a_waiting_consumer_is_woken_at_the_commit(store, caller):
+    queue = make_queue(store)
+    found = []
+
+    def fire():
+        found.append(queue.fire(timeout=PATIENCE))
+        found.append(time.monotonic())
+
+    consumer = threading.Thread(target=fire)
+    consumer.start()
+    with caller.connected() as connection:
+        time.sleep(0.3)
+        queue.load(orders(1, 1), connection=connection)
+        time.sleep(0.3)
+        assert found == []
+        connection.commit()
+        committed = time.monotonic()
+    consumer.join(PATIENCE)
+
+    assert numbers_of(found[0].messages) == [1]
+    assert found[1] - committed < 0.9, "a blind look comes after a second"
+    queue.delete(found[0])
+
+
+def test_two_threads_load_in_transactions_of_their_own(store, caller):
+    queue = make_queue(store, shards=2)
+
+    def work(first):
+        for number in range(first, first + 20):
+            with caller.connected() as connection:
+                if store.catalog.file is not None:
+                    queue.load(orders(1, number), connection=connection)
+                    caller.sell(connection, number)
+                else:
+                    caller.sell(connection, number)
+                    queue.load(orders(1, number), connection=connection)
+                    queue.load(orders(1, number + 1000), connection=connection)
+                if number % 3:
+                    connection.commit()
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert [number for number in waiting(queue) if number < 1000] == caller.sold()
+    assert len(caller.sold()) == 40
+
+
+def test_another_database_is_refused_by_name(store, caller, tmp_path):
+    queue = make_queue(store)
+    other = sqlite3.connect(tmp_path / "other.db")
+    with pytest.raises(BadOption, match="connection"):
+        queue.load(orders(1), connection=other)
+    assert not other.in_transaction
+    other.close()
+    for wrong in ("connection", sa.create_engine("sqlite://"), object()):
+        with pytest.raises(BadOption, match="connection"):
+            queue.load(orders(1), connection=wrong)
+    assert waiting(queue) == []
+
+
+def test_a_copy_of_the_database_is_refused(store, caller, request, tmp_path):
+    queue = make_queue(store)
+    if store.catalog.file is not None:
+        copy = sqlite3.connect(tmp_path / "copy.db")
+        with sqlite3.connect(store.catalog.file) as source:
+            source.backup(copy)
+        source.close()
+        with pytest.raises(BadOption, match=r"copy\.db.*catalog\.db"):
+            queue.load(orders(1), connection=copy)
+        copy.execute(f"ATTACH '{store.catalog.file}' AS ignis")
+        with pytest.raises(BadOption, match=r"copy\.db"):
+            queue.load(orders(1), connection=copy)
+        copy.close()
+        return
+    url = store.catalog.engine.url.set(drivername="postgresql")
+    with request.getfixturevalue("postgres").database() as other:
+        # The same tables, in another database of the server.
+        with Store.open(catalog=other, storage=str(tmp_path / "other")):
+            pass
+        there = sa.make_url(other).set(drivername="postgresql")
+        with (
+            psycopg.connect(there.render_as_string(hide_password=False)) as connection,
+            pytest.raises(BadOption, match="uses the database") as refused,
+        ):
+            queue.load(orders(1), connection=connection)
+    assert f"/{there.database}," in str(refused.value)
+    assert f"/{url.database}?" in str(refused.value)
+
+
+def test_a_connection_that_commits_each_statement_is_refused(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        if caller.kind == "sqlalchemy":
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+        elif store.catalog.file is not None:
+            connection.isolation_level = None
+        else:
+            connection.autocommit = True
+        with pytest.raises(BadOption, match="would commit each statement"):
+            queue.load(orders(1), connection=connection)
+        if caller.kind == "driver":
+            # A transaction of the caller's own is welcome.
+            connection.execute("BEGIN")
+            queue.load(orders(1, 7), connection=connection)
+            connection.execute("COMMIT")
+
+    assert waiting(queue) == ([7] if caller.kind == "driver" else [])
+
+
+def test_a_session_gives_its_connection(store, caller):
+    from sqlalchemy.orm import Session
+
+    queue = make_queue(store)
+    with Session(caller._engine) as session:
+        with pytest.raises(BadOption, match=r"session\.connection\(\)"):
+            queue.load(orders(1), connection=session)
+        session.execute(sa.text("INSERT INTO sales VALUES (1)"))
+        queue.load(orders(1, 1), connection=session.connection())
+        session.commit()
+    assert waiting(queue) == caller.sold() == [1]
+
+
+def test_bounded_queues_never_wait(store, caller):
+    queue = make_queue(store, max_size=2)
+    with caller.connected() as connection:
+        queue.load(orders(2), connection=connection)
+        began = time.monotonic()
+        with pytest.raises(QueueFull):
+            queue.load(orders(1, 5), connection=connection)
+        assert time.monotonic() - began < 5
+        with pytest.raises(BadOption, match="timeout=3"):
+            queue.load(orders(1, 5), 3, connection=connection)
+        connection.commit()
+    assert waiting(queue) == [0, 1]
+
+
+def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
+    queue = make_queue(store, max_size=2, overflow="ring")
+    queue.load(orders(2))
+    with caller.connected() as connection:
+        queue.load(orders(1, 2), connection=connection)
+        connection.rollback()
+        assert waiting(queue) == [0, 1]
+        queue.load(orders(1, 3), connection=connection)
+        connection.commit()
+    assert waiting(queue) == [1, 3]
+
+
+def test_policies_see_what_the_transaction_has_loaded(store, caller):
+    queue = make_queue(store, key="number", policy="latest")
+    queue.load(orders(2))
+    with caller.connected() as connection:
+        queue.load([{"number": 1, "customer": "mine"}], connection=connection)
+        queue.load([{"number": 1, "customer": "newest"}], connection=connection)
+        connection.rollback()
+        assert "mine" not in queue.browse().column("customer").to_pylist()
+        queue.load([{"number": 1, "customer": "mine"}], connection=connection)
+        queue.load([{"number": 1, "customer": "newest"}], connection=connection)
+        connection.commit()
+    rows = {row["number"]: row["customer"] for row in queue.browse().to_pylist()}
+    assert sorted(rows) == [0, 1]
+    assert rows[1] == "newest"
+
+
+def test_keys_are_known_when_the_transaction_is_committed(store, caller):
+    queue = make_queue(store, key="number", dedup=["number"], dedup_window=3600)
+    with caller.connected() as connection:
+        assert queue.load(orders(1, 1), connection=connection).null_count == 0
+        assert queue.load(orders(1, 1), connection=connection).null_count == 1
+        connection.rollback()
+        assert queue.load(orders(1, 1), connection=connection).null_count == 0
+        connection.commit()
+    assert queue.load(orders(2, 1)).null_count == 1
+    assert waiting(queue) == [1, 2]
+
+
+def test_a_queue_that_keeps_nothing_and_a_deactivated_one_are_refused(store, caller):
+    queue, gone = make_queue(store, max_size=0), make_queue(store, "gone")
+    gone.deactivate()
+    with caller.connected() as connection:
+        with pytest.raises(BadOption, match="keeps no messages"):
+            queue.load(orders(1), connection=connection)
+        with pytest.raises(QueueDeactivated):
+            gone.load(orders(1), connection=connection)
+
+
+def test_a_load_adds_no_columns(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        with pytest.raises(BadOption, match="_expires_at"):
+            queue.load(orders(1), ttl=60, connection=connection)
+        connection.rollback()
+        queue.load(orders(1), ttl=60)
+        queue.load(orders(1, 1), ttl=60, connection=connection)
+        connection.commit()
+    assert queue.browse().column("_expires_at").null_count == 0
+
+
+def test_lock_waits_and_serialization_failures_are_conflicts(store, caller):
+    queue = make_queue(store)
+    with caller.connected(**({"timeout": 0.1} if store.catalog.file else {})) as connection:
+        if store.catalog.file is not None:
+            if caller.kind == "sqlalchemy":
+                connection.exec_driver_sql("PRAGMA busy_timeout = 100")
+                connection.rollback()
+            with store.catalog.engine.connect() as other:
+                other.exec_driver_sql("BEGIN IMMEDIATE")
+                with pytest.raises(Conflict, match="run your transaction again"):
+                    queue.load(orders(1), connection=connection)
+                other.exec_driver_sql("ROLLBACK")
+        else:
+            caller.run(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            caller.run(connection, "SELECT count(*) FROM sales")
+            queue.load(orders(1, 1))
+            with pytest.raises(Conflict, match="run it again"):
+                queue.load(orders(1, 2), connection=connection)
+            connection.rollback()
+            caller.run(connection, "SET lock_timeout = 100")
+            with store.catalog.engine.connect() as other:
+                other.exec_driver_sql("SELECT * FROM shards FOR UPDATE")
+                with pytest.raises(Conflict, match="run it again"):
+                    queue.load(orders(1, 2), connection=connection)
+        connection.rollback()
+        queue.load(orders(1, 3), connection=connection)
+        connection.commit()
+    assert 3 in waiting(queue)
+    assert 2 not in waiting(queue)
+
+
+def test_rules_need_transactions_that_see_commits(store, caller):
+    if store.catalog.file is not None:
+        pytest.skip("on SQLite each transaction that writes does")
+    bounded = make_queue(store, max_size=10)
+    plain = make_queue(store, "plain")
+    with caller.connected() as connection:
+        caller.run(connection, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        with pytest.raises(BadOption, match="READ COMMITTED"):
+            bounded.load(orders(1), connection=connection)
+        plain.load(orders(1), connection=connection)
+        connection.commit()
+    assert waiting(bounded) == []
+    assert waiting(plain) == [0]
