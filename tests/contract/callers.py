@@ -16,7 +16,7 @@ class Caller:
     def __init__(self, url, kind):
         self.url = url
         self.kind = kind
-        self._engine = sa.create_engine(url)
+        self.engine = sa.create_engine(url)
         with self.connected() as connection:
             self.run(connection, "CREATE TABLE sales (number INTEGER UNIQUE)")
             connection.commit()
@@ -25,7 +25,7 @@ class Caller:
     def connected(self, **options):
         """A connection, without a transaction yet."""
         if self.kind == "sqlalchemy":
-            with self._engine.connect() as connection:
+            with self.engine.connect() as connection:
                 yield connection
             return
         url = sa.make_url(self.url)
@@ -49,8 +49,8 @@ class Caller:
         self.run(connection, f"INSERT INTO sales VALUES ({number})")
 
     def sold(self):
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             return sorted(connection.scalars(sa.text("SELECT number FROM sales")))
 
     def close(self):
-        self._engine.dispose()
+        self.engine.dispose()

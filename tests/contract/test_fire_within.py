@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,6 @@ from queue_core import BadOption, Conflict, Settlement
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.ids import IdSet
 from tests.contract.callers import KINDS, Caller
-from tests.damages import damage
 from tests.factories import make_queue, numbers_of, orders
 
 PATIENCE = 30.0
@@ -158,7 +158,9 @@ def test_two_transactions_of_a_process_fire_at_the_same_time(store, caller):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer")
     queue = make_queue(store, shards=4)
-    queue.load(orders(8))
+    for number in range(8):
+        # The shards take turns.
+        queue.load(orders(1, number))
     with caller.connected() as one, caller.connected() as other:
         first = queue.fire(1, connection=one)
         # Neither waits for the other, nor for the process's own consumer.
@@ -233,7 +235,8 @@ def test_a_consumer_of_ones_own_may_fire(store, caller):
 def test_a_damaged_segment_fires_nothing(store, caller):
     queue = make_queue(store)
     queue.load(orders(20_000))
-    damage(store)
+    (name,) = store.storage.list()
+    (Path(store.address.storage) / name).write_bytes(b"torn")
     with caller.connected() as connection:
         caller.sell(connection, 1)
         with pytest.raises(DamagedSegment):

@@ -254,7 +254,7 @@ def test_a_session_gives_its_connection(store, caller):
     from sqlalchemy.orm import Session
 
     queue = make_queue(store)
-    with Session(caller._engine) as session:
+    with Session(caller.engine) as session:
         with pytest.raises(BadOption, match=r"session\.connection\(\)"):
             queue.load(orders(1), connection=session)
         session.execute(sa.text("INSERT INTO sales VALUES (1)"))
