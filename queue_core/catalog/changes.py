@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, notifications, seals
 from queue_core.catalog.segments import release
-from queue_core.catalog.slices import ShardKey, add, allocate
+from queue_core.catalog.slices import Room, ShardKey, add, allocate, execute_each
 from queue_core.catalog.tables import counters, slices, turns
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.rows import EMPTY, Rows
@@ -164,8 +164,7 @@ class Changes:
 
     def _write_remainders(self, connection: Connection) -> None:
         shrunk = [(piece, rows) for piece, rows in self._kept.values() if rows]
-        if shrunk:
-            connection.execute(_SHRINK, [_remainder(piece, rows) for piece, rows in shrunk])
+        execute_each(connection, _SHRINK, [_remainder(piece, rows) for piece, rows in shrunk])
 
     def _write_moves(self, connection: Connection) -> None:
         shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
@@ -173,11 +172,14 @@ class Changes:
             shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
         new = []
         now = dialect.read_clock(connection) if shards else None
-        for key in sorted(shards):
-            moves = sorted(shards[key], key=lambda move: (move[0].magazine, _first(*move[:2])))
-            offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
-            tail = allocate(connection, key, span, sum(len(rows) for _, rows, _ in moves))
-            for (piece, rows, values), offset in zip(moves, offsets, strict=True):
+        offsets, wanted = {}, {}
+        for key, moves in shards.items():
+            moves.sort(key=lambda move: (move[0].magazine, _first(*move[:2])))
+            offsets[key], span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
+            wanted[key] = Room(span, sum(len(rows) for _, rows, _ in moves))
+        tails = allocate(connection, wanted)
+        for key, tail in tails.items():
+            for (piece, rows, values), offset in zip(shards[key], offsets[key], strict=True):
                 new.append(
                     _columns(piece, rows)
                     | {"magazine": key[1], "position": tail + offset, "state": State.LOADED}
@@ -194,17 +196,22 @@ class Changes:
             release(connection, {piece.segment_id for piece in gone})
 
     def _write_fired(self, connection: Connection) -> None:
-        for key in sorted(self._fired):
-            count, pointer = self._fired[key]
-            connection.execute(_FIRE, _shard(key) | {"by": count, "upto": pointer})
+        fired = [
+            _shard(key) | {"by": count, "upto": pointer}
+            for key, (count, pointer) in sorted(self._fired.items())
+        ]
+        execute_each(connection, _FIRE, fired)
 
     def _write_counts(self, connection: Connection) -> None:
-        for key in sorted(self._counts):
-            counts = self._counts[key]
-            by = {f"by_{name}": delta for name, delta in counts.items()}
-            gain = sum(seals.weight(counters, name) * delta for name, delta in counts.items())
-            statement = _count(tuple(sorted(counts)))
-            connection.execute(statement, _shard(key) | by | {"gain": gain})
+        # With the same counters for all shards, so that one statement locks them in their order.
+        names = tuple(sorted({name for counts in self._counts.values() for name in counts}))
+        weights = {name: seals.weight(counters, name) for name in names}
+        rows = []
+        for key, counts in sorted(self._counts.items()):
+            by = {f"by_{name}": counts.get(name, 0) for name in names}
+            gain = sum(weights[name] * delta for name, delta in counts.items())
+            rows.append(_shard(key) | by | {"gain": gain})
+        execute_each(connection, _count(names), rows)
 
 
 def _frees(settings: QueueSettings) -> bool:

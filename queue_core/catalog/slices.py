@@ -6,10 +6,20 @@ tickets, turns, slices, queues, interests, load pointers, counters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Row,
+    Select,
+    bindparam,
+    insert,
+    select,
+    update,
+)
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import UNREADABLE, damaged
@@ -32,16 +42,16 @@ _ALLOCATE = (
         shards.c.shard == bindparam("at"),
     )
     .values(
-        load_pointer=shards.c.load_pointer + bindparam("span"),
-        loaded=shards.c.loaded + bindparam("count"),
+        load_pointer=shards.c.load_pointer + bindparam("places"),
+        loaded=shards.c.loaded + bindparam("messages"),
         seal=shards.c.seal
-        + bindparam("span") * seals.weight(shards, "load_pointer")
-        + bindparam("count") * seals.weight(shards, "loaded"),
+        + bindparam("places") * seals.weight(shards, "load_pointer")
+        + bindparam("messages") * seals.weight(shards, "loaded"),
     )
-    .returning(shards.c.load_pointer)
 )
+_ALLOCATE_ONE = _ALLOCATE.returning(shards.c.load_pointer)
 # Locks the queue's row for reading, so that no process deactivates the queue before the commit.
-_ALLOCATE_IN_USE = _ALLOCATE.where(
+_ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
     select(queues.c.id)
     .where(queues.c.id == bindparam("queue"), queues.c.deactivated_at.is_(None))
     .with_for_update(read=True)
@@ -75,14 +85,38 @@ def fetch(
         query = query.order_by(*in_order)
         if lock == "skip":
             query = dialect.of(connection).skip_locked(query)
-    found = []
-    for row in connection.execute(query):
-        try:
-            found.append(_slice(row))
-        except UNREADABLE as error:
-            raise damaged(slices, f"id {row.id}", error) from error
+    found = _read(connection, query)
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
+    return found
+
+
+def fetch_first(
+    connection: Connection,
+    *where: ColumnElement[bool],
+    shards: Sequence[ShardKey],
+    limit: int,
+    skip_locked: bool,
+) -> dict[ShardKey, list[Slice]]:
+    """
+    Return the first *limit* slices of each of some shards, in order of position.
+
+    One statement reads all shards, in one state of the catalog. With *skip_locked*, it locks the
+    slices, and passes over slices that other transactions have locked.
+    """
+    keys = {
+        slices.c.queue_id: [key[0] for key in shards],
+        slices.c.magazine: [key[1] for key in shards],
+        slices.c.shard: [key[2] for key in shards],
+    }
+    query = dialect.of(connection).first_of_each(
+        slices, keys, where, slices.c.position, limit, skip_locked=skip_locked
+    )
+    found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
+    for piece in _read(connection, query):
+        found[piece.queue_id, int(piece.magazine), piece.shard].append(piece)
+    for pieces in found.values():
+        pieces.sort(key=lambda piece: piece.position)
     return found
 
 
@@ -95,28 +129,89 @@ def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def allocate(
-    connection: Connection, key: ShardKey, span: int, count: int, *, new: bool = False
-) -> int:
-    """
-    Reserve *span* places at the tail of a shard for *count* messages; return the first place.
+class Room(NamedTuple):
+    """What some messages need at the tail of a shard."""
 
-    Raises `Conflict` if the queue no longer has the shard, because it was dropped and created
-    again; and, for *new* messages, `QueueDeactivated`.
+    places: int
+    messages: int
+
+
+def allocate(
+    connection: Connection, wanted: Mapping[ShardKey, Room], *, new: bool = False
+) -> dict[ShardKey, int]:
     """
-    values = {"queue": key[0], "in": key[1], "at": key[2], "span": span, "count": count}
-    end = connection.execute(_ALLOCATE_IN_USE if new else _ALLOCATE, values).scalar()
-    if end is None:
-        check_in_use(connection, [key[0]])
-        raise Conflict(f"the queue has no shard {key[2]} any more; open it again")
-    return int(end) - span
+    Reserve places at the tails of shards; return the first place of each, in order of shards.
+
+    Raises `Conflict` if a queue no longer has the shard, because it was dropped and created again;
+    and, for *new* messages, `QueueDeactivated`.
+    """
+    if not wanted:
+        return {}
+    if len(wanted) == 1:
+        # As most loads of single messages: one statement does it all.
+        ((key, room),) = wanted.items()
+        one = _ALLOCATE_ONE_IN_USE if new else _ALLOCATE_ONE
+        end = connection.execute(one, _parameters(key, room)).scalar()
+        ends = {} if end is None else {key: int(end)}
+    else:
+        if new:
+            _hold_in_use(connection, {queue_id for queue_id, _, _ in wanted})
+        rows = [_parameters(key, room) for key, room in sorted(wanted.items())]
+        execute_each(connection, _ALLOCATE, rows)
+        ends = _load_pointers(connection, wanted)
+    for key in wanted:
+        if key not in ends:
+            check_in_use(connection, [key[0]])
+            raise Conflict(f"the queue has no shard {key[2]} any more; open it again")
+    return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
 
 
 def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
     """Insert slices, given as rows of the table without their seals."""
-    if new:
-        rows = [seals.sealed(slices, row) for row in new]
-        connection.execute(_INSERT, rows if len(rows) > 1 else rows[0])
+    execute_each(connection, _INSERT, [seals.sealed(slices, row) for row in new])
+
+
+def execute_each(
+    connection: Connection, statement: Executable, rows: Sequence[dict[str, Any]]
+) -> None:
+    """Execute a statement for each row of parameters, in their order, in one round trip."""
+    if rows:
+        connection.execute(statement, rows if len(rows) > 1 else rows[0])
+
+
+def _parameters(key: ShardKey, room: Room) -> dict[str, Any]:
+    return {"queue": key[0], "in": key[1], "at": key[2]} | room._asdict()
+
+
+def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
+    """Keep queues from being deactivated before the commit; raises `QueueDeactivated`."""
+    here = dialect.of(connection).one_of(queues.c.id, queue_ids)
+    in_use = select(queues.c.id).where(here, queues.c.deactivated_at.is_(None))
+    held = in_use.order_by(queues.c.id).with_for_update(read=True)
+    if len(connection.execute(held).all()) < len(queue_ids):
+        check_in_use(connection, sorted(queue_ids))
+        raise Conflict("the queue was dropped; open it again")
+
+
+def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, int]:
+    names = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
+    one_of = dialect.of(connection).one_of
+    found = connection.execute(
+        select(*names, shards.c.load_pointer).where(
+            *(one_of(name, {key[at] for key in keys}) for at, name in enumerate(names))
+        )
+    )
+    return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Slice]:
+    found = []
+    for row in connection.execute(query):
+        try:
+            found.append(_slice(row))
+        except UNREADABLE as error:
+            raise damaged(slices, f"id {row.id}", error) from error
+    return found
 
 
 def _slice(row: Row[Any]) -> Slice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -124,6 +124,25 @@ class Dialect(ABC):
         self, column: Column[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Return ``column IN values`` for any number of integers or texts, in one parameter."""
+
+    @abstractmethod
+    def first_of_each(
+        self,
+        table: Table,
+        keys: Mapping[Column[Any], Sequence[int]],
+        where: Sequence[ColumnElement[bool]],
+        order: Column[Any],
+        limit: int,
+        *,
+        skip_locked: bool,
+    ) -> Select[Any]:
+        """
+        Return the first *limit* rows of each key, by *order*, in any order.
+
+        *table* has the column ``id``. *keys* are values of some of its columns, one list for each;
+        their first values are the first key, and so on. With *skip_locked*, lock the rows as
+        `skip_locked` does.
+        """
 
     @abstractmethod
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:

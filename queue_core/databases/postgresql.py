@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sqlalchemy import (
     func,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
@@ -35,6 +36,7 @@ from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, Conflict
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
+_NUMBERS = postgresql.ARRAY(BigInteger)
 _DUPLICATE = {"23505", "42P07", "42710"}
 
 
@@ -170,6 +172,27 @@ class Postgresql(Dialect):
         kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)
         array = cast(bindparam(None, list(values), type_=kind), kind)
         return column == func.any(array)
+
+    def first_of_each(
+        self,
+        table: Table,
+        keys: Mapping[Column[Any], Sequence[int]],
+        where: Sequence[ColumnElement[bool]],
+        order: Column[Any],
+        limit: int,
+        *,
+        skip_locked: bool,
+    ) -> Select[Any]:
+        """Look at the rows of one key after the other."""
+        arrays = [cast(bindparam(None, list(of), type_=_NUMBERS), _NUMBERS) for of in keys.values()]
+        each = func.unnest(*arrays).table_valued(*(column.name for column in keys), name="keys")
+        each = each.render_derived()
+        here = [column == each.c[column.name] for column in keys]
+        first = select(table).where(*where, *here).order_by(order).limit(limit)
+        if skip_locked:
+            first = self.skip_locked(first)
+        found = first.lateral("found")
+        return select(found).select_from(each.join(found, true()))
 
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
         """Return the larger of a column and a value."""

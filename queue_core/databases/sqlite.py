@@ -7,7 +7,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
+    literal_column,
     select,
     text,
 )
@@ -268,6 +269,28 @@ class Sqlite(Dialect):
         """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
         each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
         return column.in_(select(each.c.value))
+
+    def first_of_each(
+        self,
+        table: Table,
+        keys: Mapping[Column[Any], Sequence[int]],
+        where: Sequence[ColumnElement[bool]],
+        order: Column[Any],
+        limit: int,
+        *,
+        skip_locked: bool,
+    ) -> Select[Any]:
+        """Find the ids of one key after the other: SQLite has no LATERAL."""
+        values = json.dumps(list(zip(*keys.values(), strict=True)))
+        each = func.json_each(bindparam(None, values)).table_valued("value", name="keys")
+        here = [
+            column == func.json_extract(each.c.value, literal_column(f"'$[{at}]'"))
+            for at, column in enumerate(keys)
+        ]
+        first = select(table.c.id).where(*where, *here).order_by(order).limit(limit)
+        found = table.alias("found")
+        among = found.c.id.in_(first.correlate(each))
+        return select(found).select_from(each.join(found, among))
 
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
         """Return the larger of a column and a value."""

@@ -16,12 +16,10 @@ from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet
 from queue_core.model import Slice
-from queue_core.plan import Taken, before, share, take, within_bytes
+from queue_core.plan import Taken, share, take, within_bytes
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import Candidates, FireRequest
-
-#: The most slices of one firing, because a driver has to plan and distribute them.
-MAX_SLICES = 1 << 16
+from queue_core.selection.shares import take_shares
 
 
 def anything(connection: Connection, request: FireRequest) -> bool:
@@ -56,7 +54,7 @@ def acquire(
         }
         chosen = _take_candidates(connection, request, unchanged, ids, lock)
     elif request.max_messages is None:
-        chosen = _take_shares(connection, request, dict.fromkeys(backlog), lock)
+        chosen = take_shares(connection, request, dict.fromkeys(backlog), lock)
     else:
         # The number of fired messages rotates the start, so that each firing begins where the last
         # one ended. A locking firing sees only shards with a backlog; a peek counts the same
@@ -64,43 +62,16 @@ def acquire(
         turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
         waiting = {key: shard.waiting for key, shard in backlog.items()}
         shares = share(waiting, request.max_messages, turn)
-        chosen = _take_shares(connection, request, shares, lock)
+        chosen = take_shares(connection, request, shares, lock)
         if not any(chosen.values()):
             # The counters are only hints, and were wrong: take messages from any shard.
             every = dict.fromkeys(backlog, request.max_messages)
-            chosen = _first(_take_shares(connection, request, every, lock), request.max_messages)
+            chosen = _first(take_shares(connection, request, every, lock), request.max_messages)
     chosen = {key: taken for key, taken in chosen.items() if taken}
     if request.max_bytes is not None and chosen:
         ranked = candidates.ranked if candidates else ()
         chosen = within_bytes(chosen, request.max_bytes, ranked)
     return [taken for key in sorted(chosen) for taken in chosen[key]]
-
-
-def _take_shares(
-    connection: Connection,
-    request: FireRequest,
-    shares: Mapping[ShardKey, int | None],
-    lock: str | None,
-) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages from each shard; None: all."""
-    most = max(MAX_SLICES // max(len(shares), 1), 1)
-    chosen = {}
-    for key, count in shares.items():
-        if count == 0:
-            continue
-        limit = most if count is None else min(count, most)
-        found = fetch(
-            connection,
-            *eligible_slices(connection, request),
-            slices.c.queue_id == key[0],
-            slices.c.shard == key[2],
-            limit=limit + 1,
-            lock="skip" if lock else None,
-        )
-        taken = by_horizon(take(found[:limit], count), request, key)
-        # Rows of the first slice that is left out may interleave with the taken rows.
-        chosen[key] = before(taken, found[limit].position) if found[limit:] else taken
-    return chosen
 
 
 def _take_candidates(
@@ -150,10 +121,3 @@ def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:
     for piece in pieces:
         found.setdefault((piece.queue_id, int(piece.magazine), piece.shard), []).append(piece)
     return found
-
-
-def by_horizon(taken: Sequence[Taken], request: FireRequest, key: ShardKey) -> list[Taken]:
-    """Return the rows before the request's horizon, which may cut a compacted slice."""
-    if request.horizon is None:
-        return list(taken)
-    return before(taken, request.horizon.pointers.get(key, 0))

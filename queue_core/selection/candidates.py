@@ -23,13 +23,14 @@ from queue_core.ids import IdSet
 from queue_core.model import Slice, State
 from queue_core.plan import Taken, share
 from queue_core.rows import Numbers
-from queue_core.selection.acquire import by_horizon, by_shard
+from queue_core.selection.acquire import by_shard
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.merging import merged
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import ID, SLICE, SliceScan
 from queue_core.selection.selection import QueueRules, Selection
+from queue_core.selection.shares import by_horizon
 from queue_core.selection.top_k import BYTES, TopK
 
 #: A column of merged rows: the time of loading, in microseconds.

@@ -10,7 +10,7 @@ callers do more in the same transaction, and place its crash points, so this is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -43,23 +43,25 @@ def load(
         for run in segment.runs:
             assert run.shard is not None, "the caller has assigned a shard"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
-    for shard in sorted(runs):
-        _add_at_tail(connection, (queue.id, Magazine.MAIN, shard), runs[shard])
+    _add_at_tails(connection, queue, runs)
     notifications.notify(connection)
     return first_ids
 
 
-def _add_at_tail(connection: Connection, shard: slices.ShardKey, runs: _Runs) -> None:
-    count = sum(len(run) for run, _ in runs)
-    offsets, span = _offsets(runs)
-    tail = slices.allocate(connection, shard, span, count, new=True)
-    slices.add(
-        connection,
-        [
-            columns | {"position": tail + offset}
-            for (_, columns), offset in zip(runs, offsets, strict=True)
-        ],
-    )
+def _add_at_tails(connection: Connection, queue: QueueInfo, runs: Mapping[int, _Runs]) -> None:
+    """Add the slices of all shards."""
+    offsets, wanted = {}, {}
+    for shard, of_shard in runs.items():
+        offsets[shard], places = _offsets(of_shard)
+        messages = sum(len(run) for run, _ in of_shard)
+        wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages)
+    tails = slices.allocate(connection, wanted, new=True)
+    new = [
+        columns | {"position": tail + offset}
+        for (_, _, shard), tail in tails.items()
+        for (_, columns), offset in zip(runs[shard], offsets[shard], strict=True)
+    ]
+    slices.add(connection, new)
 
 
 def _offsets(runs: _Runs) -> tuple[list[int], int]:

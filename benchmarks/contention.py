@@ -1,0 +1,264 @@
+"""Measure what consumers and producers cost each other: ``python benchmarks/contention.py ROW``.
+
+    python benchmarks/contention.py slices|shards|consumers|loads|idle
+        [--catalog postgresql+psycopg://… --storage DIR] [--seconds 5]
+
+*slices*: CPU and statements to fire 100,000 messages, by the size of their slices. *shards*: the
+statements of each verb for 1,000 messages, by the number of shards. *consumers*: processes that
+fire, read and delete 100 messages at a time. *loads*: processes that load single messages. *idle*:
+transactions of consumers that wait for messages, beside another queue that is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import event
+
+from queue_core import Store
+from queue_core.address import Address
+from queue_core.selection.request import FireRequest
+from queue_core.verbs.fire import fire
+
+PROCESSES = (1, 4, 16)
+WAITERS = 10
+_spawn = multiprocessing.get_context("spawn")
+
+
+def rows(count: int) -> pa.Table:
+    """Return messages of 100 bytes."""
+    return pa.table({"number": range(count), "payload": [b"x" * 100] * count})
+
+
+class Cost:
+    """The CPU milliseconds, the statements and the transactions of a block."""
+
+    def __init__(self, store: Store) -> None:
+        self._engine = store.catalog.engine
+        self.milliseconds, self.statements, self.transactions = 0.0, 0, 0
+
+    def __enter__(self) -> Cost:
+        event.listen(self._engine, "before_cursor_execute", self._execute)
+        event.listen(self._engine, "begin", self._begin)
+        self._from = time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.milliseconds = (time.process_time() - self._from) * 1e3
+        event.remove(self._engine, "before_cursor_execute", self._execute)
+        event.remove(self._engine, "begin", self._begin)
+
+    def _execute(self, *_: object) -> None:
+        self.statements += 1
+
+    def _begin(self, _: object) -> None:
+        self.transactions += 1
+
+
+def slices(store: Store, _: float) -> Table:
+    """Fire 100,000 messages of 32 shards, from small and from large slices."""
+    table = Table("messages in a slice", "CPU ms", "statements", title="fire 100,000")
+    for size in (100, 1_000, 10_000):
+        queue = store.create_queue(f"of{size}", rows(1).schema, shards=32, key="number")
+        for _ in range(2_000_000 // size // 32 + 1):
+            queue.load(rows(32 * size))
+        who = store.consumer("benchmark")
+        wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=100_000)
+        fire(store.catalog, who, wanted)  # The first one compiles the statements.
+        with Cost(store) as cost:
+            assert fire(store.catalog, who, wanted)
+        table.add_row(f"{size:,}", f"{cost.milliseconds:.0f}", f"{cost.statements}")
+    return table
+
+
+def shards(store: Store, _: float) -> Table:
+    """Load, fire and settle 1,000 messages of queues with few and with many shards."""
+    verbs: dict[str, list[str]] = {}
+    counts = (1, 32, 512)
+    for count in counts:
+        queue = store.create_queue(f"of{count}", rows(1).schema, shards=count, key="number")
+        for _ in range(2):  # The first round compiles the statements.
+            for verb, work in _life(queue):
+                with Cost(store) as cost:
+                    work()
+                verbs.setdefault(verb, []).append(f"{cost.statements} / {cost.milliseconds:.0f}")
+    table = Table("1,000 messages", *map(str, counts), title="statements / CPU ms, by shards")
+    for verb, cells in verbs.items():
+        table.add_row(verb, *cells[1::2])
+    return table
+
+
+def _life(queue: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    firings: list[Any] = []
+    yield "load", lambda: queue.load(rows(1_000))
+    yield "fire", lambda: firings.append(queue.fire(1_000))
+    yield "reload", lambda: queue.reload(firings.pop())
+    yield "fire again", lambda: firings.append(queue.fire(1_000))
+    yield "sideline", lambda: queue.sideline(firings.pop())
+    yield "shovel", queue.shovel
+    yield "fire the shovelled", lambda: firings.append(queue.fire(1_000))
+    yield "delete", lambda: queue.delete(firings.pop())
+
+
+def consumers(store: Store, seconds: float) -> Table:
+    """Fire, read and delete 100 messages at a time, in some processes."""
+    table = Table("processes", "messages a second", title="consumers of 100")
+    for count in PROCESSES:
+        queue = store.create_queue(f"for{count}", rows(1).schema, shards=32, key="number")
+        for _ in range(20):
+            queue.load(rows(50_000))
+        table.add_row(f"{count}", f"{_rate(consume, store, queue.name, count, seconds):,.0f}")
+    return table
+
+
+def consume(store: Store, name: str, number: int) -> Callable[[], int]:
+    """Return the work of a consumer, which returns the number of its messages."""
+    queue, who = store.queue(name), store.consumer(f"{name}-{number}")
+
+    def work() -> int:
+        firing = queue.fire(100, consumer=who)
+        handled = firing.messages.num_rows
+        queue.delete(firing)
+        return handled
+
+    return work
+
+
+def loads(store: Store, seconds: float) -> Table:
+    """Load single messages in some processes, while nobody and while somebody waits."""
+    table = Table("processes", "loads a second", title="loads of 1")
+    for count in PROCESSES:
+        queue = store.create_queue(f"by{count}", rows(1).schema, shards=32, key="number")
+        table.add_row(f"{count}", f"{_rate(load, store, queue.name, count, seconds):,.0f}")
+    return table
+
+
+def load(store: Store, name: str, _: int) -> Callable[[], int]:
+    """Return the work of a producer."""
+    queue, row = store.queue(name), rows(1)
+    return lambda: len(queue.load(row))
+
+
+def idle(store: Store, seconds: float) -> Table:
+    """Wait for messages of some queues while another one is loaded ten times a second."""
+    table = Table("beside", "per waiting consumer", title="transactions a second")
+    stop = threading.Event()
+    queues = [store.create_queue(f"idle{n}", rows(1).schema) for n in range(WAITERS)]
+
+    def wait(queue: Any) -> None:
+        while not stop.is_set():
+            queue.fire(selector="number > 0", timeout=1)
+
+    waiting = [threading.Thread(target=wait, args=(queue,)) for queue in queues]
+    for thread in waiting:
+        thread.start()
+    time.sleep(2)
+    busy = store.create_queue("busy", rows(1).schema)
+    with Store(_address(store)) as other:
+        for beside, pause in (("nothing", seconds), ("another queue", 0.1)):
+            with Cost(store) as cost:
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    if pause < seconds:
+                        other.queue(busy.name).load(rows(1))
+                    time.sleep(pause)
+            table.add_row(beside, f"{cost.transactions / WAITERS / seconds:.1f}")
+    stop.set()
+    for thread in waiting:
+        thread.join()
+    return table
+
+
+def _rate(
+    work: Callable[[Store, str, int], Callable[[], int]],
+    store: Store,
+    name: str,
+    count: int,
+    seconds: float,
+) -> float:
+    """Return what some processes do in a second."""
+    ready, begin, end = (_spawn.Semaphore(0), _spawn.Event(), _spawn.Event())
+    done = _spawn.Queue()
+    address = (store.catalog.url, store.storage.uri)
+    processes = [
+        _spawn.Process(target=_repeat, args=(work, address, name, n, ready, begin, end, done))
+        for n in range(count)
+    ]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        ready.acquire()
+    begin.set()
+    time.sleep(seconds)
+    end.set()
+    total = sum(done.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return total / seconds
+
+
+def _repeat(
+    work: Callable[[Store, str, int], Callable[[], int]],
+    address: tuple[str, str],
+    name: str,
+    number: int,
+    ready: Any,
+    begin: Event,
+    end: Event,
+    done: Any,
+) -> None:
+    with Store(Address(*address)) as store:
+        once = work(store, name, number)
+        once()
+        ready.release()
+        begin.wait()
+        count = 0
+        while not end.is_set():
+            count += once()
+        done.put(count)
+
+
+def _address(store: Store) -> Address:
+    return Address(store.catalog.url, store.storage.uri)
+
+
+ROWS = {row.__name__: row for row in (slices, shards, consumers, loads, idle)}
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("row", choices=ROWS)
+    arguments.add_argument("--catalog")
+    arguments.add_argument("--storage")
+    arguments.add_argument("--seconds", type=float, default=5.0)
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder, _store(given, folder) as store:
+        Console().print(ROWS[given.row](store, given.seconds))
+    return 0
+
+
+@contextmanager
+def _store(given: argparse.Namespace, folder: str) -> Iterator[Store]:
+    address: Address = Address.of(Path(folder) / "store")
+    if given.catalog:
+        address = Address.of(catalog=given.catalog, storage=given.storage)
+    with Store(address) as store:
+        yield store
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Statements: a verb needs no more of them for many shards, and reads no more than it takes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from queue_core.catalog import slices
+from queue_core.model import Slice
+from queue_core.queue import Queue
+from tests.factories import make_queue, orders
+
+#: A verb, and what happens first.
+VERBS: dict[str, Callable[[Queue], Callable[[], Any]]] = {
+    "load": lambda queue: lambda: queue.load(orders(200)),
+    "fire": lambda queue: lambda: queue.fire(200),
+    "reload": lambda queue: _with(queue.fire(200), queue.reload),
+    "sideline": lambda queue: _with(queue.fire(200), queue.sideline),
+    "shovel": lambda queue: _then(lambda: queue.shovel(200), queue.sideline(queue.fire(200))),
+    "delete": lambda queue: _with(queue.fire(200), queue.delete),
+}
+
+
+def _with(firing: Any, act: Callable[[Any], Any]) -> Callable[[], Any]:
+    return lambda: act(firing)
+
+
+def _then(act: Callable[[], Any], _: Any) -> Callable[[], Any]:
+    return act
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
+    counts = []
+    for shards in (2, 48):
+        queue = make_queue(store, f"of{shards}", shards=shards, key="number")
+        queue.load(orders(1000))
+        act = VERBS[verb](queue)
+        with counted(store) as statements:
+            act()
+        counts.append(len(statements))
+
+    assert counts[1] <= counts[0] + 2 <= 40
+
+
+def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):
+    """Of many slices with many messages each, a few are enough for many messages."""
+    queue = make_queue(store, shards=2)
+    for number in range(60):
+        queue.load(orders(100, 100 * number))
+    read = []
+
+    def counting(**values: Any) -> Slice:
+        read.append(values["id"])
+        return Slice(**values)
+
+    monkeypatch.setattr(slices, "Slice", counting)
+
+    firing = queue.fire(400)
+
+    assert len(firing) == 400
+    # Of each shard the first page; then the slices of the ticket.
+    assert len(read) <= 30
+
+
+@contextmanager
+def counted(store: Any) -> Iterator[list[str]]:
+    """The statements of the block."""
+    statements: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        statements.append(statement)
+
+    event.listen(store.catalog.engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(store.catalog.engine, "before_cursor_execute", note)
