@@ -20,6 +20,7 @@ from queue_core.options import (
     whole,
     words,
 )
+from queue_core.retry import Retry
 from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSettings
 
 OPTIONS: tuple[Option, ...] = (
@@ -123,6 +124,12 @@ OPTIONS: tuple[Option, ...] = (
         "settled.",
         check_consumer,
     ),
+    Option(
+        "retry",
+        "With `mode=settle`, the policy for sidelined messages, such as `Retry(attempts=5, "
+        "backoff=exponential(1))`. By default, the queue's setting `retry`.",
+        Retry.parse,
+    ),
 )
 
 #: Options that are settings of the queue.
@@ -156,6 +163,8 @@ class SinkOptions:
     policy: str | None = None
     dedup: tuple[str, ...] | None = None
     dedup_window: float | None = None
+    #: The policy of a settlement; None: the queues' own.
+    retry: Retry | None = None
     #: The checkpoint of a streaming query, where Spark passes it on.
     checkpoint: str | None = None
     #: Settings of a queue that is created; an existing queue must have them already.
@@ -200,6 +209,7 @@ class SinkOptions:
             policy=values["policy"],
             dedup=values["dedup"],
             dedup_window=values["dedupWindow"],
+            retry=values["retry"],
             on_full=values["onFull"],
             timeout=values["timeout"],
             checkpoint=next(

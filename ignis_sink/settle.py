@@ -26,8 +26,11 @@ _TYPES = {
     "outcome": ("string",),
     "kind": ("string", "void"),
     "reason": ("string", "void"),
+    "not_before": ("timestamp", "void"),
+    "delay": ("double", "float", "int", "bigint", "smallint", "tinyint", "decimal", "void"),
+    "dead": ("boolean", "void"),
 }
-_OPTIONAL = ("kind", "reason")
+_OPTIONAL = ("kind", "reason", "not_before", "delay", "dead")
 
 
 class SettleStreamWriter(DataSourceStreamArrowWriter):
@@ -88,11 +91,11 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
                 continue
             raise BadOutcome(
                 f"mode=settle needs the column {name!r}{nearest(name, schema.names)}; the "
-                "DataFrame has _message_id (long), outcome (string) and, optionally, kind "
-                "and reason"
+                "DataFrame has _message_id (long), outcome (string) and, optionally, kind, "
+                "reason, not_before, delay and dead"
             )
         actual = schema[name].dataType.simpleString()
-        if actual not in types:
+        if actual.partition("(")[0] not in types:
             raise BadOutcome(f"mode=settle: column {name!r} is {actual}, not {types[0]}")
     for queue in options.queues:
         known_store(options.address).queue(queue)
@@ -130,7 +133,8 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
                 "source and the sink the same consumer"
             )
     settlement = Settlement.merge(task.settlement for task in tasks)
-    settle(store.catalog, queues, settlement, consumer, _described(options, settlement, batch))
+    known = _described(options, settlement, batch)
+    settle(store.catalog, queues, settlement, consumer, known, options.retry)
 
 
 def _described(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog.poller import BLIND_SECONDS
+from queue_core.tasks.retry_thread import RetryThread
 from queue_core.tasks.thread import Made, TaskThread
 
 if TYPE_CHECKING:
     from ignis_source.task_runner import Known
+    from queue_core.tasks.retries import Retries
 
 #: Seconds between the start of a query and its first search: the first batch does not compete with
 #: the imports of tasks.
@@ -27,8 +29,21 @@ class BackgroundTasks(TaskThread):
 
             return make_runner(store, options, queues)
 
+        def make_retries() -> Retries:
+            from queue_core.tasks.retries import Retries
+
+            return Retries(store.catalog, store.storage)
+
+        def names() -> list[str]:
+            return [queue.name for queue in queues()]
+
         sweeps = "sweep" in options.tasks
-        super().__init__(make, queues, sweeps=sweeps, start=START_SECONDS, look=BLIND_SECONDS)
+        retries = None
+        if "shovel" in options.tasks:
+            retries = RetryThread(make_retries, names, start=START_SECONDS)
+        super().__init__(
+            make, queues, sweeps=sweeps, start=START_SECONDS, look=BLIND_SECONDS, retries=retries
+        )
         if options.zookeeper is not None:
             # The user must correct a wrong address or a missing library.
             self.prepare()

@@ -20,8 +20,9 @@ from queue_core.catalog import queues, task_log
 from queue_core.catalog.poller import BLIND_SECONDS, Poller
 from queue_core.errors import CatalogUnavailable, IgnisError, Invalid, NotLeading
 from queue_core.model import QueueInfo
+from queue_core.tasks.ran import RETRY_SECONDS
 from queue_core.tasks.registry import REGISTRY
-from queue_core.tasks.runner import RETRY_SECONDS
+from queue_core.tasks.retry_thread import LOOK_SECONDS
 
 #: Attempts of a one-shot task before its query fails.
 TRIES = 3
@@ -46,7 +47,8 @@ class TaskSession:
             self.store.close()
             raise
         # Tasks become due without a change of the catalog.
-        self._poller = Poller(None, first=BLIND_SECONDS, last=BLIND_SECONDS)
+        look = LOOK_SECONDS if "shovel" in options.tasks else BLIND_SECONDS
+        self._poller = Poller(None, first=look, last=look, blind=look)
         self._once = False
         #: The last report of a query that runs its tasks once; None before the run.
         self._end: int | None = None

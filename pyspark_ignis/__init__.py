@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from pyspark_ignis.queue_stats import QueueStats
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
+    from queue_core.backoff import constant, exponential
     from queue_core.handlers.handler import batch_handler
+    from queue_core.handlers.later import Later
+    from queue_core.retry import Retry
 
 #: The module and the attribute of each public name.
 _HOMES = {
@@ -27,22 +30,30 @@ _HOMES = {
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
+    "Later": ("queue_core.handlers.later", "Later"),
     "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
     "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
+    "Retry": ("queue_core.retry", "Retry"),
     "batch_handler": ("queue_core.handlers.handler", "batch_handler"),
+    "constant": ("queue_core.backoff", "constant"),
     "consume": ("pyspark_ignis.consuming", "consume"),
     "consumer_of": ("pyspark_ignis.consuming", "consumer_of"),
+    "exponential": ("queue_core.backoff", "exponential"),
 }
 
 __all__ = [
     "DefaultSource",
     "IgnisDataSource",
     "IgnisManager",
+    "Later",
     "QueueState",
     "QueueStats",
+    "Retry",
     "batch_handler",
+    "constant",
     "consume",
     "consumer_of",
+    "exponential",
 ]
 
 

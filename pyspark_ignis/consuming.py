@@ -26,6 +26,7 @@ from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.names import nearest
+from queue_core.retry import Retry
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: Options that the source and the sink share.
@@ -50,6 +51,7 @@ def consume(
     message_type: type | None = None,
     with_metadata: bool = False,
     on_none: str | None = None,
+    retry: Retry | str | None = None,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
     max_messages: int | None = None,
@@ -107,6 +109,9 @@ def consume(
             with `BadOutcome` after the micro-batch is settled: the message is sidelined as
             ``undecided``, and the others wait. A None after a decision only sidelines its message.
             Python handlers only.
+        retry: Which failures are tried again, how often and when: a `Retry` or its text. With a
+            handler in Python, it may name exception classes. By default, the queues' setting
+            ``retry``.
         columns: The columns that the handler gets. Other columns are not read. By default, the
             queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload or
             a *message_type*, only the object.
@@ -147,7 +152,14 @@ def consume(
     chosen = _checked_trigger(trigger)
     function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
-        exceptions, handler_timeout, payload, payload_type, with_metadata, message_type, on_none
+        exceptions,
+        handler_timeout,
+        payload,
+        payload_type,
+        with_metadata,
+        message_type,
+        on_none,
+        retry,
     )
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
@@ -158,6 +170,8 @@ def consume(
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)
+    if contract.retry is not None:
+        writer = writer.option("retry", str(contract.retry.by_kinds()))
     if chosen:
         writer = writer.trigger(**chosen)
     if name is not None:

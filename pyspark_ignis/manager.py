@@ -34,6 +34,8 @@ from queue_core.settings import check_seconds
 from queue_core.store import Store
 from queue_core.tasks.registry import REGISTRY, TASKS
 from queue_core.tasks.retirement import retire
+from queue_core.tasks.retries import Retries
+from queue_core.tasks.retry_thread import RetryThread
 from queue_core.tasks.runner import SideTasks
 
 #: Seconds between two refreshes, and from the start to the first refresh. Source: IgnisMQ.
@@ -125,8 +127,9 @@ class IgnisManager:
             raise
         #: Whether to stand for election. With a leader that does not sweep, nobody would.
         self._stands = any(REGISTRY[task].leader_only for task in tasks)
+        self._shovels = "shovel" in tasks
         self._started = False
-        self._threads: list[PeriodicThread] = []
+        self._threads: list[PeriodicThread | RetryThread] = []
         #: Held while queries are started or stopped; re-entrant, because refreshes nest.
         self._lock = threading.RLock()
 
@@ -149,6 +152,7 @@ class IgnisManager:
                 raise
             self._threads = [
                 PeriodicThread("ignis-refresh", self.refresh, self._every, self._first),
+                *self._retries(),
                 PeriodicThread(
                     "ignis-tasks", lambda: self._tasks.run_due(self._infos), _TASK_SECONDS
                 ),
@@ -452,6 +456,12 @@ class IgnisManager:
         concurrency = self._store.queue(queue).scale(by)
         self.refresh()
         return concurrency
+
+    def _retries(self) -> list[RetryThread]:
+        if not self._shovels:
+            return []
+        store = self._store
+        return [RetryThread(lambda: Retries(store.catalog, store.storage), lambda: None)]
 
     def _read(self) -> list[QueueInfo]:
         with self._store.catalog.read() as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from typing import TypeAlias
 
 from pyspark import cloudpickle
@@ -31,12 +32,12 @@ def settlement(
     messages: DataFrame, handler: Handler, contract: Contract, timeout: float | None
 ) -> DataFrame:
     """
-    Return the outcomes of *messages*: ``_message_id``, ``outcome``, ``kind`` and ``reason``.
+    Return the outcomes of *messages*, as the settle sink takes them.
 
     A Python call may take *timeout* seconds. Raises `BadOption` for a handler that cannot be used.
     """
     if isinstance(handler, Column):
-        if contract != Contract():
+        if replace(contract, retry=None) != Contract():
             raise BadOption(
                 "ignorable, handler_timeout, payload and on_none are for handlers in Python; an "
                 "expression raises no exceptions to ignore, cannot be interrupted, and can use "
@@ -53,7 +54,9 @@ def settlement(
         kind = messages.schema[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
-    runner = HandlerRunner(handler, contract.ignorable, timeout, contract.payload, contract.on_none)
+    runner = HandlerRunner(
+        handler, contract.ignorable, timeout, contract.payload, contract.on_none, contract.retry
+    )
     return _observed(_by_python(messages, runner))
 
 
@@ -92,8 +95,9 @@ def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
             f"handler: it cannot be sent to the executors ({error}); make connections, locks and "
             "open files where they are used, inside the handler"
         ) from error
-    schema = f"_message_id LONG, outcome STRING, kind STRING, reason STRING, {REFUSAL} STRING"
-    return messages.mapInArrow(runner.run_task, schema)
+    times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
+    texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
+    return messages.mapInArrow(runner.run_task, f"_message_id LONG, {texts}")
 
 
 def _observed(settled: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from queue_core.backoff import constant, exponential
     from queue_core.backup.backup import Backup
     from queue_core.backup.replacement import Restored
     from queue_core.by_hand.chosen import Chosen
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
     from queue_core.firing import Firing
     from queue_core.handlers.handler import batch_handler
+    from queue_core.handlers.later import Later
     from queue_core.handlers.magazine_handler import MagazineHandler
     from queue_core.ids import IdSet
     from queue_core.model import Consumer, Ticket
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from queue_core.pool.pressure import Pressure
     from queue_core.pool.target import ConsumerTarget, TargetConsumer
     from queue_core.queue import Queue
+    from queue_core.retry import Retry
     from queue_core.schema import METADATA
     from queue_core.segments.buffers import Buffer
     from queue_core.selector.by_function import Predicate
@@ -100,6 +103,7 @@ _HOMES = {
     "IdSet": "queue_core.ids",
     "IgnisError": "queue_core.errors",
     "Invalid": "queue_core.errors",
+    "Later": "queue_core.handlers.later",
     "Latest": "queue_core.policies.builtin",
     "METADATA": "queue_core.schema",
     "MagazineHandler": "queue_core.handlers.magazine_handler",
@@ -118,6 +122,7 @@ _HOMES = {
     "QueueSettings": "queue_core.settings",
     "QueueTaken": "queue_core.errors",
     "Restored": "queue_core.backup.replacement",
+    "Retry": "queue_core.retry",
     "SchemaMismatch": "queue_core.errors",
     "Settlement": "queue_core.outcomes",
     "StaleCheckpoint": "queue_core.errors",
@@ -134,6 +139,8 @@ _HOMES = {
     "VIEWS": "queue_core.views",
     "Vectorised": "queue_core.policies.checks",
     "batch_handler": "queue_core.handlers.handler",
+    "constant": "queue_core.backoff",
+    "exponential": "queue_core.backoff",
     "per_message": "queue_core.policies.checks",
     "tracing": "queue_core.consumers.trace",
     "vectorised": "queue_core.policies.checks",
@@ -167,6 +174,7 @@ __all__ = [
     "IdSet",
     "IgnisError",
     "Invalid",
+    "Later",
     "Latest",
     "METADATA",
     "MagazineHandler",
@@ -185,6 +193,7 @@ __all__ = [
     "QueueSettings",
     "QueueTaken",
     "Restored",
+    "Retry",
     "SchemaMismatch",
     "Settlement",
     "StaleCheckpoint",
@@ -201,6 +210,8 @@ __all__ = [
     "VIEWS",
     "Vectorised",
     "batch_handler",
+    "constant",
+    "exponential",
     "per_message",
     "tracing",
     "vectorised",

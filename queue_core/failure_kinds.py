@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from queue_core.errors import BadOutcome
+from queue_core.names import is_kind
 from queue_core.schema import TIMESTAMP
 
 #: A consumer sidelined the message; the kind by default.
@@ -55,12 +54,10 @@ FAILURE_LOG = pa.schema(
 #: Characters of a reason that are kept.
 REASON_LENGTH = 2000
 
-_KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
-
 
 def check_kind(kind: str) -> str:
     """Return *kind* if it is a valid kind of failure; raises `BadOutcome`."""
-    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+    if not isinstance(kind, str) or not is_kind(kind):
         raise BadOutcome(
             f"kind={kind!r}: use one word of lower-case letters, digits and '_', at most 32 in all"
         )

@@ -48,6 +48,8 @@ POINTS = {
     "shovel.committed": "some slices are in main; there may be more",
     "intervene.before_commit": "a person's act is written in the open transaction",
     "intervene.committed": "a person's act is done; its caller does not know yet",
+    "retry.before_commit": "slices whose time has come are in main in the open transaction",
+    "retry.committed": "slices whose time has come are in main; there may be more",
     "sweep.before_commit": "slices are in the sideline in the open transaction",
     "sweep.committed": "a batch is in the sideline; there may be more",
     "abandon.before_commit": "messages fired too often are set aside in the open transaction",

@@ -165,6 +165,8 @@ class Slice:
     consumer_id: int | None = None
     ticket: int | None = None
     stats: str | None = None
+    #: When they are to return from the sideline to main; None: no time.
+    due_at: int | None = None
     #: Whether the messages are quarantined; those of a ticket can still be settled.
     damaged: bool = False
 

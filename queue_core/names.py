@@ -12,6 +12,7 @@ _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 _OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
 _OF_PROCESS = re.compile(r"(python|pool|target|keeper):.*:[0-9]+:[0-9a-f]{8}")
+_KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _LONGEST_COLUMN = 255
 #: The end of the name of a queue's sideline, after the name of the queue. Source: IgnisMQ.
 SIDELINE_SUFFIX = "_SIDELINE"
@@ -80,6 +81,11 @@ def of_query() -> str:
 def is_of_query(name: str) -> bool:
     """Return whether `of_query` made a name, so that no consumer of another store has it."""
     return _OF_QUERY.fullmatch(name) is not None
+
+
+def is_kind(name: str) -> bool:
+    """Return whether a text can be the kind of a failure: one word."""
+    return _KIND.fullmatch(name) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

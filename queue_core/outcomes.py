@@ -12,6 +12,7 @@ from queue_core.errors import BadOutcome
 from queue_core.failure_kinds import REASON_LENGTH, REASONS, REJECTED, check_kind, readable
 from queue_core.ids import IdSet
 from queue_core.names import nearest
+from queue_core.waits import WAITS, waits_of
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
@@ -30,6 +31,9 @@ class Settlement:
     #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings).
     #: Messages without a row are ``rejected``, without a reason.
     reasons: pa.Table = field(default_factory=REASONS.empty_table)
+    #: When messages are due again, or that they are dead: ``message_id``, ``not_before`` and
+    #: ``delay`` (int64, microseconds) and ``dead`` (boolean). Others wait as the policy says.
+    waits: pa.Table = field(default_factory=WAITS.empty_table)
 
     def __len__(self) -> int:
         return len(self.deleted) + len(self.sidelined) + len(self.reloaded)
@@ -68,7 +72,11 @@ class Settlement:
         Args:
             rows: The columns ``_message_id`` (int64), ``outcome`` (string: ``delete``, ``sideline``
                 or ``reload``) and, optionally, ``kind`` and ``reason`` (strings, used for
-                sidelined messages).
+                sidelined messages), ``not_before`` (timestamp with a time zone) or ``delay``
+                (number, seconds from the settlement on) and ``dead`` (boolean). A message with a
+                time waits in the sideline until then: reloaded, without a failure; or sidelined,
+                at this time instead of the policy's. A sidelined message with ``dead`` is not
+                tried again.
 
         Returns:
             The settlement.
@@ -81,15 +89,18 @@ class Settlement:
             if name not in rows.schema.names:
                 raise BadOutcome(
                     f"a settlement needs the column {name!r}{nearest(name, rows.schema.names)}; "
-                    "it has _message_id, outcome and, optionally, kind and reason"
+                    "it has _message_id, outcome and, optionally, kind, reason, not_before, delay "
+                    "and dead"
                 )
         ids, outcomes = rows.column("_message_id"), _known(rows.column("outcome"))
-        by_outcome = {outcome: ids.filter(pc.equal(outcomes, outcome)) for outcome in OUTCOMES}
+        having = {outcome: pc.equal(outcomes, outcome) for outcome in OUTCOMES}
+        by_outcome = {outcome: ids.filter(these) for outcome, these in having.items()}
         settlement = Settlement(
             deleted=IdSet.of(by_outcome[DELETE]),
             sidelined=IdSet.of(by_outcome[SIDELINE]),
             reloaded=IdSet.of(by_outcome[RELOAD]),
-            reasons=_reasons(rows, pc.equal(outcomes, SIDELINE)),
+            reasons=_reasons(rows, having[SIDELINE]),
+            waits=waits_of(rows, having[SIDELINE], having[RELOAD]),
         )
         settlement.check()
         return settlement
@@ -109,13 +120,15 @@ class Settlement:
             BadOutcome: A message has two outcomes.
         """
         deleted, sidelined, reloaded = IdSet(), IdSet(), IdSet()
-        reasons = [REASONS.empty_table()]
+        reasons, waits = [REASONS.empty_table()], [WAITS.empty_table()]
         for settlement in settlements:
             deleted |= settlement.deleted
             sidelined |= settlement.sidelined
             reloaded |= settlement.reloaded
             reasons.append(settlement.reasons)
-        merged = Settlement(deleted, sidelined, reloaded, pa.concat_tables(reasons))
+            waits.append(settlement.waits)
+        tables = (pa.concat_tables(reasons), pa.concat_tables(waits))
+        merged = Settlement(deleted, sidelined, reloaded, *tables)
         merged.check()
         return merged
 

@@ -40,6 +40,7 @@ from queue_core.model import (
 )
 from queue_core.names import SIDELINE_SUFFIX
 from queue_core.outcomes import Settlement
+from queue_core.retry import Retry, of_kinds
 from queue_core.schema import (
     EXPIRES_AT,
     HOLD_UNTIL,
@@ -567,6 +568,7 @@ class Queue:
         consumer: Firing | Consumer | str | None = None,
         *,
         connection: CallersConnection | None = None,
+        retry: Retry | str | None = None,
     ) -> int:
         """
         Give fired messages their outcomes, all in one transaction.
@@ -578,22 +580,25 @@ class Queue:
         Args:
             settlement: The outcomes. `Settlement.of` makes it from a table with ``_message_id``
                 (int64), ``outcome`` (string: ``delete``, ``sideline`` or ``reload``) and,
-                optionally, ``kind`` and ``reason`` (strings).
+                optionally, ``kind``, ``reason``, ``not_before``, ``delay`` and ``dead``.
             consumer: Settle only messages that this firing or this consumer, a value or a name,
                 still holds. By default, those that a consumer of this process holds.
             connection: A connection in whose transaction to settle them, as in `load`.
+            retry: The policy for these messages, or its text. By default, the setting ``retry``.
 
         Returns:
             How many of the messages were still held.
 
         Raises:
             BadOutcome: An id does not belong to this queue; nothing was changed.
-            BadOption: No consumer of that name has ever fired, or *connection* is not suitable.
+            BadOption: No consumer of that name has ever fired, *connection* is not suitable, or
+                *retry* is not a policy or names exception classes.
             Conflict: With *connection*: a message is not held any more, or another transaction was
                 in the way. Roll yours back.
         """
         given = consumer.ticket if isinstance(consumer, Firing) else consumer
-        return self._settle(settlement, given or THIS_PROCESS, connection)
+        policy = of_kinds(retry)
+        return self._settle(settlement, given or THIS_PROCESS, connection, policy)
 
     def peek(
         self,
@@ -728,17 +733,17 @@ class Queue:
         """
         Move sidelined messages back to the tail of main, so that they are tried again.
 
-        Messages that enter the sideline during the call stay there, and so do messages that would
-        expire in main. A bounded queue takes only as many messages as it has room for. Source:
-        IgnisMQ.
+        Messages that wait for their time are moved too; dead messages are not. Messages that enter
+        the sideline during the call stay there, and so do messages that would expire in main. A
+        bounded queue takes only as many messages as it has room for. Source: IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
             selector: Only messages that meet this SQL condition, as in `fire`.
             rate: At most this many messages a second, more than 0. By default, the setting
                 ``shovel_rate``.
-            force: Whether to also move messages that were fired or failed too often
-                (``max_deliveries``, ``max_attempts``) or whose ``shovel_backoff`` is not over.
+            force: Whether to also move dead messages (``retry``), and messages that were fired too
+                often (``max_deliveries``).
 
         Returns:
             How many messages were moved.
@@ -974,11 +979,12 @@ class Queue:
         settlement: Settlement,
         holder: Holder,
         connection: CallersConnection | None = None,
+        policy: Retry | None = None,
     ) -> int:
         if connection is not None:
             with callers(self._store.catalog, connection) as theirs:
-                return settle_within(theirs, self.info, settlement, holder)
-        return settle(self._store.catalog, [self.info], settlement, holder)
+                return settle_within(theirs, self.info, settlement, holder, policy)
+        return settle(self._store.catalog, [self.info], settlement, holder, retry=policy)
 
     def _with_times(
         self, table: pa.Table, ttl: float | None, hold: float | None, *, may_add: bool

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
+from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
 
 #: The most shards of a queue. Source: IgnisMQ.
 MAX_SHARDS = 512
@@ -23,6 +24,13 @@ ROOMS = ("on_delete", "on_fire")
 
 #: The most consumers of a queue. Source: IgnisMQ.
 MAX_CONCURRENCY = 100
+
+
+#: Former settings, and their successors.
+_SUCCEEDED = {
+    "max_attempts": "use retry=Retry(attempts=5), or your number",
+    "shovel_backoff": "use retry=Retry(backoff=exponential(60)), with your first wait in seconds",
+}
 
 
 class Allowed(NamedTuple):
@@ -90,6 +98,11 @@ _COLUMNS = Allowed(
     "columns",
 )
 _COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4", "zstd"), "text")
+_RETRY = Allowed(
+    "a policy such as Retry(attempts=5, backoff=exponential(1, factor=2, max=3600)), or none",
+    lambda value: value is None or isinstance(value, Retry),
+    "text",
+)
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
 _ROOM = Allowed("on_delete or on_fire", lambda value: value in ROOMS, "text")
 
@@ -130,11 +143,20 @@ class QueueSettings:
         "moves stuck messages to the sideline if their consumer is dead. Source: IgnisMQ, 20 "
         "minutes.",
     )
+    retry: Retry | None = _setting(  # noqa: RUF009
+        DEFAULT_RETRY,
+        _RETRY,
+        "How often and when the shovel task brings a message back to main that failed. After the "
+        "last attempt it is dead: it stays in the sideline until a person acts. A handler can have "
+        "its own policy. none: IgnisMQ's way, by which all sidelined messages come back each "
+        "`shovel_interval`, without end.",
+    )
     shovel_interval: float | None = _setting(
         600.0,
         _or_none(_SECONDS),
-        "Seconds between two runs of the shovel task, which puts sidelined messages back into "
-        "main. none: shovels run on request only. Source: IgnisMQ, 10 minutes.",
+        "With `retry` none: seconds between two runs of the shovel task, which puts sidelined "
+        "messages back into main. none: messages without a time of their own come back on request "
+        "only. Source: IgnisMQ, 10 minutes.",
     )
     shovel_concurrency: int = _setting(
         4,
@@ -146,23 +168,13 @@ class QueueSettings:
     shovel_limit: int | None = _setting(
         None,
         _or_none(_COUNT),
-        "The most messages that one shovel moves. none: no limit.",
+        "The most messages that one shovel moves. It does not limit retries whose time has come. "
+        "none: no limit.",
     )
     shovel_rate: float | None = _setting(
         None,
         _or_none(_RATE),
         "The most messages that a shovel moves per second. none: no limit.",
-    )
-    shovel_backoff: float = _setting(
-        0.0,
-        _SECONDS_OR_ZERO,
-        "Seconds for which a message stays in the sideline after its first failure, before a "
-        "shovel may move it. Each further failure doubles the time, up to 65,536 times the first.",
-    )
-    max_attempts: int | None = _setting(
-        None,
-        _or_none(_COUNT),
-        "Number of failures after which a message stays in the sideline for good. none: no limit.",
     )
     max_deliveries: int | None = _setting(
         None,
@@ -292,6 +304,8 @@ class QueueSettings:
     )
 
     def __post_init__(self) -> None:
+        if isinstance(self.retry, Retry):
+            check_kinds_only(self.retry)
         for setting in fields(self):
             allowed: Allowed = setting.metadata["allowed"]
             value = getattr(self, setting.name)
@@ -372,12 +386,16 @@ class QueueSettings:
         """
         known = {setting.name: setting.metadata["allowed"] for setting in fields(self)}
         for name in values:
+            if name in _SUCCEEDED:
+                raise BadOption(f"{name} is no setting any more; {_SUCCEEDED[name]}")
             if name not in known:
                 raise BadOption(f"unknown setting {name!r}{nearest(name, known)}")
         given = dict(values)
         for name, value in values.items():
             if known[name] is _COLUMNS:
                 given[name] = _names(name, value)
+            elif name == "retry":
+                given[name] = as_retry(value)
             elif name == "concurrency" and is_whole(value):
                 given[name] = min(value, MAX_CONCURRENCY)
         return replace(self, **given)
@@ -395,11 +413,13 @@ class QueueSettings:
         """
         known = {setting.name for setting in fields(cls)}
         stored = {name: value for name, value in json.loads(text).items() if name in known}
-        return cls.of(stored)
+        # A queue that was created before there were policies has none.
+        return cls.of({"retry": None, **stored})
 
     def to_json(self) -> str:
         """Return the settings as JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        retry = None if self.retry is None else str(self.retry)
+        return json.dumps({**asdict(self), "retry": retry}, sort_keys=True)
 
 
 class Description(NamedTuple):

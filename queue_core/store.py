@@ -271,8 +271,8 @@ class Store(AbstractContextManager["Store"]):
         Read a metadata view: a table that shows the state of the store.
 
         Args:
-            name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``, ``failures``
-                or ``reports``.
+            name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``,
+                ``sideline``, ``failures`` or ``reports``.
             queue: Show only the rows of this queue. By default, those of all queues. The view
                 ``consumers`` ignores it.
 

@@ -40,6 +40,8 @@ _QUEUES = (
     ViewColumn("waiting", _LONG, "Messages that wait in main."),
     ViewColumn("in_flight", _LONG, "Messages that were fired and are not settled."),
     ViewColumn("sidelined", _LONG, "Messages that wait in the sideline."),
+    ViewColumn("retrying", _LONG, "Of these, messages that return to main at a time."),
+    ViewColumn("dead", _LONG, "Of these, messages that are not tried again."),
     ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
     ViewColumn("bytes", _LONG, "Size of all its messages, uncompressed."),
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
@@ -61,7 +63,9 @@ _SHARDS = (
     ViewColumn("fired", _LONG, "Messages that were fired or left, by any verb."),
     ViewColumn("reloaded", _LONG, "Fired messages that wait again at their old places."),
     ViewColumn("deleted", _LONG, "Messages that were processed and deleted."),
-    ViewColumn("sidelined", _LONG, "Messages that failed and left for the sideline."),
+    ViewColumn(
+        "sidelined", _LONG, "Messages that failed or were put off, and left for the sideline."
+    ),
     ViewColumn("shovelled", _LONG, "Messages that left the sideline for main."),
     ViewColumn("swept", _LONG, "Messages that were stuck, or fired too often, and were sidelined."),
     ViewColumn(
@@ -134,6 +138,19 @@ _FAILURES = (
     ),
 )
 
+_SIDELINE = (
+    _QUEUE,
+    ViewColumn("message_id", _LONG, "Id of the message."),
+    _SHARD,
+    ViewColumn("attempts", _INT, "How often the message has failed."),
+    ViewColumn("deliveries", _INT, "How often the message has been fired."),
+    ViewColumn("sidelined_at", TIMESTAMP, "Time at which the message entered the sideline."),
+    ViewColumn("due_at", TIMESTAMP, "Time at which it returns to main; null: no time."),
+    ViewColumn("dead", pa.bool_(), "Whether it is not tried again, until a person acts."),
+    ViewColumn("kind", _TEXT, "Kind of its last failure; null: it has not failed."),
+    ViewColumn("reason", _TEXT, "Details of its last failure."),
+)
+
 _MOVED = (
     ViewColumn("shard", _INT, "Shard in which the task moved messages; null for the store."),
     ViewColumn("moved", _LONG, "How many messages, or files, the task moved."),
@@ -162,6 +179,8 @@ COLUMNS = {
     "slices": _SLICES,
     #: One row for each consumer that the store has seen.
     "consumers": _CONSUMERS,
+    #: One row for each message of the sidelines.
+    "sideline": _SIDELINE,
     #: One row for each failure; a message can have several.
     "failures": _FAILURES,
     #: One row for each shard in which a transaction of a side task moved messages.

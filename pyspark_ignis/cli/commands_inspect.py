@@ -118,6 +118,12 @@ def failures(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> Non
 
 
 @app.command(rich_help_panel=_INSPECT)
+def retries(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
+    """Show the messages of the sideline: why they failed, and when they are tried again."""
+    Invocation.current(ctx).show_view("sideline", queue, last=last)
+
+
+@app.command(rich_help_panel=_INSPECT)
 def reports(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None:
     """Show how many messages each run of a side task moved."""
     Invocation.current(ctx).show_view("reports", queue, last=last)

@@ -183,7 +183,7 @@ class Changes:
                 new.append(
                     _columns(piece, rows)
                     | {"magazine": key[1], "position": tail + offset, "state": State.LOADED}
-                    | {"consumer_id": None, "ticket": None, "moved_at": now}
+                    | {"consumer_id": None, "ticket": None, "moved_at": now, "due_at": None}
                     | values
                 )
         add(connection, new)
@@ -319,4 +319,5 @@ def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
         "ticket": piece.ticket,
         "fired_at": piece.fired_at,
         "stats": piece.stats,
+        "due_at": piece.due_at,
     }

@@ -6,7 +6,7 @@ from typing import Protocol
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect, named_locks
+from queue_core.catalog import dialect, due_times, named_locks
 from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
@@ -18,7 +18,7 @@ OLDEST = 1
 
 
 def _rename_tables(connection: Connection) -> None:
-    """From 1 to 2: plain names; locks, clocks, seals; contents of batches, kinds of consumers."""
+    """From 1 to 2: plain names; locks, clocks, seals; contents of batches; due times."""
     database = dialect.of(connection)
     database.rename_table(connection, "lines", "waiters")
     database.rename_column(connection, "waiters", "side", "verb")
@@ -50,6 +50,7 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN ack VARCHAR(16)")
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN sweepable BOOLEAN")
     connection.exec_driver_sql("ALTER TABLE queues ADD COLUMN paused_at BIGINT")
+    due_times.introduce(connection)
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
-from queue_core.catalog import dialect, named_locks, notifications, seals
+from queue_core.catalog import dialect, named_locks, notifications, retries, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import BadName, Conflict, NoSuchQueue, QueueDeactivated, QueueExists
@@ -146,6 +146,8 @@ def change_settings(
     imports = "policy" in values
     binding.check(settings, info.schema, info.key, info.shards, imports=imports)
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
+    if info.settings.retry is None and settings.retry is not None:
+        retries.begin(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection)
     return replace(info, settings=settings)

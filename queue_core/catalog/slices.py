@@ -216,7 +216,7 @@ def _read(connection: Connection, query: Select[Any]) -> list[Slice]:
 
 def _slice(row: Row[Any]) -> Slice:
     # A text among the numbers, which SQLite allows, raises `TypeError`.
-    sum(row[_PLACE], row.fired_at or 0)
+    sum(row[_PLACE], (row.fired_at or 0) + (row.due_at or 0))
     sum(row[_COUNTS])
     return Slice(
         id=row.id,
@@ -235,5 +235,6 @@ def _slice(row: Row[Any]) -> Slice:
         consumer_id=row.consumer_id,
         ticket=row.ticket,
         stats=row.stats,
+        due_at=row.due_at,
         damaged=row.state == State.DAMAGED,
     )

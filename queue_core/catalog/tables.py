@@ -224,6 +224,8 @@ slices = Table(
     #: Statistics of the attribute columns, as JSON.
     Column("stats", Text),
     _seal(),
+    #: In the sideline: when it is to return to main; null: no time; `due.NEVER`: it is dead.
+    Column("due_at", BigInteger),
     # With the bytes, so that the index alone is enough to add up those of a bounded queue.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
@@ -233,6 +235,8 @@ slices = Table(
         "ticket",
         info={"where": "consumer_id IS NOT NULL"},
     ),
+    # Few slices have a time, so that main does not pay for it.
+    Index("slices_due", "queue_id", "due_at", info={"where": "due_at IS NOT NULL"}),
 )
 
 consumers = Table(

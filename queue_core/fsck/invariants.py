@@ -30,4 +30,5 @@ INVARIANTS = {
     "I26": "publications, failures, reports and known keys belong to a queue, and can be read",
     "I27": "a queue has a name, settings and columns that can be read",
     "I28": "the storage is that of the store",
+    "I29": "only messages of the sideline have a due time, which is a time",
 }

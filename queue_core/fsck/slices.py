@@ -1,4 +1,4 @@
-"""Slices: each has a place and existing rows, and shares neither with others (I1 to I9).
+"""Slices: each has a place and existing rows, and shares neither with others (I1 to I9, I29).
 
 The database checks all slices in two passes. Only slices with gaps in their rows, or with
 statistics, are checked one by one.
@@ -17,7 +17,7 @@ from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import id_map, segments, shards, slices
 from queue_core.fsck.finding import Finding
 from queue_core.fsck.scope import ALTERED, Scope, broken, of_row
-from queue_core.model import State
+from queue_core.model import Magazine, State
 from queue_core.rows import Rows
 
 _HEAD = (slices.c.id, slices.c.queue_id, slices.c.moved_at, slices.c.fired_at)
@@ -66,6 +66,11 @@ def check_each(scope: Scope) -> Iterator[Finding]:
         "I9": and_(
             _TRUSTED, id_map.c.segment_id.is_(None), slices.c.loaded_at != segments.c.loaded_at
         ),
+        "I29": and_(
+            _TRUSTED,
+            slices.c.due_at.is_not(None),
+            or_(slices.c.magazine != int(Magazine.SIDELINE), slices.c.due_at < 0),
+        ),
     }
     texts = {
         "I1": ALTERED,
@@ -75,6 +80,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
         "I7": "it stands beyond the load pointer of its shard",
         "I8": "its state and its ticket disagree",
         "I9": "it has another loading time than its segment",
+        "I29": "it has a due time, and is in main, or the due time is before 1970",
     }
     joined = (
         slices.outerjoin(segments, segments.c.id == slices.c.segment_id)

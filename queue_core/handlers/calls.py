@@ -3,7 +3,7 @@
 The decisions are those of IgnisMQ: true deletes, false and an exception sideline, an ignorable
 exception deletes. A result that is not a decision sidelines too. A handler that returns nothing is
 refused (`results`): then no further call is made, and the other messages are reloaded. A message
-that cannot be read is sidelined, and no handler sees it.
+that cannot be read is sidelined, and no handler sees it. `Later` reloads the message for a time.
 
 Another thread can time out a call that takes too long, and continue with the rest. The result of
 the late call then no longer counts.
@@ -11,6 +11,7 @@ the late call then no longer counts.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,15 +31,20 @@ from queue_core.failure_kinds import (
 )
 from queue_core.handlers.coroutines import finish
 from queue_core.handlers.deadline import TimedOut
+from queue_core.handlers.later import Later
 from queue_core.handlers.payloads import Call
 from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.objects.python_rows import Unreadable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.retry import Retry
 
 IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
 #: The outcome of one call: of one message, or of all of a batch.
 Outcome = TypeVar("Outcome")
+
+
+_log = logging.getLogger(__name__)
 
 
 class Superseded(BaseException):
@@ -51,6 +57,10 @@ class CallOutcome(NamedTuple):
     outcome: str
     kind: str | None = None
     reason: str | None = None
+    #: For how many seconds it waits; None: as the policy says.
+    delay: float | None = None
+    #: Whether it is not tried again.
+    dead: bool = False
 
 
 _DELETED = CallOutcome(DELETE)
@@ -122,13 +132,25 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _reloaded(self) -> Outcome: ...
 
 
+def _is_final(error: Exception, retry: Retry | None) -> bool:
+    """Return whether a policy does not retry a message whose handler raised an exception."""
+    return retry is not None and not retry.retries_error(error)
+
+
 class MessageCalls(HandlerCalls[CallOutcome]):
     """One call per message."""
 
     def __init__(
-        self, calls: Sequence[Call], ignorable: IgnorableClasses, results: Results | None = None
+        self,
+        calls: Sequence[Call],
+        ignorable: IgnorableClasses,
+        results: Results | None = None,
+        retry: Retry | None = None,
     ) -> None:
         super().__init__(len(calls), results)
+        self._retry = retry
+        #: Whether a message has a time, or is not tried again.
+        self._has_waits = False
         self._calls = calls
         self._ignorable = ignorable
         self._outcomes: list[CallOutcome] = [_RELOADED] * len(calls)
@@ -136,8 +158,12 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     @property
     def verdicts(self) -> Verdicts:
         """The outcomes as columns."""
-        columns = zip(*self._outcomes, strict=True) if self._outcomes else ((), (), ())
-        return Verdicts(*(pa.array(texts, pa.string()) for texts in columns))
+        columns = list(zip(*self._outcomes, strict=True)) if self._outcomes else [()] * 5
+        outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
+        if not self._has_waits:
+            return Verdicts(outcomes, kinds, reasons)
+        times = {"delay": pa.array(columns[3], pa.float64()), "dead": pa.array(columns[4])}
+        return Verdicts(outcomes, kinds, reasons, times)
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if self.results.refused:
@@ -149,22 +175,30 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             decision = handle(*call)
             if not isinstance(decision, bool):
                 decision = finish(decision)
+        except Later as later:
+            _log.debug("a handler put its message off %s", later)
+            return CallOutcome(RELOAD, delay=later.seconds)
         except self._ignorable as error:
             return CallOutcome(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
-            return CallOutcome(SIDELINE, EXCEPTION, reason_of(error))
+            dead = _is_final(error, self._retry)
+            return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
         except TimedOut as late:
             return self._timed_out(str(late))
         if decision is None and self.results.none():
             return _DELETED
         if not isinstance(decision, bool | np.bool_):
             returned = type(decision).__name__
-            return CallOutcome(SIDELINE, UNDECIDED, f"not a bool: the handler returned {returned}")
+            reason = f"not a bool: the handler returned {returned}"
+            # The work of a handler that is refused was done, and is not done again.
+            return CallOutcome(SIDELINE, UNDECIDED, reason, dead=self.results.refused)
         self.results.decided = True
         return _DELETED if decision else CallOutcome(SIDELINE, REJECTED)
 
     def _store(self, number: int, outcome: CallOutcome) -> None:
         self._outcomes[number] = outcome
+        if outcome.dead or outcome.delay is not None:
+            self._has_waits = True
 
     def _timed_out(self, reason: str) -> CallOutcome:
         return CallOutcome(SIDELINE, TIMEOUT, reason)
@@ -183,6 +217,7 @@ class BatchCall(HandlerCalls[Verdicts]):
         ignorable: IgnorableClasses,
         unreadable: list[str | None] | None = None,
         results: Results | None = None,
+        retry: Retry | None = None,
     ) -> None:
         # A handler is not called for an empty batch.
         super().__init__(1 if messages else 0, results)
@@ -190,17 +225,21 @@ class BatchCall(HandlerCalls[Verdicts]):
         self._messages = messages
         self._ignorable = ignorable
         self._unreadable = unreadable
+        self._retry = retry
         self._verdicts = Verdicts.same(0, SIDELINE, None, None)
 
     @staticmethod
     def of(
-        calls: Sequence[Call], ignorable: IgnorableClasses, results: Results | None = None
+        calls: Sequence[Call],
+        ignorable: IgnorableClasses,
+        results: Results | None = None,
+        retry: Retry | None = None,
     ) -> BatchCall:
         """Return one call, with lists of the arguments of the single calls."""
         unreadable = [c[0].reason if isinstance(c[0], Unreadable) else None for c in calls]
         read = [call for call in calls if not isinstance(call[0], Unreadable)]
         lists = tuple(map(list, zip(*read, strict=True)))
-        return BatchCall(lists, len(read), ignorable, unreadable, results)
+        return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -214,10 +253,15 @@ class BatchCall(HandlerCalls[Verdicts]):
             return self._reloaded()
         try:
             decisions = finish(handle(*self._arguments))
+        except Later as later:
+            _log.debug("a handler put %d messages off %s", self._messages, later)
+            return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
         except self._ignorable as error:
             return self._same(DELETE, EXCEPTION, reason_of(error))
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
-            return self._same(SIDELINE, EXCEPTION, reason_of(error))
+            dead = _is_final(error, self._retry)
+            reason = reason_of(error)
+            return Verdicts.same(self._messages, SIDELINE, EXCEPTION, reason, dead=dead)
         except TimedOut as late:
             return self._timed_out(str(late))
         if decisions is None and self.results.none():
@@ -225,7 +269,8 @@ class BatchCall(HandlerCalls[Verdicts]):
         try:
             verdicts = Verdicts.of_batch(decisions, self._messages)
         except BadOutcome as error:
-            return self._same(SIDELINE, UNDECIDED, str(error))
+            dead = self.results.refused
+            return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)
         self.results.decided = True
         return verdicts
 

@@ -14,6 +14,7 @@ from queue_core.handlers.results import check_on_none
 from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
 from queue_core.objects.message_class import message_class
+from queue_core.retry import Retry, as_retry
 
 Ignorable: TypeAlias = type[Exception] | Sequence[type[Exception]]
 
@@ -28,6 +29,8 @@ class Contract:
     payload: Payload | ObjectPayload | None = None
     #: The outcome of a message for which the handler returns None; None to refuse such a handler.
     on_none: str | None = None
+    #: Which failures are tried again, how often and when; None: the queues' setting.
+    retry: Retry | None = None
 
     @staticmethod
     def of(
@@ -38,6 +41,7 @@ class Contract:
         with_metadata: bool = False,
         message_type: Any = None,
         on_none: Any = None,
+        retry: Any = None,
     ) -> Contract:
         """Check the options; raises `BadOption`, or `SchemaMismatch` for *message_type*."""
         return Contract(
@@ -45,6 +49,7 @@ class Contract:
             timeout=_seconds(timeout),
             payload=_payload(payload, payload_type, bool(with_metadata), message_type),
             on_none=check_on_none(on_none),
+            retry=as_retry(retry),
         )
 
     def check_handler(self, handler: Callable[..., Any]) -> None:

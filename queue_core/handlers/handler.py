@@ -17,6 +17,7 @@ from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.handlers.results import REFUSAL, Results, name_of
 from queue_core.handlers.verdicts import SETTLEMENT
 from queue_core.objects.python_rows import rows_of
+from queue_core.retry import Retry
 
 #: Takes one message: a dict of its columns, or its payload and, if requested, the other columns. It
 #: returns True if the message is done.
@@ -41,7 +42,9 @@ def batch_handler(handler: _Handler) -> _Handler:
         handler: Returns one verdict per message, in order. Either booleans (a pyarrow or numpy
             array, or a list), true to delete the message and false to sideline it; or a RecordBatch
             or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
-            optionally, the text columns ``kind`` and ``reason``, which say why it was sidelined.
+            optionally, the text columns ``kind`` and ``reason``, which say why it was sidelined,
+            and the columns ``not_before``, ``delay`` and ``dead`` of `Settlement.of`, which say
+            when it is tried again.
 
     Returns:
         The same handler, or a wrapper of one that cannot be marked, such as a bound method.
@@ -73,6 +76,8 @@ class HandlerRunner:
     payload: Payload | ObjectPayload | None = None
     #: The outcome of a message for which the handler returns None; None to refuse such a handler.
     on_none: str | None = None
+    #: Which exceptions are tried again; None: all, until the catalog decides by the kind.
+    retry: Retry | None = None
     #: The results so far. `dataclasses.replace` makes a runner without any.
     results: Results = field(init=False, compare=False, repr=False)
 
@@ -113,12 +118,15 @@ class HandlerRunner:
         """Return the calls to make for a batch."""
         in_batches = takes_batches(self.handler)
         if in_batches and self.payload is None:
-            return BatchCall((batch,), batch.num_rows, self.ignorable, None, self.results)
+            return BatchCall(
+                (batch,), batch.num_rows, self.ignorable, None, self.results, self.retry
+            )
         calls = list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
-        return (BatchCall.of if in_batches else MessageCalls)(calls, self.ignorable, self.results)
+        make = BatchCall.of if in_batches else MessageCalls
+        return make(calls, self.ignorable, self.results, self.retry)
 
 
 def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
-    columns = [batch.column("_message_id"), *calls.verdicts]
+    columns = [batch.column("_message_id"), *calls.verdicts.columns]
     return pa.RecordBatch.from_arrays(columns, schema=SETTLEMENT)

@@ -2,8 +2,8 @@
 
 A handler that forgets its `return` has done its work, and repeating its messages would do the work
 again. So the first result decides: if it is None, the handler is refused. Its message is sidelined
-as undecided, and no other message is handled. If the handler has decided before, a None is the
-mistake of one message, which alone is sidelined.
+as undecided and dead, and no other message is handled. If the handler has decided before, a None is
+the mistake of one message, which alone is sidelined.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def refusal(handler: str, queues: Sequence[str]) -> BadOutcome:
     return BadOutcome(
         f"queue {names}: the handler {handler} returned None instead of a decision; return True to "
         "delete a message and False to sideline it, or set on_none='delete' or on_none='sideline'. "
-        "The message that it handled is in the sideline as undecided, and the others wait"
+        "The message that it handled is in the sideline as undecided and dead, and the others wait"
     )

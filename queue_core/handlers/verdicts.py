@@ -1,17 +1,20 @@
-"""The verdicts of a handler as columns: one outcome, kind and reason per message."""
+"""The verdicts of a handler as columns: outcome, kind, reason and time of each message."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core import waits
 from queue_core.errors import BadOutcome
 from queue_core.failure_kinds import REJECTED, UNDECIDED, UNREADABLE, check_kind
 from queue_core.names import nearest
-from queue_core.outcomes import DELETE, OUTCOMES, SIDELINE
+from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE
 
 #: The columns that a settle sink takes. Of the deleted messages only the ignored ones have a kind.
 SETTLEMENT = pa.schema(
@@ -20,6 +23,7 @@ SETTLEMENT = pa.schema(
         ("outcome", pa.string()),
         ("kind", pa.string()),
         ("reason", pa.string()),
+        *waits.COLUMNS.items(),
     ]
 )
 
@@ -30,12 +34,32 @@ class Verdicts(NamedTuple):
     outcomes: pa.Array
     kinds: pa.Array
     reasons: pa.Array
+    #: `waits.COLUMNS` that have a value, by their names: when messages are due again.
+    waits: Mapping[str, pa.Array] = MappingProxyType({})
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The columns of `SETTLEMENT` after the id."""
+        nothing = {name: pa.nulls(len(self.outcomes), kind) for name, kind in waits.COLUMNS.items()}
+        return [self.outcomes, self.kinds, self.reasons, *(nothing | dict(self.waits)).values()]
 
     @staticmethod
-    def same(count: int, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
-        """Return the same verdict for *count* messages."""
+    def same(
+        count: int,
+        outcome: str,
+        kind: str | None = None,
+        reason: str | None = None,
+        **given: float | bool | None,
+    ) -> Verdicts:
+        """Return the same verdict for *count* messages; *given*: values of `waits.COLUMNS`."""
         texts = (pa.scalar(text, pa.string()) for text in (outcome, kind, reason))
-        return Verdicts(*(pa.repeat(text, count) for text in texts))
+        outcomes, kinds, reasons = (pa.repeat(text, count) for text in texts)
+        times = {
+            name: pa.repeat(pa.scalar(value, waits.COLUMNS[name]), count)
+            for name, value in given.items()
+            if value is not None and value is not False
+        }
+        return Verdicts(outcomes, kinds, reasons, times)
 
     @staticmethod
     def of_batch(result: Any, count: int) -> Verdicts:
@@ -62,6 +86,7 @@ class Verdicts(NamedTuple):
             pc.if_else(readable, self.outcomes.take(rows), SIDELINE),
             pc.if_else(readable, self.kinds.take(rows), UNREADABLE),
             pc.if_else(readable, self.reasons.take(rows), reasons),
+            {name: column.take(rows) for name, column in self.waits.items()},
         )
 
 
@@ -89,7 +114,19 @@ def _of_table(result: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
     kinds = pc.if_else(failed, kinds.fill_null(REJECTED), _NONE)
     for kind in pc.unique(kinds.drop_null()).to_pylist():
         check_kind(kind)
-    return Verdicts(outcomes, kinds, pc.if_else(failed, reasons, _NONE))
+    times = {
+        name: waits.checked(name, _array(result.column(name), name, count))
+        for name in waits.COLUMNS
+        if name in names
+    }
+    found = Verdicts(outcomes, kinds, pc.if_else(failed, reasons, _NONE), times)
+    # What makes no sense would otherwise end the worker.
+    waits.waits_of(
+        pa.table({"_message_id": np.arange(count), **times}),
+        failed,
+        pc.equal(outcomes, RELOAD),
+    )
+    return found
 
 
 def _booleans(result: Any, count: int) -> pa.Array:
@@ -97,7 +134,7 @@ def _booleans(result: Any, count: int) -> pa.Array:
     if not pa.types.is_boolean(array.type):
         raise BadOutcome(
             f"the batch handler gave {array.type} values; give booleans, or a table with the "
-            "columns outcome, kind and reason"
+            "columns outcome, kind, reason, not_before, delay and dead"
         )
     return array
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, and_, case, func, select
 
 from queue_core.catalog import failures, queues, task_log
 from queue_core.catalog.consumers import reserved
@@ -24,6 +24,8 @@ from queue_core.catalog.tables import (
     turns,
 )
 from queue_core.catalog.tables import queues as queue_rows
+from queue_core.due import NEVER
+from queue_core.inspection.sideline import sideline
 from queue_core.model import Magazine, State
 from queue_core.views import FAILURES, SHARDS, VIEWS
 
@@ -39,6 +41,8 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
         names = {info.id: info.name for info in found}
         if name == "failures":
             return _failures(connection, names)
+        if name == "sideline":
+            return sideline(connection, names)
         if name == "reports":
             # Tasks of the store belong to no queue.
             return task_log.read(connection, found if queue else [*found, None])
@@ -72,21 +76,20 @@ def _failures(connection: Connection, names: Mapping[int, str]) -> pa.Table:
 def _queues(connection: Connection, names: Mapping[int, str]) -> Iterable[Mapping[str, Any]]:
     def messages(*where: Any) -> Any:
         return func.coalesce(
-            func.sum(
-                case(
-                    (where[0] if len(where) == 1 else where[0] & where[1], slices.c.count), else_=0
-                )
-            ),
+            func.sum(case((and_(*where), slices.c.count), else_=0)),
             0,
         )
 
     loaded = slices.c.state == int(State.LOADED)
+    aside = slices.c.magazine == int(Magazine.SIDELINE)
     found = connection.execute(
         select(
             queue_rows.c.id,
             messages(loaded, slices.c.magazine == int(Magazine.MAIN)).label("waiting"),
             messages(slices.c.state == int(State.FIRED)).label("in_flight"),
-            messages(loaded, slices.c.magazine == int(Magazine.SIDELINE)).label("sidelined"),
+            messages(loaded, aside).label("sidelined"),
+            messages(loaded, aside, slices.c.due_at < NEVER).label("retrying"),
+            messages(loaded, aside, slices.c.due_at == NEVER).label("dead"),
             messages(slices.c.state == int(State.DAMAGED)).label("damaged"),
             func.coalesce(func.sum(slices.c.bytes), 0).label("bytes"),
         )

@@ -31,6 +31,7 @@ from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
+from queue_core.retry import Retry
 from queue_core.store import Store
 from queue_core.tasks import background
 from queue_core.tasks.thread import TaskThread
@@ -55,7 +56,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     message waits, and a load by any process wakes it. While the catalog or the storage is
     unavailable, the pool logs the error once, and tries again once a second. If the handler returns
     True or raises an *ignorable* exception, the message is deleted. Any other result, any other
-    exception, or a call that takes too long sidelines the message.
+    exception, or a call that takes too long sidelines the message, until it is tried again. If the
+    handler raises `Later`, it gets the message again after a time, and the message has not failed.
 
     Args:
         store: The store that has the queues.
@@ -86,6 +88,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             ``sideline``. By default, a handler whose first result is None ends the pool with
             `BadOutcome`: its message is sidelined as ``undecided``, and the others wait. A None
             after a decision only sidelines its message.
+        retry: Which failures are tried again, how often and when: a `Retry` or its text, which may
+            name exception classes. By default, the queues' setting ``retry``.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
@@ -141,6 +145,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         message_type: type | None = None,
         with_metadata: bool = False,
         on_none: str | None = None,
+        retry: Retry | str | None = None,
         columns: Sequence[str] | None = None,
         magazine: str = "main",
         selector: AnySelector | None = None,
@@ -157,7 +162,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     ) -> None:
         function, exceptions = unwrapped(handler, ignorable)
         contract = Contract.of(
-            exceptions, handler_timeout, payload, payload_type, with_metadata, message_type, on_none
+            exceptions,
+            handler_timeout,
+            payload,
+            payload_type,
+            with_metadata,
+            message_type,
+            on_none,
+            retry,
         )
         self._config = checked(
             PoolConfig(
@@ -186,7 +198,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._infos = [each.info for each in self._config.queues]
         self._timeout = contract.timeout_for(self._infos)
         self._runner = HandlerRunner(
-            function, contract.ignorable, None, contract.payload, contract.on_none
+            function,
+            contract.ignorable,
+            None,
+            contract.payload,
+            contract.on_none,
+            contract.retry,
         )
         self._pressure = pressure
         self._name = name
@@ -460,6 +477,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             order=config.order,
             prefetch=config.may_prefetch,
             on_available=on_available,
+            retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
         )
 
     def _is_interested(self) -> bool:

@@ -23,6 +23,7 @@ from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
+from queue_core.retry import Retry
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.browse import browse_next, browsed
@@ -66,9 +67,11 @@ class AcquiringSource:
         order: str,
         prefetch: bool,
         on_available: Callable[[], None],
+        retry: Retry | None = None,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
+        self._retry = retry
         self._columns = list(columns)
         self._magazine = magazine
         self._on_available = on_available
@@ -122,7 +125,7 @@ class AcquiringSource:
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
         merged = Settlement.of(pa.concat_tables(settlements))
-        self._queue.settle(merged, self._consumer)
+        self._queue.settle(merged, self._consumer, retry=self._retry)
         return [None] * len(settlements)
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, case, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, not_, or_, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, retries
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.request import FireRequest, Rules
 
-#: How often failures double a message's rest: up to 65,536 times the first rest.
-_DOUBLINGS = 16
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
 
@@ -44,15 +42,11 @@ def movable(queue: QueueInfo) -> Rules:
 
 
 def retriable(queue: QueueInfo) -> Rules:
-    """Return the rules of a shovel: movable messages that do not rest and have tries left."""
-    settings = queue.settings
-    rules = list(movable(queue))
-    if settings.max_attempts is not None:
-        rules.append(slices.c.attempts < settings.max_attempts)
-    if settings.max_deliveries is not None:
-        rules.append(slices.c.deliveries < settings.max_deliveries)
-    if settings.shovel_backoff:
-        rules.append(slices.c.moved_at <= ago(0) - _rest(settings.shovel_backoff))
+    """Return the rules of a shovel: movable messages that are not dead."""
+    rules = [*movable(queue), retries.alive()]
+    most = queue.settings.max_deliveries
+    if most is not None:
+        rules.append(slices.c.deliveries < most)
     return tuple(rules)
 
 
@@ -76,18 +70,6 @@ def overdelivered(queue: QueueInfo) -> Rules:
 
 def _only(queue: QueueInfo, rule: ColumnElement[bool]) -> ColumnElement[bool]:
     return or_(slices.c.queue_id != queue.id, rule)
-
-
-def _rest(first: float) -> ColumnElement[int]:
-    """Return a message's rest in the sideline, which doubles with each failure."""
-    rests = {n + 1: _microseconds(first * 2**n) for n in range(_DOUBLINGS + 1)}
-    later = {n: rest for n, rest in rests.items() if n > 1}
-    # A swept message has no failure, and rests as after one failure.
-    return case(
-        (slices.c.attempts <= 1, rests[1]),
-        *((slices.c.attempts == n, rest) for n, rest in later.items()),
-        else_=rests[_DOUBLINGS + 1],
-    )
 
 
 def _microseconds(seconds: float) -> int:

@@ -11,11 +11,13 @@ from queue_core.leader.client import CLIENT_ID
 from queue_core.model import QueueInfo
 from queue_core.names import check_queue
 from queue_core.tasks.registry import TASKS, check_tasks
+from queue_core.tasks.retry_thread import RetryThread
 from queue_core.tasks.thread import Made, TaskThread
 
 if TYPE_CHECKING:
     from queue_core.catalog.database import Catalog
     from queue_core.segments.storage import Storage
+    from queue_core.tasks.retries import Retries
 
 #: Seconds between two searches for due tasks. Tasks are due every few minutes: an idle process
 #: costs little more than a heartbeat.
@@ -65,7 +67,15 @@ def background_tasks(
                     continue
             return found
 
-    thread = TaskThread(make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS)
+    def make_retries() -> Retries:
+        from queue_core.tasks.retries import Retries
+
+        return Retries(catalog, storage)
+
+    retries = RetryThread(make_retries, lambda: names) if "shovel" in tasks else None
+    thread = TaskThread(
+        make, known, sweeps="sweep" in tasks, start=start, look=LOOK_SECONDS, retries=retries
+    )
     if zookeeper is not None:
         # The user must correct a wrong address or a missing library.
         thread.prepare()

@@ -148,11 +148,11 @@ def _runs(
 
     def key(cluster: Cluster) -> tuple[object, ...] | None:
         first = cluster[0]
-        same = (first.attempts, first.deliveries, first.fired_at)
+        same = (first.attempts, first.deliveries, first.fired_at, first.due_at)
         for piece in cluster:
             if piece.id not in waiting or piece.bytes > UNIT_BYTES:
                 return None
-            if (piece.attempts, piece.deliveries, piece.fired_at) != same:
+            if (piece.attempts, piece.deliveries, piece.fired_at, piece.due_at) != same:
                 return None
             condition = conditions[piece.segment_id]
             if not (condition.small or condition.sparse):

@@ -12,6 +12,7 @@ _ROWS = (
         run="queue_core.tasks.shovel:run",
         steps=("shovel",),
         setting="shovel_interval",
+        replaced_by="retry",
         living_only=True,
     ),
     Task(

@@ -9,9 +9,7 @@ from running, and its committed transactions remain. The tasks themselves are in
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from queue_core.catalog import schedule
@@ -20,28 +18,12 @@ from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
 from queue_core.segments.storage import Storage
+from queue_core.tasks.ran import RETRY_SECONDS, Ran, failed
 from queue_core.tasks.registry import REGISTRY, TASKS, check_task
-from queue_core.tasks.task import TaskContext, Timing
+from queue_core.tasks.retries import Retries
+from queue_core.tasks.task import Task, TaskContext, Timing
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
-
-#: Seconds after which a task that failed is tried again. Source: IgnisMQ.
-RETRY_SECONDS = 10.0
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """A task that was run, and its outcome."""
-
-    task: str
-    #: None: it ran for the store.
-    queue: str | None
-    #: The number of moved or removed messages; of files for a vacuum.
-    moved: int = 0
-    #: The error that ended it early.
-    error: IgnisError | None = None
 
 
 class SideTasks:
@@ -81,6 +63,7 @@ class SideTasks:
             shovelful=shovelful or partial(Shovelful.of, storage_uri=storage.uri),
         )
         self._tasks = [task for task in REGISTRY.values() if task.name in tasks]
+        self._retries = Retries(catalog, storage) if "shovel" in tasks else None
         self._timings = dict(timings or {})
 
     def run_due(self, queues: Sequence[QueueInfo]) -> list[Ran]:
@@ -89,15 +72,17 @@ class SideTasks:
 
         A task of the leader runs for all queues of the store, only in the leader. A process with a
         shorter interval for it asks the leader to run it. Refresh *queues* regularly, because their
-        settings decide when and how tasks run. If no task is due, this costs one reading
-        transaction. Raises only the errors of reading the schedule.
+        settings decide when and how tasks run. If no task is due, this costs two reading
+        transactions. Raises only the errors of reading the schedule.
         """
+        ran: list[Ran] = []
+        if self._retries is not None:
+            ran, _ = self._retries.run([queue.name for queue in queues])
         self._ask_leader()
         jobs = self._jobs(queues)
         intervals = {job: timing.every for job, (_, timing) in jobs.items()}
         with self._context.catalog.read() as connection:
             due = schedule.due(connection, intervals)
-        ran = []
         for job in due:
             queue, timing = jobs[job]
             if self._claim(job, timing):
@@ -112,14 +97,18 @@ class SideTasks:
         `BadOption`, and `NotLeading` if only the leader runs it.
         """
         task = REGISTRY[check_task(name)]
+        return self._run(self._context, task, queue)
+
+    def _run(self, context: TaskContext, task: Task, queue: QueueInfo | None) -> int:
+        name = task.name
         if task.of_store:
-            return task.function()(self._context, None)
+            return task.function()(context, None)
         if queue is None:
             raise BadOption(f"task={name!r} runs on a queue: pass queue=")
         if task.leader_only and not self._context.leader.leads():
             raise NotLeading(f"task={name!r} runs in the leader only, and this process is not it")
         with quarantining(self._context.catalog, self._context.storage):
-            return task.function()(self._context, queue)
+            return task.function()(context, queue)
 
     def _jobs(
         self, queues: Sequence[QueueInfo]
@@ -161,7 +150,7 @@ class SideTasks:
             if task.leader_only:
                 concerned = [*task.find_queues(self._context.catalog)]
         except IgnisError as error:
-            concerned, ran = [], [_failed(task.name, None, error)]
+            concerned, ran = [], [failed(task.name, None, error)]
         for each in concerned:
             ran.append(self._try(task.name, each))
             if isinstance(ran[-1].error, NotLeading):
@@ -176,11 +165,7 @@ class SideTasks:
     def _try(self, task: str, queue: QueueInfo | None) -> Ran:
         name = queue.name if queue else None
         try:
-            return Ran(task=task, queue=name, moved=self.run(task, queue))
+            moved = self._run(self._context._replace(asked_for=False), REGISTRY[task], queue)
+            return Ran(task=task, queue=name, moved=moved)
         except IgnisError as error:
-            return _failed(task, name, error)
-
-
-def _failed(task: str, queue: str | None, error: IgnisError) -> Ran:
-    _log.warning("task %s of %s failed: %s", task, queue or "the store", error)
-    return Ran(task=task, queue=queue, error=error)
+            return failed(task, name, error)

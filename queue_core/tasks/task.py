@@ -37,6 +37,8 @@ class Task(NamedTuple):
     #: When it is due, unless the queue's *setting* decides.
     timing: Timing | None = None
     setting: str | None = None
+    #: The setting that, unless it is none, lets messages have their own times instead.
+    replaced_by: str | None = None
     #: Whether it runs for the whole store, not for each queue.
     of_store: bool = False
     #: Whether only the leader runs it, for all queues of the store at once.
@@ -51,6 +53,8 @@ class Task(NamedTuple):
         """Return when the task is due for a queue (None: for the store); None: never."""
         if queue is None or self.setting is None:
             return self.timing
+        if self.replaced_by is not None and getattr(queue.settings, self.replaced_by) is not None:
+            return None
         every = getattr(queue.settings, self.setting)
         return None if every is None else Timing(every)
 
@@ -84,3 +88,5 @@ class TaskContext(NamedTuple):
     leader: Leader
     #: Which messages a shovel moves, for each queue.
     shovelful: Callable[[QueueInfo], Shovelful]
+    #: Whether a person asked for the task, who wants messages moved before their time.
+    asked_for: bool = True

@@ -12,6 +12,7 @@ from queue_core.model import QueueInfo
 
 if TYPE_CHECKING:
     from queue_core.leader import Leader
+    from queue_core.tasks.retry_thread import RetryThread
     from queue_core.tasks.runner import SideTasks
 
 #: Makes the runner of some tasks, and its leader, not yet started.
@@ -33,6 +34,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         sweeps: Whether to stand for election, since the leader alone sweeps.
         start: Seconds until the first search for due tasks.
         look: Seconds between two searches.
+        retries: A thread for messages whose time comes, started and stopped with this one.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         sweeps: bool,
         start: float,
         look: float,
+        retries: RetryThread | None = None,
     ) -> None:
         self._make = make
         self._queues = queues
         self._sweeps = sweeps
         self._delay = start
         self._pause = look
+        self._retries = retries
         self._made: Made | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ignis-side-tasks", daemon=True)
@@ -62,10 +66,14 @@ class TaskThread(AbstractContextManager["TaskThread"]):
     def start(self) -> None:
         """Begin to run due tasks."""
         self._thread.start()
+        if self._retries is not None:
+            self._retries.start()
 
     def stop(self) -> None:
         """End after the task that is running now, and let others lead."""
         self._ended.set()
+        if self._retries is not None:
+            self._retries.stop()
         if self._thread.ident is not None:
             self._thread.join()
         if self._made is not None:
@@ -85,7 +93,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
     def _run(self) -> None:
         if self._ended.wait(self._delay):
             return
-        from queue_core.tasks.runner import RETRY_SECONDS
+        from queue_core.tasks.ran import RETRY_SECONDS
 
         leads = False
         wait = 0.0

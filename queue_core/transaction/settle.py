@@ -11,14 +11,19 @@ from queue_core.catalog.callers import CallersCatalog
 from queue_core.errors import Conflict
 from queue_core.model import Holder, QueueInfo
 from queue_core.outcomes import Settlement
+from queue_core.retry import Retry
 from queue_core.verbs.settle import settle as settle_held
 
 
 def settle(
-    catalog: CallersCatalog, queue: QueueInfo, settlement: Settlement, holder: Holder
+    catalog: CallersCatalog,
+    queue: QueueInfo,
+    settlement: Settlement,
+    holder: Holder,
+    retry: Retry | None = None,
 ) -> int:
     """Settle all messages of a settlement; raises as `verbs.settle` does, and `Conflict`."""
-    settled = settle_held(catalog, [queue], settlement, holder)
+    settled = settle_held(catalog, [queue], settlement, holder, retry=retry)
     given = len(settlement.deleted | settlement.sidelined | settlement.reloaded)
     if settled < given:
         raise Conflict(

@@ -12,6 +12,7 @@ What each verb does to slices:
 | peek         | reads the slices that a firing would take                                      |
 | browse       | reads all slices of a magazine, loaded or fired                                |
 | shovel       | moves slices of the sideline to the tail of main                               |
+| retry        | moves slices of the sideline whose time has come to the tail of main           |
 | sweep        | moves slices that were fired too long ago to the tail of the sideline          |
 | abandon      | moves slices that were fired too often to the tail of the sideline, for good   |
 | expire       | removes loaded rows whose time is over                                         |

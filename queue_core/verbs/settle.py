@@ -1,10 +1,11 @@
 """Settle: delete, sideline or reload fired messages.
 
 Changes: the rows leave their slices. Deleted rows are gone. Sidelined rows become a slice at the
-tail of the sideline, with one more attempt. Reloaded rows wait again at their old places. Guard:
-only rows that are still fired change, and only rows that the named holder still holds. So a second
-settlement changes nothing, and neither does one of messages that were swept and fired again. Crash
-before the commit: nothing was settled.
+tail of the sideline, with one more attempt and the time at which they are due. Reloaded rows wait
+again at their old places, or in the sideline if they are to wait for a time. Guard: only rows that
+are still fired change, and only rows that the named holder still holds. So a second settlement
+changes nothing, and neither does one of messages that were swept and fired again. Crash before the
+commit: nothing was settled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect, failures, holders, id_map
+from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DELETES_ON_COMMIT
 from queue_core.catalog.database import Catalog
@@ -24,6 +26,7 @@ from queue_core.catalog.publications import is_new_batch
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, segments, slices
 from queue_core.catalog.transact import transact
+from queue_core.due import DueTimes
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.ids import IdSet, first_id
 from queue_core.model import (
@@ -36,6 +39,7 @@ from queue_core.model import (
 )
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
+from queue_core.retry import Retry
 
 _log = logging.getLogger(__name__)
 
@@ -46,19 +50,22 @@ def settle(
     settlement: Settlement,
     holder: Holder = None,
     batch: Batch | None = None,
+    retry: Retry | None = None,
 ) -> int:
     """
     Settle messages of some queues in one transaction; return how many *holder* still held.
 
-    With the *batch* of a streaming query, a second call changes nothing. Raises `BadOutcome` for an
-    id that the queues have never assigned, `StaleCheckpoint`, and `BadOption` for messages of a
-    query with ``ack=onCommit``; then nothing is changed.
+    *retry* replaces the policies of the queues for these messages. With the *batch* of a streaming
+    query, a second call changes nothing. Raises `BadOutcome` for an id that the queues have never
+    assigned, `StaleCheckpoint`, and `BadOption` for messages of a query with ``ack=onCommit``; then
+    nothing is changed.
     """
 
     def work(connection: Connection) -> int:
         if batch and not is_new_batch(connection, queues[0], batch):
             return 0
-        return _settle(connection, queues, settlement, holder, streaming=batch is not None)
+        streaming = batch is not None
+        return _settle(connection, queues, settlement, holder, retry, streaming=streaming)
 
     return transact(catalog, "settle", work)
 
@@ -68,6 +75,7 @@ def _settle(
     queues: Sequence[QueueInfo],
     settlement: Settlement,
     holder: Holder,
+    retry: Retry | None,
     *,
     streaming: bool,
 ) -> int:
@@ -83,6 +91,7 @@ def _settle(
         _check_ack(
             connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
         )
+    times, policies = _waiting(connection, queues, settlement, retry)
     for piece in held:
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
         sidelined = piece.rows & settlement.sidelined.rows(piece.segment_id)
@@ -90,9 +99,14 @@ def _settle(
         settled += len(deleted) + len(sidelined) + len(reloaded)
         changes.remove(piece, deleted, "deleted")
         if sidelined:
-            attempts = piece.attempts + 1
-            changes.move(piece, sidelined, Magazine.SIDELINE, "sidelined", attempts=attempts)
+            values = {"attempts": piece.attempts + 1}
+            for rows, due_at in times.failed(piece, sidelined, policies[piece.queue_id]):
+                to = {**values, "due_at": due_at}
+                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **to)
             failed[piece.queue_id].append((piece, sidelined))
+        for rows, due_at in times.later(piece, reloaded) if reloaded else ():
+            changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=due_at)
+            reloaded = reloaded - rows
         if reloaded:
             changes.release(piece, reloaded)
             changes.count(piece, reloaded=len(reloaded))
@@ -106,19 +120,44 @@ def _settle(
     return settled
 
 
+def _waiting(
+    connection: Connection,
+    queues: Sequence[QueueInfo],
+    settlement: Settlement,
+    retry: Retry | None,
+) -> tuple[DueTimes, dict[int, Retry | None]]:
+    """Return the due times of the messages, and the present policy of each queue."""
+    if not (len(settlement.sidelined) or settlement.waits.num_rows):
+        return DueTimes.none(), {}
+    policies = {queue.id: retry for queue in queues}
+    if retry is None:
+        for queue in queues:
+            present = catalog_queues.as_it_is(connection, queue)
+            policies[queue.id] = present.settings.retry
+    now = dialect.read_clock(connection)
+    return DueTimes(settlement.waits, settlement.reasons, now), policies
+
+
 def _located(
     connection: Connection, queues: Sequence[QueueInfo], settlement: Settlement
 ) -> Settlement:
     """Return the settlement of the rows that now hold the messages, after any compaction."""
     queue_ids = [queue.id for queue in queues]
-    reasons = settlement.reasons
-    numbers = id_map.physical(connection, queue_ids, reasons.column("message_id").to_numpy())
     return Settlement(
         deleted=id_map.located(connection, queue_ids, settlement.deleted),
         sidelined=id_map.located(connection, queue_ids, settlement.sidelined),
         reloaded=id_map.located(connection, queue_ids, settlement.reloaded),
-        reasons=reasons.set_column(0, "message_id", pa.array(numbers)),
+        reasons=_with_rows(connection, queue_ids, settlement.reasons),
+        waits=_with_rows(connection, queue_ids, settlement.waits),
     )
+
+
+def _with_rows(connection: Connection, queue_ids: Sequence[int], table: pa.Table) -> pa.Table:
+    """Return a table of messages with the ids of the rows that hold them now."""
+    if not table.num_rows:
+        return table
+    numbers = id_map.physical(connection, queue_ids, table.column("message_id").to_numpy())
+    return table.set_column(0, "message_id", pa.array(numbers))
 
 
 def _fired(

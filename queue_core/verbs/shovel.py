@@ -19,7 +19,7 @@ from math import inf
 from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, retries
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.task_log import Moves
@@ -29,7 +29,7 @@ from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import movable, retriable
 from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import Candidates, FireRequest, Horizon
+from queue_core.selection.request import Candidates, FireRequest, Horizon, Rules
 from queue_core.selection.selection import Selection
 
 
@@ -43,7 +43,9 @@ class Shovelful:
     rate: float | None = None
     #: Only messages that match.
     selection: Selection | None = None
-    #: Also messages that failed or were fired too often, or that still rest.
+    #: Also messages whose time has not come, as a person wants it.
+    early: bool = True
+    #: Also dead messages, and messages that were fired too often.
     force: bool = False
 
     @staticmethod
@@ -73,7 +75,7 @@ def shovel(
         magazine=Magazine.SIDELINE,
         max_messages=shovelful.limit,
         selection=shovelful.selection,
-        rules=movable(queue) if shovelful.force else retriable(queue),
+        rules=_rules(queue, shovelful),
     )
     with catalog.read() as connection:
         if not anything(connection, request):
@@ -91,6 +93,12 @@ def shovel(
         return sum(
             pool.map(lambda part: _move_all(catalog, queue, part, candidates, None, pause), parts)
         )
+
+
+def _rules(queue: QueueInfo, shovelful: Shovelful) -> Rules:
+    if shovelful.force:
+        return movable(queue)
+    return retriable(queue) if shovelful.early else (*retriable(queue), retries.ready())
 
 
 def _move_all(

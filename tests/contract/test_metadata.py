@@ -119,6 +119,8 @@ def test_the_view_of_queues_sums_up(store):
         "waiting": 14,
         "in_flight": 2,
         "sidelined": 4,
+        "retrying": 4,
+        "dead": 0,
         "damaged": 0,
         "deactivated_at": None,
         "paused_at": None,

@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import update
 
+from queue_core import Retry
 from queue_core.catalog import task_log
-from queue_core.catalog.tables import slices
 from queue_core.errors import BadOption, BadSelector
 from queue_core.verbs import shovel as module
 from queue_core.verbs.shovel import Shovelful, shovel
@@ -21,20 +20,6 @@ def with_sidelined(store, count, **settings):
 
 def aside(queue):
     return sorted(numbers_of(queue.browse(magazine="sideline")))
-
-
-def fail_again(queue, times):
-    """Shovel all messages and let them fail, *times* times."""
-    for _ in range(times):
-        queue.shovel(force=True)
-        queue.sideline(queue.fire("all"))
-
-
-def rest(store, seconds):
-    """Let sidelined messages be in the sideline for *seconds* longer."""
-    by = int(seconds * 1e6)
-    earlier = update(slices).values(moved_at=slices.c.moved_at - by)
-    store.catalog.write(lambda connection: connection.execute(earlier))
 
 
 # --- which ----------------------------------------------------------------------------------------
@@ -61,7 +46,7 @@ def test_the_settings_limit_a_shovel_that_is_not_told(store):
 
 
 def test_what_has_failed_too_often_stays_for_good(store):
-    queue = with_sidelined(store, 3, max_attempts=2)
+    queue = with_sidelined(store, 3, retry=Retry(attempts=2))
 
     assert queue.shovel() == 3
     queue.sideline(queue.fire("all"))
@@ -81,28 +66,10 @@ def test_what_was_fired_too_often_stays_for_good(store):
 
 
 def test_force_passes_over_what_holds_others_back(store):
-    queue = with_sidelined(store, 3, max_attempts=1, shovel_backoff=1000.0)
+    queue = with_sidelined(store, 3, retry=Retry(attempts=1))
 
     assert queue.shovel() == 0
     assert queue.shovel(force=True) == 3
-
-
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 10), (2, 20), (3, 40)])
-def test_each_failure_doubles_the_rest(store, failures, seconds):
-    queue = with_sidelined(store, 3, shovel_backoff=10.0)
-    fail_again(queue, failures - 1)
-
-    rest(store, seconds - 5)
-    assert queue.shovel() == 0
-    rest(store, 5)
-    assert queue.shovel() == 3
-
-
-def test_a_rest_never_overflows(store):
-    queue = with_sidelined(store, 1, shovel_backoff=1e300)
-    store.catalog.write(lambda c: c.execute(update(slices).values(attempts=2_000_000_000)))
-
-    assert queue.shovel() == 0
 
 
 def test_what_comes_aside_during_a_shovel_is_left_to_the_next(store):

@@ -69,7 +69,7 @@ def test_a_query_reads_the_sideline_by_its_name(store, session):
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
-    queue = sidelined(store, shovel_interval=0.01)
+    queue = sidelined(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     limit = time.monotonic() + PATIENCE
 
@@ -83,7 +83,7 @@ def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch)
 
 
 def test_a_query_without_tasks_runs_none(store, session):
-    job = (sidelined(store, shovel_interval=0.001).info.id, "shovel")
+    job = (sidelined(store, retry=None, shovel_interval=0.001).info.id, "shovel")
     query = session()
 
     assert ask(query) == START
@@ -103,7 +103,7 @@ def test_no_batch_waits_for_a_task(store, session, monkeypatch):
 
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", slow)
-    queue = make_queue(store, shovel_interval=0.01)
+    queue = make_queue(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, begun.is_set)
     queue.load(orders(3))
@@ -122,7 +122,7 @@ def test_a_task_that_fails_does_not_fail_the_query(store, session, monkeypatch, 
 
     monkeypatch.setattr(background_tasks, "BLIND_SECONDS", 0.02)
     monkeypatch.setattr(shovel_task, "shovel", fails)
-    queue = make_queue(store, shovel_interval=0.01)
+    queue = make_queue(store, retry=None, shovel_interval=0.01)
     query = session(tasks="shovel")
     ask_until(query, lambda: str(error) in caplog.text)
     queue.load(orders(3))

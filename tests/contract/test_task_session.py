@@ -40,7 +40,7 @@ def _impatient(monkeypatch):
 
 
 def with_sidelined(store, count=5, name="orders", **settings):
-    queue = make_queue(store, name, **settings)
+    queue = make_queue(store, name, retry=None, **settings)
     queue.load(orders(count))
     queue.sideline(queue.fire("all"))
     return queue

@@ -10,8 +10,8 @@ import pytest
 
 from queue_core.leader.zookeeper import ZooKeeperLeader
 from queue_core.settings import MAX_CONCURRENCY, QueueSettings
+from queue_core.tasks.ran import RETRY_SECONDS
 from queue_core.tasks.registry import REGISTRY
-from queue_core.tasks.runner import RETRY_SECONDS
 from queue_core.tasks.task import Timing
 from queue_core.verbs import sweep
 

@@ -37,9 +37,13 @@ MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
-SINCE = {2: {"consumers": {"for_restart", "ack"}, "queues": {"paused_at"}}}
+SINCE = {2: {"consumers": {"for_restart", "ack"}, "queues": {"paused_at", "retrying", "dead"}}}
+#: Views that have only been there since a format.
+VIEWS_SINCE = {"sideline": 2}
 #: Settings that queues have only had since a format.
-SETTINGS_SINCE = {2: {"room", "sideline_expiry"}}
+SETTINGS_SINCE = {2: {"room", "sideline_expiry", "retry"}}
+#: Settings that queues have only had before a format, and their values in the golden stores.
+SETTINGS_UNTIL = {2: {"max_attempts": None, "shovel_backoff": 0.0}}
 
 
 def folder_of(version: int) -> Path:
@@ -51,7 +55,11 @@ def described(store: Store, version: int = FORMAT) -> dict[str, Any]:
     """All that a user could see of a store when a format was the newest, as JSON values."""
     names = store.queues()
     return {
-        "views": {name: _rows(_view(store, name, version)) for name in VIEWS},
+        "views": {
+            name: _rows(_view(store, name, version))
+            for name in VIEWS
+            if VIEWS_SINCE.get(name, 1) <= version
+        },
         "messages": {
             name: {where: _rows(store.queue(name).browse(magazine=where)) for where in MAGAZINES}
             for name in names
@@ -144,9 +152,11 @@ def _view(store: Store, name: str, version: int) -> pa.Table:
 
 
 def _without_later(settings: str, version: int) -> str:
-    """Leave out settings that are newer than a format."""
+    """Leave out settings that are newer than a format, and add those that it still had."""
     later = set().union(*(names for since, names in SETTINGS_SINCE.items() if since > version))
     known = {name: value for name, value in json.loads(settings).items() if name not in later}
+    for until, gone in SETTINGS_UNTIL.items():
+        known |= gone if version < until else {}
     return json.dumps(known, sort_keys=True)
 
 

@@ -88,11 +88,13 @@ def _turn_back(connection: sa.Connection) -> None:
         ("id_map_by_ids", "compactions_by_ids", "compactions (queue_id, last_id)"),
     ):
         dialect.of(connection).rename_index(connection, new, old, on)
+    connection.exec_driver_sql("DROP INDEX slices_due")
     for table, column in (
         ("publications", "content"),
         ("consumers", "ack"),
         ("consumers", "sweepable"),
         ("queues", "paused_at"),
+        ("slices", "due_at"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")

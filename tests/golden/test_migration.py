@@ -8,10 +8,10 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, NullPool, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError
 
-from queue_core import Store, faults
+from queue_core import Retry, Store, constant, exponential, faults
 from queue_core.catalog import dialect, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.format import FORMAT
@@ -222,3 +222,41 @@ def test_a_store_that_is_open_while_a_newer_ignis_migrates_it_says_so(store):
     for call in (queue.fire, queue.metadata):
         with pytest.raises(FormatTooNew, match="upgrade ignis"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("limits", "policy", "wait"),
+    [
+        ({}, None, None),
+        ({"max_attempts": 5}, Retry(5, constant(600)), 600),
+        ({"shovel_backoff": 10.0}, Retry(None, exponential(10, max=655_360)), 10),
+        ({"max_attempts": 1, "shovel_backoff": 10.0}, Retry(1, exponential(10, max=655_360)), None),
+        ({"max_attempts": 5, "shovel_interval": None}, Retry(5, constant(3_155_760_000)), 3.2e9),
+    ],
+)
+def test_limits_of_failures_become_a_policy_with_the_same_waits(old, limits, policy, wait):
+    """A queue without them keeps IgnisMQ's way, and what had failed too often stays aside."""
+    engine = create_engine(old.catalog, poolclass=NullPool)
+    with engine.begin() as connection:
+        query = text("SELECT settings FROM queues WHERE name = 'orders'")
+        settings = json.loads(connection.scalar(query)) | limits
+        change = text("UPDATE queues SET settings = :settings WHERE name = 'orders'")
+        connection.execute(change, {"settings": json.dumps(settings)})
+
+    with Store(old) as store:
+        assert store.queue("orders").info.settings.retry == policy
+        assert {queue: store.queue(queue).info.settings.retry for queue in ("ring", "small")} == {
+            "ring": None,
+            "small": None,
+        }
+        failed = [
+            row for row in store.view("sideline", "orders").to_pylist() if row["attempts"] == 1
+        ]
+        assert failed
+        for row in failed:
+            due = row["due_at"] and (row["due_at"] - row["sidelined_at"]).total_seconds()
+            assert (due, row["dead"]) == (
+                pytest.approx(wait, rel=0.02),
+                limits.get("max_attempts") == 1,
+            )
+        assert store.fsck().to_pylist() == []

@@ -6,7 +6,7 @@ handled again, so the 1% alone is left there, with its attempts and with a reaso
 
 import pytest
 
-from pyspark_ignis import IgnisManager, consume
+from pyspark_ignis import IgnisManager, Retry, constant, consume
 from tests.books import audit
 from tests.factories import make_queue, orders
 from tests.spark.rig import AVAILABLE_NOW, Rig, counts, finish, wait_until
@@ -23,6 +23,10 @@ def handle(order):
     if kind == 99:
         raise ValueError(f"never {order['number']}")
     return kind > 2 or order["_attempt"] > 0
+
+
+def policy(seconds):
+    return Retry(attempts=ATTEMPTS, backoff=constant(seconds))
 
 
 def by_hand(rig: Rig, queue):
@@ -45,7 +49,7 @@ def by_hand(rig: Rig, queue):
 
 
 def by_a_manager(rig: Rig, queue):
-    """The same, by itself: the query continues, and the shovel is due repeatedly."""
+    """The same, by itself: the query continues, and messages come back when they are due."""
     manager = IgnisManager(
         rig.spark,
         path=rig.path,
@@ -53,7 +57,7 @@ def by_a_manager(rig: Rig, queue):
         checkpoints=rig.folder,
     )
     with manager:
-        manager.schedule_shovel("orders", 0.5)
+        queue.change_settings(retry=policy(0.5))
         wait_until(lambda: counts(queue, "sidelined") == [ONCE + ATTEMPTS * EVER])
         tally = manager.stats()["orders"]
     assert (tally.published, tally.consumed) == (MESSAGES, MESSAGES - EVER)
@@ -62,7 +66,7 @@ def by_a_manager(rig: Rig, queue):
 
 @pytest.mark.parametrize("live", [by_hand, by_a_manager])
 def test_only_what_fails_for_ever_is_left_and_each_failure_is_told(rig, live):
-    queue = make_queue(rig.store, shards=4, max_attempts=ATTEMPTS, shovel_interval=None)
+    queue = make_queue(rig.store, shards=4, retry=policy(600))
     ids = queue.load(orders(MESSAGES)).to_pylist()
 
     live(rig, queue)

@@ -229,8 +229,8 @@ def test_a_query_whose_queue_has_grown_is_started_again_and_sees_the_new_column(
 
 def test_the_side_tasks_of_all_queues_are_run(rig, manage):
     """Also of queues without a handler: others sideline messages, and the manager shovels them."""
-    rig.orders(10, shovel_interval=0.2)
-    publish_only = rig.orders(3, "other", shovel_interval=0.2)
+    rig.orders(10, retry=None, shovel_interval=0.2)
+    publish_only = rig.orders(3, "other", retry=None, shovel_interval=0.2)
     publish_only.sideline(publish_only.fire("all"))
 
     with manage({"orders": refuse}, tasks=("shovel",)) as manager:

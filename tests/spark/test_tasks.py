@@ -159,7 +159,7 @@ def test_a_task_is_no_batch_read(rig):
 
 def test_a_consuming_query_shovels_what_has_failed(rig):
     """And with new settings as soon as it has read them: before, it does not."""
-    queue = sidelined(rig, 3, shovel_interval=None)
+    queue = sidelined(rig, 3, retry=None, shovel_interval=None)
     seen = []
     stream = rig.source(tasks="shovel", refreshInterval="100ms", consumer="reader")
     query = rig.each(stream, lambda batch, _: seen.extend(batch.collect()), trigger={})
@@ -173,7 +173,7 @@ def test_a_consuming_query_shovels_what_has_failed(rig):
 
 
 def test_a_consuming_query_looks_after_its_own_queues(rig):
-    queue = rig.orders(1)
+    queue = rig.orders(1, retry=None)
     rig.orders(1, "others")
     seen = []
     query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})

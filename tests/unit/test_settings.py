@@ -6,6 +6,7 @@ import math
 import pytest
 
 from queue_core.errors import BadOption
+from queue_core.retry import Retry
 from queue_core.settings import MAX_SHARDS, QueueSettings, check_shards, descriptions
 
 
@@ -101,11 +102,20 @@ def test_changing_some_settings_keeps_the_others():
 def test_settings_of_a_later_version_are_left_out():
     stored = json.dumps({"concurrency": 3, "from_the_future": [1, 2]})
 
-    assert QueueSettings.from_json(stored) == QueueSettings(concurrency=3)
+    assert QueueSettings.from_json(stored) == QueueSettings(concurrency=3, retry=None)
 
 
 def test_settings_that_an_earlier_version_did_not_know_have_their_defaults():
-    assert QueueSettings.from_json("{}") == QueueSettings()
+    """But a queue of an earlier version has no policy, as then."""
+    assert QueueSettings.from_json("{}") == QueueSettings(retry=None)
+
+
+def test_a_policy_is_stored_as_its_text():
+    settings = QueueSettings(retry=Retry(attempts=3))
+
+    assert json.loads(settings.to_json())["retry"] == str(Retry(attempts=3))
+    assert QueueSettings.from_json(settings.to_json()) == settings
+    assert QueueSettings.from_json(QueueSettings().to_json()) == QueueSettings()
 
 
 @pytest.mark.parametrize("shards", [1, 8, MAX_SHARDS])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from queue_core import Store
+from queue_core import IdSet, Retry, Settlement, Store, constant
+from queue_core.tasks.retries import Retries
 from tests.children import Journal
 from tests.crash.workloads.common import (
     MANY,
@@ -24,11 +25,22 @@ def shovels(store: Store, journal: Journal) -> None:
     the_queue(store).shovel()
 
 
+def comes_due(store: Store, journal: Journal) -> None:
+    fires_all(store, journal)
+    ids = journal.read("fired")[0]["ids"]
+    the_queue(store).settle(Settlement.sideline(IdSet.of(ids)), retry=Retry(backoff=constant(0)))
+
+
+def retries(store: Store, journal: Journal) -> None:
+    Retries(store.catalog, store.storage).run()
+
+
 def sweeps(store: Store, journal: Journal) -> None:
     the_queue(store).sweep(0, dead_after=0)
 
 
 _SHOVEL = Workload(prepare=sidelines, act=shovels, check=everything_waits)
+_RETRY = Workload(prepare=comes_due, act=retries, check=everything_waits)
 _SWEEP = Workload(prepare=fires_all, act=sweeps, check=everything_is_aside)
 
 FAULTS = {
@@ -36,6 +48,8 @@ FAULTS = {
     "shovel.before_commit:2": _SHOVEL,
     "shovel.committed": _SHOVEL,
     "shovel.committed:2": _SHOVEL,
+    "retry.before_commit": _RETRY,
+    "retry.committed": _RETRY,
     "sweep.before_commit": _SWEEP,
     "sweep.committed": _SWEEP,
 }

@@ -32,7 +32,7 @@ def outcomes(handler, batch=None, **how):
     assert [row["_message_id"] for part in settled for row in part.to_pylist()] == (
         (messages() if batch is None else batch)["_message_id"].to_pylist()
     )
-    verdicts = [tuple(row.values())[1:] for part in settled for row in part.to_pylist()]
+    verdicts = [tuple(row.values())[1:4] for part in settled for row in part.to_pylist()]
     # A deleted message has no reason, unless its exception is ignored.
     return [verdict[:1] if verdict[1:] == (None, None) else verdict for verdict in verdicts]
 
@@ -51,4 +51,11 @@ def handled(handler, *texts, kind=None, **payload):
     batch = pa.record_batch({"_message_id": range(count), "value": values, "_attempt": [0] * count})
     runner = HandlerRunner(handler, ignorable=(ValueError,), payload=Payload("value", **payload))
     (settled,) = runner.run([batch])
-    return [tuple(row.values())[1:] for row in settled.to_pylist()]
+    return [tuple(row.values())[1:4] for row in settled.to_pylist()]
+
+
+def waits(handler, batch=None, **how):
+    """The outcome, the delay and whether it is dead, of each message."""
+    runner = HandlerRunner(handler, **how)
+    (settled,) = runner.run([messages() if batch is None else batch])
+    return [(row["outcome"], row["delay"], row["dead"]) for row in settled.to_pylist()]

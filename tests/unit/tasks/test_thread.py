@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from queue_core.tasks import runner
+from queue_core.tasks import ran
 from queue_core.tasks.thread import TaskThread
 
 
@@ -53,7 +53,7 @@ def test_it_runs_due_tasks_again_and_again_and_leads_only_if_it_sweeps(sweeps):
 
 
 def test_an_error_is_logged_and_the_tasks_run_again(monkeypatch, caplog):
-    monkeypatch.setattr(runner, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(ran, "RETRY_SECONDS", 0.001)
     recorder = Recorder(failures=2)
     thread = thread_of(recorder)
 

@@ -14,7 +14,7 @@ from queue_core.settings import QueueSettings
         ("sweep_after=15m", 900),
         ("dedup_window=90s", 90),
         ("shovel_interval=2h", 7200),
-        ("shovel_backoff=0.5", 0.5),
+        ("dedup_window=0.5", 0.5),
         ("sweep_after=60", 60),
         ("message_expiry=none", None),
         ("message_expiry=null", None),

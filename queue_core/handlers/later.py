@@ -1,0 +1,38 @@
+"""`Later`: a handler puts its message off."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from queue_core.backoff import LONGEST_SECONDS
+from queue_core.errors import BadOption
+
+
+class Later(Exception):
+    """
+    Raised by a handler to get its message again later; this is no failure.
+
+    The message waits in the sideline, with the same number of attempts, and returns to main when
+    the time has passed, counted from its settlement. A batch handler puts its whole batch off; to
+    put off only some messages, it returns a table with ``outcome`` ``reload`` and ``delay``.
+
+    Args:
+        seconds: For how long the message waits, 0 or more.
+        reason: Any text, for the log.
+
+    Raises:
+        BadOption: *seconds* is out of range.
+    """
+
+    def __init__(self, seconds: float, reason: str | None = None) -> None:
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not isfinite(seconds) or not 0 <= seconds <= LONGEST_SECONDS:
+            raise BadOption(f"Later({seconds!r}): use seconds, 0 or more")
+        super().__init__(seconds, reason)
+        #: For how long the message waits, in seconds.
+        self.seconds = float(seconds)
+        #: Why, for the log.
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"in {self.seconds:g} s" + (f": {self.reason}" if self.reason else "")

@@ -1,0 +1,170 @@
+"""Retry: move messages of the sideline whose time has come back to main.
+
+Changes: due slices of the sideline become slices at the tail of main, with the time of the move. No
+other slice is looked at, however many wait. Messages that could not be fired from main, because
+they have expired there or were fired too often, become dead instead. Guard: the turns of their
+shards, as in a firing. Messages for which a bounded queue has no room stay due. Crash before the
+commit: the transaction's messages are still in the sideline, and due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from queue_core.capacity.bounds import limit_to_capacity
+from queue_core.catalog import dialect, id_map, retries, turns
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.tables import slices
+from queue_core.catalog.task_log import Moves
+from queue_core.catalog.transact import transact
+from queue_core.due import NEVER
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, QueueInfo, Slice, State
+from queue_core.plan import Taken
+from queue_core.rows import EMPTY
+from queue_core.selection.candidates import find_candidates
+from queue_core.selection.conditions import expiry_in
+from queue_core.selection.queue_rules import of_moving
+from queue_core.selection.request import FireRequest
+from queue_core.selection.selection import Selection
+
+#: The most slices that one transaction looks at.
+ROUND_SLICES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What a call has done."""
+
+    #: How many messages are back in main.
+    moved: int = 0
+    #: Whether it stopped before all due messages were moved, for lack of room or by its limit.
+    stopped: bool = False
+
+
+def retry(
+    catalog: Catalog, queue: QueueInfo, storage_uri: str, limit: int | None = None
+) -> Retried:
+    """
+    Move the due messages of a queue to main, at most *limit*, in rounds.
+
+    Raises `DamagedSegment` if the queue has an expiry column, and a message cannot be read.
+    """
+    selection = Selection.parse([queue], storage_uri, eligibility=of_moving)
+    request = FireRequest(
+        queue_ids=(queue.id,), magazine=Magazine.SIDELINE, max_messages=limit, selection=selection
+    )
+    moved = 0
+    while True:
+        with catalog.read() as connection:
+            found = retries.find_due(connection, queue.id, ROUND_SLICES)
+        if not found:
+            return Retried(moved)
+        work = _Round(catalog, queue, found, request)
+        count = transact(catalog, "retry", work)
+        moved += count
+        if not work.complete or moved == limit:
+            return Retried(moved, stopped=True)
+        if limit is not None:
+            request = replace(request, max_messages=limit - moved)
+
+
+class _Round:
+    """One transaction: some due slices, found before."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        queue: QueueInfo,
+        found: Sequence[tuple[int, int]],
+        request: FireRequest,
+    ) -> None:
+        self._queue = queue
+        self._ids = [slice_id for slice_id, _ in found]
+        self._shards: list[ShardKey] = sorted(
+            {(queue.id, int(Magazine.SIDELINE), shard) for _, shard in found}
+        )
+        self._request = request
+        self._unexpired: IdSet | None = None
+        if request.selection is not None:
+            # Rows have their own expiry: those of the due slices are read before the transaction.
+            here = replace(
+                request,
+                max_messages=None,
+                shards=tuple(shard for _, _, shard in self._shards),
+                rules=(dialect.of(catalog.engine).one_of(slices.c.id, self._ids),),
+            )
+            candidates = find_candidates(catalog, here)
+            self._unexpired = candidates.ids if candidates is not None else None
+        #: Whether each due message was moved or became dead: none was locked, or found no room.
+        self.complete = True
+
+    def __call__(self, connection: Connection) -> int:
+        queue = self._queue
+        fitting = limit_to_capacity(connection, queue, self._request)
+        turns.lock(connection, [queue.id], Magazine.SIDELINE, [s for _, _, s in self._shards])
+        now = dialect.read_clock(connection)
+        pieces = self._lock(connection, now)
+        self.complete = bool(pieces)
+        changes, moves = Changes([queue]), Moves()
+        sound = list(self._sound(connection, pieces, now, changes))
+        for piece, rows in self._fitting(sound, fitting):
+            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
+            moves.add(piece, len(rows), Magazine.MAIN)
+        changes.apply(connection)
+        moves.record(connection, queue.id, "shovel")
+        return len(moves)
+
+    def _lock(self, connection: Connection, now: int) -> list[Slice]:
+        """Return the slices that are still due, except those that others lock."""
+        found = fetch(
+            connection,
+            dialect.of(connection).one_of(slices.c.id, self._ids),
+            slices.c.magazine == int(Magazine.SIDELINE),
+            slices.c.state == int(State.LOADED),
+            lock="skip",
+        )
+        return [piece for piece in found if piece.due_at is not None and piece.due_at <= now]
+
+    def _sound(
+        self, connection: Connection, pieces: Sequence[Slice], now: int, changes: Changes
+    ) -> Iterator[Taken]:
+        """Yield the rows that may return to main; the others become dead."""
+        unexpired = self._unexpired
+        if unexpired is not None:
+            unexpired = id_map.located(connection, [self._queue.id], unexpired)
+        expiry = expiry_in(self._queue, Magazine.MAIN)
+        most = self._queue.settings.max_deliveries
+        for piece in pieces:
+            rows = piece.rows
+            is_old = expiry is not None and piece.loaded_at <= now - int(expiry * 1e6)
+            if is_old or (most is not None and piece.deliveries >= most):
+                rows = EMPTY
+            elif unexpired is not None:
+                rows = rows & unexpired.rows(piece.segment_id)
+            changes.mark(piece, piece.rows - rows, state=int(State.LOADED), due_at=NEVER)
+            if rows:
+                yield piece, rows
+
+    def _fitting(self, taken: Sequence[Taken], fitting: FireRequest | None) -> Iterator[Taken]:
+        """Yield as many rows as fit into a bounded queue."""
+        most = None if fitting is None else fitting.max_messages
+        size = None if fitting is None else fitting.max_bytes
+        for piece, rows in taken:
+            count = len(rows) if fitting is not None else 0
+            if most is not None:
+                count = min(count, most)
+            if size is not None:
+                count = min(count, size // max(piece.bytes // max(len(piece.rows), 1), 1))
+            these, left = rows.split(count)
+            if left:
+                self.complete = False
+            if these:
+                most = None if most is None else most - len(these)
+                size = None if size is None else size - piece.bytes_of(these)
+                yield piece, these

@@ -1,0 +1,107 @@
+"""Handlers in a pool get their messages again: after failures, by the policy, and as they wish."""
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from queue_core import ConsumerPool, Later, Retry, constant
+from queue_core.errors import BadOutcome
+from tests.contract.pools import Recorder, eventually
+from tests.factories import make_queue, orders
+
+
+def sideline(store):
+    return {row["message_id"]: row for row in store.view("sideline").to_pylist()}
+
+
+def test_a_pool_tries_its_messages_again_until_they_are_done_or_dead(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(4))
+    tried = []
+
+    def handle(message):
+        tried.append((message["number"], message["_attempt"], time.monotonic()))
+        match message["number"]:
+            case 1 if message["_attempt"] < 2:
+                raise ConnectionResetError
+            case 2:
+                raise ConnectionRefusedError
+            case 3:
+                raise KeyError("who")
+        return True
+
+    retry = Retry(attempts=3, backoff=constant(0.7), on=[ConnectionError, "timeout"])
+    with ConsumerPool(store, "orders", handle, concurrency=1, retry=retry):
+        eventually(lambda: len(tried) == 8)
+        eventually(lambda: queue.browse().num_rows == 0)
+
+    attempts = [sorted(a for n, a, _ in tried if n == number) for number in range(4)]
+    assert attempts == [[0], [0, 1, 2], [0, 1, 2], [0]]
+    left = sideline(store)
+    assert {
+        (row["attempts"], row["dead"], row["due_at"], row["kind"]) for row in left.values()
+    } == {
+        (3, True, None, "exception"),
+        (1, True, None, "exception"),
+    }
+    times = [at for number, _, at in tried if number == 1]
+    assert all(0.7 <= later - earlier < 1.7 for earlier, later in pairwise(times))
+    assert store.fsck().to_pylist() == []
+
+
+def test_a_handler_puts_its_message_off(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    seen = []
+
+    def handle(message):
+        seen.append((message["number"], message["_attempt"]))
+        if message["number"] == 1 and seen.count((1, 0)) == 1:
+            raise Later(0.5, "quota")
+        return True
+
+    with ConsumerPool(store, "orders", handle, concurrency=1) as pool:
+        eventually(lambda: len(seen) == 3)
+        eventually(lambda: pool.counts.get("deleted") == 2)
+
+    assert sorted(seen) == [(0, 0), (1, 0), (1, 0)]
+    assert pool.counts["reloaded"] == 1
+    assert queue.failures().num_rows == 0
+
+
+def test_a_message_that_waits_is_seen_with_its_time_and_its_error(store):
+    queue = make_queue(store, retry=Retry(attempts=2, backoff=constant(600)))
+    ids = queue.load(orders(3)).to_pylist()
+
+    def fails(message):
+        if message["number"] == 2:
+            raise Later(60)
+        raise ValueError(f"no {message['number']}")
+
+    with ConsumerPool(store, "orders", fails, concurrency=1) as pool:
+        pool.drain()
+
+    seen = sideline(store)
+    assert [(seen[each]["attempts"], seen[each]["reason"]) for each in ids] == [
+        (1, "ValueError: no 0"),
+        (1, "ValueError: no 1"),
+        (0, None),
+    ]
+    waits = [(seen[each]["due_at"] - seen[each]["sidelined_at"]).total_seconds() for each in ids]
+    assert [round(wait) for wait in waits] == [600, 600, 60]
+    assert {row["deliveries"] for row in seen.values()} == {1}
+    (row,) = store.view("queues").to_pylist()
+    assert (row["sidelined"], row["retrying"], row["dead"]) == (3, 3, 0)
+
+
+def test_the_refused_handlers_message_is_dead(store):
+    """Its work was done: the default policy does not repeat it."""
+    queue = make_queue(store)
+    queue.load(orders(3))
+    pool = ConsumerPool(store, "orders", Recorder(lambda _: None), concurrency=1)
+    with pytest.raises(BadOutcome, match="returned None"), pool:
+        eventually(lambda: pool.error is not None)
+
+    (row,) = sideline(store).values()
+    assert (row["kind"], row["dead"]) == ("undecided", True)

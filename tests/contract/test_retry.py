@@ -1,0 +1,411 @@
+"""Retry: failed messages come back each at their own time, and then stay as dead."""
+
+import time
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from queue_core import IdSet, Retry, Settlement, constant, exponential
+from queue_core.catalog import seals
+from queue_core.catalog.tables import slices
+from queue_core.due import NEVER
+from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.leader.lease import LeaseLeader
+from queue_core.settings import QueueSettings
+from queue_core.tasks import retries as retries_module
+from queue_core.tasks.retries import Retries
+from queue_core.tasks.runner import SideTasks
+from queue_core.tasks.task import Timing
+from queue_core.verbs import retry as module
+from tests.factories import make_queue, numbers_of, orders
+
+SECOND = 10**6
+MINUTE = Retry(attempts=3, backoff=constant(60))
+AT_ONCE = Retry(attempts=None, backoff=constant(0))
+
+
+def make_due(store, seconds=1e5):
+    """Let *seconds* pass for the messages that wait for their time."""
+    with store.catalog.read() as connection:
+        waiting = connection.execute(select(slices).where(slices.c.due_at < NEVER)).all()
+    for row in waiting:
+        due_at = row.due_at - int(seconds * SECOND)
+        store.catalog.write(
+            lambda c, row=row, at=due_at: seals.change(c, slices, slices.c.id == row.id, due_at=at)
+        )
+
+
+def due_times(store):
+    """Seconds until messages are due, by their attempts; None: no time; infinity: dead."""
+    now = store.catalog.now()
+    with store.catalog.read() as connection:
+        rows = connection.execute(
+            select(slices.c.attempts, slices.c.due_at).where(slices.c.magazine == 1)
+        ).all()
+    return [
+        (row.attempts, at if at is None or at == NEVER else round((at - now) / SECOND))
+        for row in rows
+        for at in [row.due_at]
+    ]
+
+
+def retries(store):
+    return Retries(store.catalog, store.storage)
+
+
+def run(store):
+    ran, _ = retries(store).run()
+    assert [each.error for each in ran] == [None] * len(ran)
+    return sum(each.moved for each in ran)
+
+
+def aside(queue):
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
+def failing(store, count=3, retry=MINUTE, name="orders", **settings):
+    """A queue whose messages have all failed once."""
+    queue = make_queue(store, name, retry=retry, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire("all"))
+    return queue
+
+
+# --- when -----------------------------------------------------------------------------------------
+
+
+def test_a_message_waits_for_its_time_and_then_comes_back(store):
+    queue = failing(store)
+
+    assert run(store) == 0
+    assert due_times(store) == [(1, 60)]
+    make_due(store, 59)
+    assert run(store) == 0
+    make_due(store, 1)
+    assert run(store) == 3
+
+    assert numbers_of(queue.fire("all").messages) == [0, 1, 2]
+    assert aside(queue) == []
+    assert store.fsck().to_pylist() == []
+
+
+def test_each_failure_waits_longer_and_the_last_one_leaves_it_dead(store):
+    queue = failing(store, retry=Retry(attempts=3, backoff=exponential(10, factor=3)))
+    seen = [due_times(store)]
+    for _ in range(2):
+        make_due(store)
+        assert run(store) == 3
+        queue.sideline(queue.fire("all"))
+        seen.append(due_times(store))
+
+    assert seen == [[(1, 10)], [(2, 30)], [(3, NEVER)]]
+    make_due(store)
+    assert run(store) == queue.shovel() == 0
+    assert queue.shovel(force=True) == 3
+
+
+def test_jitter_keeps_the_messages_of_a_slice_together(store):
+    failing(store, 100, retry=Retry(backoff=constant(1000, jitter=0.5)))
+
+    ((_, seconds),) = due_times(store)
+    assert 500 <= seconds <= 1500
+
+
+def test_the_next_time_is_known_after_a_restart(store):
+    failing(store)
+
+    _, left = retries(store).run()
+
+    assert 55 < left <= 60
+    assert retries(store).run(["another"]) == ([], float("inf"))
+
+
+def test_messages_come_back_at_their_time_while_a_thread_looks(store):
+    queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(1.0)))
+    queue.load(orders(1))
+    with store.side_tasks(tasks=["shovel"]):
+        for _ in range(2):
+            firing = queue.fire(timeout=5)
+            failed = time.monotonic()
+            queue.sideline(firing)
+            assert queue.fire(timeout=5).ids.to_pylist() == firing.ids.to_pylist()
+            assert 1.0 <= time.monotonic() - failed < 2.0
+            queue.reload(firing.ids)
+
+
+def test_a_new_queue_has_ten_attempts_and_a_queue_without_a_policy_the_interval(store):
+    make_queue(store)
+    assert str(QueueSettings().retry) == (
+        "Retry(attempts=10, backoff=exponential(5, factor=3, max=3600, jitter=0.2))"
+    )
+    old = make_queue(store, "old", retry=None)
+    old.load(orders(2))
+    old.sideline(old.fire("all"))
+
+    assert due_times(store) == [(1, None)]
+    leader = LeaseLeader(store.catalog)
+    tasks = SideTasks(store.catalog, store.storage, leader)
+    assert tasks.run_due([old.info]) == []
+    assert tasks.run("shovel", old.info) == 2
+
+
+# --- which ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("retry", "dead"), [({"on": "timeout"}, 2), ({"not_on": "timeout"}, 1)])
+def test_only_some_kinds_of_failures_are_retried(store, retry, dead):
+    queue = make_queue(store, retry=Retry(backoff=constant(60), **retry))
+    queue.load(orders(3))
+    firing = queue.fire("all")
+    queue.settle(
+        Settlement.of(
+            pa.table(
+                {
+                    "_message_id": firing.ids,
+                    "outcome": ["sideline"] * 3,
+                    "kind": ["timeout", "exception", None],
+                }
+            )
+        )
+    )
+    make_due(store)
+
+    assert run(store) == 3 - dead
+    assert len(aside(queue)) == dead
+    assert store.fsck().to_pylist() == []
+
+
+def test_the_policy_of_a_settlement_replaces_the_queues(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(4))
+    one, other = queue.fire(2), queue.fire(2)
+
+    queue.settle(Settlement.sideline(IdSet.of(one.ids)), retry=Retry(1))
+    queue.settle(Settlement.sideline(IdSet.of(other.ids)), retry="Retry(backoff=constant(60))")
+
+    assert sorted(due_times(store)) == [(1, 60), (1, NEVER)]
+    with pytest.raises(BadOption, match="exception classes"):
+        queue.settle(Settlement(), retry=Retry(on=KeyError))
+
+
+def test_a_message_can_be_put_off_without_a_failure(store):
+    queue = make_queue(store, retry=MINUTE)
+    queue.load(orders(4))
+    ids = queue.fire("all").ids
+    rows = {"_message_id": ids, "outcome": ["reload"] * 4, "delay": [30, 30, None, 0]}
+
+    assert queue.settle(Settlement.of(pa.table(rows))) == 4
+
+    assert due_times(store) == [(0, 30)]
+    assert aside(queue) == [0, 1]
+    assert numbers_of(queue.browse()) == [2, 3]
+    assert queue.failures().num_rows == 0
+    make_due(store)
+    assert run(store) == 2
+    assert queue.peek(10).column("_attempt").to_pylist() == [0] * 4
+    assert store.fsck().to_pylist() == []
+
+
+def test_a_settlement_can_give_the_time_itself(store):
+    queue = make_queue(store, retry=MINUTE)
+    queue.load(orders(3))
+    ids = queue.fire("all").ids
+    at = pa.array([store.catalog.now() + 30 * SECOND] * 2 + [None]).cast(pa.timestamp("us", "UTC"))
+    rows = {
+        "_message_id": ids,
+        "outcome": ["sideline", "reload", "sideline"],
+        "not_before": at,
+        "dead": [None, None, True],
+    }
+
+    queue.settle(Settlement.of(pa.table(rows)))
+
+    assert sorted(due_times(store)) == [(0, 30), (1, 30), (1, NEVER)]
+
+
+def test_swept_messages_wait_as_the_policy_says(store):
+    queue = make_queue(store, retry=MINUTE)
+    queue.load(orders(2))
+    queue.fire("all")
+
+    assert queue.sweep(0, dead_after=0) == 2
+
+    assert due_times(store) == [(0, 60)]
+
+
+def test_messages_that_were_fired_too_often_are_dead(store):
+    queue = make_queue(store, retry=MINUTE, max_deliveries=1)
+    queue.load(orders(4))
+    queue.fire(2)
+    queue.reload(queue.fire(1))
+    assert queue.sweep(0, dead_after=0) == 3
+    queue.sideline(queue.fire("all"))
+
+    make_due(store)
+    assert run(store) == 0
+    assert [at for _, at in due_times(store)] == [NEVER] * len(due_times(store))
+    assert retries(store).run()[1] == float("inf"), "nobody looks for them any more"
+
+
+def test_messages_too_old_for_main_stay_as_dead(store):
+    queue = failing(store, 3, AT_ONCE)
+    queue.change_settings(message_expiry=1e-6)
+
+    assert run(store) == 0
+    assert due_times(store) == [(1, NEVER)]
+
+
+def test_messages_whose_own_time_is_over_stay_as_dead(store):
+    queue = make_queue(store, retry=AT_ONCE)
+    queue.load(orders(2))
+    queue.load(orders(3, 2), ttl=1.5)
+    queue.sideline(queue.fire("all"))
+    time.sleep(1.6)
+
+    assert run(store) == 2
+    assert aside(queue) == [2, 3, 4]
+    assert due_times(store) == [(1, NEVER)]
+    assert store.fsck().to_pylist() == []
+
+
+def test_a_message_without_room_stays_due(store):
+    queue = failing(store, 3, AT_ONCE, max_size=3)
+    queue.load(orders(2, 3))
+
+    tasks = retries(store)
+    assert [each.moved for each in tasks.run()[0]] == [1]
+    ran, left = tasks.run()
+    assert (ran, 0 < left <= 10) == ([], True)
+    queue.delete(queue.fire("all"))
+    assert run(store) == 2
+
+
+def test_a_rate_spreads_retries_over_time(store):
+    queue = failing(store, 10, AT_ONCE, shovel_rate=4.0)
+
+    assert run(store) == 4
+    assert run(store) == 0, "one process moves them, once a second"
+    assert len(aside(queue)) == 6
+
+
+def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
+    monkeypatch.setattr(module, "ROUND_SLICES", 7)
+    queue = make_queue(store, shards=3, key="customer", retry=AT_ONCE)
+    for number in range(20):
+        queue.load(orders(3, 3 * number))
+    queue.sideline(queue.fire("all"))
+
+    assert run(store) == 60
+    assert sorted(numbers_of(queue.browse())) == list(range(60))
+
+
+def test_messages_that_others_have_fired_from_the_sideline_are_left_to_them(store):
+    queue = failing(store, 3, AT_ONCE)
+    firing = queue.fire(2, magazine="sideline")
+
+    assert run(store) == 1
+    queue.reload(firing)
+    assert run(store) == 2
+
+
+# --- a person, and changes of the setting ---------------------------------------------------------
+
+
+def test_a_persons_shovel_takes_messages_before_their_time(store):
+    queue = failing(store)
+
+    assert queue.shovel() == 3
+    assert due_times(store) == []
+    with store.catalog.read() as connection:
+        assert connection.scalars(select(slices.c.due_at)).all() == [None]
+
+
+def test_the_task_takes_no_message_before_its_time(store):
+    queue = failing(store)
+    timings = {"shovel": Timing(0.0)}
+    tasks = SideTasks(store.catalog, store.storage, LeaseLeader(store.catalog), timings=timings)
+
+    assert [each.moved for each in tasks.run_due([queue.info]) if each.task == "shovel"] == [0]
+    assert tasks.run("shovel", queue.info) == 3, "unless a person asks for it"
+
+
+def test_a_queue_that_gets_a_policy_retries_its_failed_messages_at_once(store):
+    queue = failing(store, retry=None)
+    queue.change_settings(retry=MINUTE)
+
+    assert run(store) == 3
+    assert store.fsck().to_pylist() == []
+
+
+def test_a_queue_that_loses_its_policy_keeps_the_times_of_its_messages(store):
+    queue = failing(store, 2)
+    queue.change_settings(retry=None)
+
+    assert due_times(store) == [(1, 60)]
+    make_due(store)
+    assert run(store) == 2
+
+
+def test_another_process_knows_of_a_changed_policy(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(2))
+    store.queue("orders").change_settings(retry=MINUTE)
+
+    queue.sideline(queue.fire("all"))
+
+    assert due_times(store) == [(1, 60)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("max_attempts", 5, r"max_attempts is no setting any more; use retry=Retry\(attempts=5\)"),
+        ("shovel_backoff", 5, "shovel_backoff is no setting any more; use retry=Retry"),
+        ("retry", 5, "retry=5: give a Retry"),
+        ("retry", "Retry(attempts=0)", "attempts=0"),
+        ("retry", Retry(on=KeyError), "exception classes"),
+    ],
+)
+def test_a_setting_that_is_no_policy_is_refused(store, name, value, told):
+    with pytest.raises(BadOption, match=told):
+        make_queue(store, **{name: value})
+
+
+def test_a_queue_that_fails_keeps_no_other_waiting_and_rests(store, monkeypatch):
+    failing(store, 2, AT_ONCE)
+    other = failing(store, 1, AT_ONCE, name="other")
+    retry = retries_module.retry
+
+    def fails(catalog, queue, *how):
+        if queue.name == "orders":
+            raise CatalogUnavailable("not now")
+        return retry(catalog, queue, *how)
+
+    monkeypatch.setattr(retries_module, "retry", fails)
+    tasks = retries(store)
+    ran, left = tasks.run()
+
+    assert {(each.queue, str(each.error)) for each in ran} == {
+        ("orders", "not now"),
+        ("other", "None"),
+    }
+    assert other.browse().num_rows == 1
+    assert 9 < left <= 10
+    assert tasks.run()[0] == []
+
+
+def test_waiting_messages_are_not_looked_at(store):
+    """The search uses the index of due times, however many messages wait."""
+    queue = failing(store, 1)
+    query = (
+        f"SELECT id FROM slices WHERE queue_id = {queue.info.id} AND due_at <= 5 AND state = 0 "
+        "ORDER BY due_at LIMIT 7"
+    )
+    with store.catalog.engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+        else:
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            plan = connection.exec_driver_sql(f"EXPLAIN {query}").all()
+    assert "slices_due" in str(plan)

@@ -1,0 +1,50 @@
+"""The thread for retries: it looks often enough, survives errors, and ends."""
+
+import threading
+
+from queue_core.tasks.retry_thread import LOOK_SECONDS, RetryThread
+
+
+class Runs:
+    """Answers with the time until the next message is due, or raises it."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+        self.done = threading.Event()
+
+    def run(self, names):
+        self.asked.append(names)
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.done.set()
+            self.answers = [60.0]
+        if isinstance(answer, Exception):
+            raise answer
+        return [], answer
+
+
+def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is():
+    runs = Runs(0.0, 0.01, 0.0, 60.0)
+    thread = RetryThread(lambda: runs, lambda: ["orders"], start=0.0)
+
+    thread.start()
+    assert runs.done.wait(LOOK_SECONDS)
+    thread.stop()
+
+    assert runs.asked[:4] == [["orders"]] * 4
+
+
+def test_an_error_does_not_end_it(monkeypatch):
+    monkeypatch.setattr("queue_core.tasks.retry_thread._ERROR_SECONDS", 0.01)
+    runs = Runs(OSError("no disk"), 0.0, 60.0)
+    thread = RetryThread(lambda: runs, lambda: None, start=0.0)
+
+    thread.start()
+    assert runs.done.wait(5)
+    thread.stop()
+
+
+def test_it_is_stopped_before_it_has_begun():
+    thread = RetryThread(Runs, lambda: None)
+    thread.stop()
