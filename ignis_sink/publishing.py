@@ -62,7 +62,19 @@ def _check_shape(queue: Queue, spec: StagingSpec) -> None:
 
 
 def publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
-    """Load staged segments in one transaction, unless their batch was loaded before."""
+    """
+    Load staged segments in one transaction, unless their batch was loaded before.
+
+    Raises `BadOption` if the queue's settings have changed so that they contradict the options.
+    """
+    while True:
+        try:
+            return _publish(queue, staged, options, batch)
+        except queues.SettingsChanged:
+            check_queue(queue.refresh().info, options)
+
+
+def _publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Batch | None) -> None:
     # Most queues have no policy, and their sinks need not wait for the imports of policies.
     from queue_core.smart.decide import LoadPolicy
     from queue_core.smart.load import load_staged

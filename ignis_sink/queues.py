@@ -31,12 +31,24 @@ def open_store(address: Address, *, create: bool) -> Store:
 
 def check_queue(info: QueueInfo, options: SinkOptions) -> None:
     """Raise `BadOption` unless a write with these options may load this queue."""
+    if options.queue != info.name:
+        raise BadOption(
+            f"queue={options.queue!r} is the sideline of queue {info.name!r}; messages are loaded "
+            f"into main: write queue={info.name!r}"
+        )
     if info.settings.is_rendezvous:
         raise BadOption(
             f"queue {info.name!r} is a rendezvous (max_size=0): a load waits until its messages "
             "are fired, which the commit of a batch cannot do; load from Python, or change the "
             "queue's max_size"
         )
+    for option in ("policy", "dedup"):
+        chosen, own = getattr(options, option), getattr(info.settings, option)
+        if chosen and own and chosen != own:
+            raise BadOption(
+                f"{option}={chosen!r}: queue {info.name!r} has {option} = {own!r}, which holds for "
+                "all loads; leave the option out, or change the queue's setting"
+            )
     for option, setting in SETTINGS.items():
         given, actual = options.settings.get(setting), getattr(info.settings, setting)
         if given is not None and given != actual:

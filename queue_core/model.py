@@ -69,6 +69,8 @@ class QueueInfo:
     deactivated_at: int | None = None
     #: When a person paused it; None if it is not paused so.
     paused_at: int | None = None
+    #: Its settings as the catalog stored them when it was read, also if a caller replaces some.
+    stored_settings: str | None = None
 
     @property
     def is_paused(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -52,6 +53,7 @@ from queue_core.schema import (
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
+from queue_core.segments.stager import remove_staged
 from queue_core.selection.conditions import fireable
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages
@@ -225,6 +227,23 @@ class Queue:
             return pa.array([], pa.int64())
         if ttl is not None or hold is not None:
             table = self._with_times(table, ttl, hold, may_add=connection is None)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return self._load(table, timeout, policy, connection)
+            except queues.SettingsChanged:
+                # Another process has given the queue a policy, a bound or another setting.
+                table = conform(table, self.refresh().schema, self.name)
+                timeout = None if end is None else max(end - time.monotonic(), 0.0)
+
+    def _load(
+        self,
+        table: pa.Table,
+        timeout: float | None,
+        policy: Policy | Check | str | None,
+        connection: CallersConnection | None,
+    ) -> pa.Array:
+        """Load rows with the settings that are known; raises `SettingsChanged` for others."""
         on_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
         load_policy = LoadPolicy.of(self.info, policy)
@@ -238,7 +257,11 @@ class Queue:
             with self._quarantining():
                 return load_rows(load, incoming, on_full)
         staged, order = self._staged(table)
-        first_ids = publish(catalog, storage, self.info, staged, on_full)
+        try:
+            first_ids = publish(catalog, storage, self.info, staged, on_full)
+        except queues.SettingsChanged:
+            remove_staged(storage, staged)
+            raise
         if len(staged) == 1:
             # The path of every small load, where each step counts.
             return pa.array(order + first_ids[0])
@@ -753,6 +776,7 @@ class Queue:
             BadSelector: *selector* cannot be understood.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
+        self._follow_settings()
         settings = self.info.settings
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
@@ -797,6 +821,7 @@ class Queue:
         if older_than is not None:
             check_seconds("older_than", older_than)
         check_seconds("dead_after", dead_after)
+        self._follow_settings()
         catalog = self._store.catalog
         if consumer is not None:
             # It corrects the heartbeat of a clock that was ahead, so that the consumer can be dead.
@@ -837,6 +862,7 @@ class Queue:
             DamagedSegment: Messages cannot be read. They are quarantined; expire again.
         """
         self._need_whole("expire")
+        self._follow_settings()
         with self._quarantining():
             return expire(self._store.catalog, self._store.storage.uri, self.info)
 
@@ -961,6 +987,11 @@ class Queue:
         """
         self.info = self._store.queue(self.name).info
         return self
+
+    def _follow_settings(self) -> None:
+        """Read the settings again, if another process has changed them."""
+        with self._store.catalog.read() as connection:
+            self.info = queues.as_it_is(connection, self.info)
 
     def _magazine(self, name: str) -> Magazine:
         """Return the magazine *name*; always the sideline if only the sideline is opened."""

@@ -19,7 +19,7 @@ from queue_core import faults
 from queue_core.capacity.bounds import CapacityExceeded, OnFull, amount_of, can_ever_fit, fits
 from queue_core.capacity.usage import read_usage
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import waiters
+from queue_core.catalog import queues, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogForbidden, QueueFull
 from queue_core.integrity import clock
@@ -135,6 +135,10 @@ class Admission:
 
     def _may_fit(self, connection: Connection) -> tuple[Hashable, bool]:
         """Return what the queue holds, and whether an attempt is worthwhile now."""
+        now = queues.as_it_is(connection, self._queue)
+        if now.stored_settings != self._queue.stored_settings:
+            # The attempt notices that the settings changed.
+            return None, True
         usage = read_usage(connection, self._queue)
         is_decided = fits(usage, self._load) or not can_ever_fit(usage, self._load)
         return usage.held, is_decided or self._is_expiry_due()

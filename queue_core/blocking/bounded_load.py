@@ -12,6 +12,7 @@ from queue_core.capacity.bounds import check_capacity
 from queue_core.capacity.eviction import evict_oldest
 from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.queues import hold_settings
 from queue_core.model import QueueInfo, Staged
 from queue_core.segments.storage import Storage
 from queue_core.verbs.load import load
@@ -31,8 +32,9 @@ def load_bounded(
     Load staged segments if they fit into the queue, within a transaction.
 
     *waiter* and *overflow* are as in `check_capacity`. Returns and raises as `load` does; raises
-    also `CapacityExceeded`.
+    also `CapacityExceeded`, and before any change `SettingsChanged`.
     """
+    hold_settings(connection, queue)
     overrun = check_capacity(connection, queue, staged, waiter, overflow)
     first_ids = load(connection, storage, queue, staged)
     if overrun is not None:

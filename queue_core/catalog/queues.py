@@ -26,6 +26,14 @@ from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 # Built once: each firing asks.
 _SHAPE = select(queues.c.schema_version, queues.c.settings).where(queues.c.id == bindparam("queue"))
 
+_SETTINGS = (
+    select(queues.c.settings).where(queues.c.id == bindparam("queue")).with_for_update(read=True)
+)
+
+
+class SettingsChanged(Exception):
+    """A queue has other settings than those with which a load was prepared."""
+
 
 def find(connection: Connection, name: str) -> QueueInfo:
     """Return the queue *name*; raises `NoSuchQueue`, with the nearest name."""
@@ -64,7 +72,7 @@ def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
 
 @lru_cache(maxsize=256)
 def _shape(queue: QueueInfo) -> tuple[int, str]:
-    return queue.schema_version, queue.settings.to_json()
+    return queue.schema_version, queue.stored_settings or queue.settings.to_json()
 
 
 def find_all(connection: Connection) -> list[QueueInfo]:
@@ -150,7 +158,7 @@ def change_settings(
         retries.begin(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection)
-    return replace(info, settings=settings)
+    return replace(info, settings=settings, stored_settings=settings.to_json())
 
 
 def scale(connection: Connection, queue: QueueInfo, by: int) -> QueueInfo:
@@ -181,6 +189,17 @@ def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> No
     if connection.execute(query.with_for_update(read=not alone)).first() is None:
         raise Conflict(f"queue {queue.name!r} was dropped; open it again")
     check_in_use(connection, [queue.id])
+
+
+def hold_settings(connection: Connection, queue: QueueInfo) -> None:
+    """
+    Keep the queue's settings as *queue* has them until the transaction ends.
+
+    Raises `SettingsChanged` if they changed since it was read.
+    """
+    stored = connection.execute(_SETTINGS, {"queue": queue.id}).scalar()
+    if stored is not None and queue.stored_settings not in (None, stored):
+        raise SettingsChanged
 
 
 def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
@@ -233,6 +252,7 @@ def _info(row: Row[Any]) -> QueueInfo:
         created_at=row.created_at,
         deactivated_at=row.deactivated_at,
         paused_at=row.paused_at,
+        stored_settings=row.settings,
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.catalog.dedup import Known
+from queue_core.errors import BadOption
 from queue_core.model import QueueInfo
 from queue_core.policies import binding
 from queue_core.policies.inputs import (
@@ -49,9 +50,15 @@ class LoadPolicy:
         """
         Return the policy of a queue's settings, or *policy* in its place, with the de-duplication.
 
-        Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`.
+        Returns None if the queue has neither policy nor de-duplication. Raises `BadOption`, also
+        for a policy in place of the queue's own: it holds for all producers.
         """
         settings = queue.settings
+        if policy is not None and settings.policy not in (None, policy):
+            raise BadOption(
+                f"policy={policy!r}: queue {queue.name!r} has the policy {settings.policy!r}, "
+                "which all loads go through; leave the argument out, or change the queue's setting"
+            )
         if policy is None and settings.policy is None and not settings.dedup:
             return None
         chosen = settings.policy if policy is None else policy

@@ -98,6 +98,8 @@ class SmartLoad:
         """
 
         def work(connection: Connection) -> list[int]:
+            # Before any change: a policy that was set meanwhile decides instead.
+            queues.hold_settings(connection, self._queue)
             if self._queue.settings.is_bounded:
                 named_locks.lock_room(connection, self._queue.id)
             try:

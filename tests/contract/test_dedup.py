@@ -105,7 +105,7 @@ def test_columns_can_be_others_later(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("names", "told"),
-    [(("order",), "did you mean 'order_id'"), (("part", "part"), "twice"), ("part", "a list")],
+    [(("order",), "did you mean 'order_id'"), (("part", "part"), "twice"), (5, "a list")],
 )
 def test_strange_columns_are_refused(store: Store, names: object, told: str) -> None:
     with pytest.raises(BadOption, match=told):

@@ -1,0 +1,151 @@
+"""Settings hold for every producer as soon as they are changed, also for one that opened before."""
+
+import threading
+
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ignis_sink.load import stage
+from ignis_sink.options import SinkOptions
+from ignis_sink.planning import find_target
+from ignis_sink.publishing import in_turn, publish
+from queue_core import Store
+from queue_core.errors import BadOption, QueueFull
+from tests.contract.pools import PATIENCE, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def other(address):
+    """The store as another process has it open."""
+    with Store(address) as opened:
+        yield opened
+
+
+def waiting(queue):
+    return sorted(numbers_of(queue.peek(100)))
+
+
+def test_a_policy(store, other):
+    queue = make_queue(store, key="customer")
+    early = other.queue("orders")
+    early.load(orders(1))
+    queue.change_settings(policy="latest")
+
+    assert early.load(orders(20, 1)).null_count == 10
+    assert len(waiting(queue)) == 10
+
+
+def test_dedup(store, other):
+    queue = make_queue(store)
+    early = other.queue("orders")
+    queue.change_settings(dedup=["number"])
+
+    assert early.load(orders(5)).null_count == 0
+    assert early.load(orders(6)).null_count == 5
+
+
+@pytest.mark.parametrize(
+    "fresh", [{"max_size": 3, "overflow": "fail"}, {"max_bytes": 1, "overflow": "fail"}]
+)
+def test_bounds(store, other, fresh):
+    queue = make_queue(store)
+    early = other.queue("orders")
+    early.load(orders(1))
+    queue.change_settings(**fresh)
+
+    with pytest.raises(QueueFull):
+        early.load(orders(3, 1))
+    assert waiting(queue) == [0]
+
+
+def test_a_rendezvous(store, other):
+    queue = make_queue(store)
+    early = other.queue("orders")
+    queue.change_settings(max_size=0)
+
+    with pytest.raises(QueueFull):
+        early.load(orders(1), timeout=0)
+    assert waiting(queue) == []
+
+
+def test_a_load_that_waits_follows_a_policy_and_a_wider_bound(store, other):
+    queue = make_queue(store, key="customer", max_size=1)
+    queue.load(orders(1))
+    early, ids = other.queue("orders"), []
+    thread = threading.Thread(target=lambda: ids.append(early.load(orders(1, 10))))
+    thread.start()
+    eventually(lambda: _waits(store))
+    queue.change_settings(max_size=None, policy="latest")
+    thread.join(PATIENCE)
+
+    assert len(ids) == 1
+    assert waiting(queue) == [10]
+
+
+def _waits(store):
+    with store.catalog.read() as connection:
+        return connection.exec_driver_sql("SELECT count(*) FROM waiters").scalar()
+
+
+def test_sweeps_expiries_and_shovels(store, other):
+    queue = make_queue(store, shovel_limit=1)
+    early = other.queue("orders")
+    queue.load(orders(4))
+    queue.sideline(queue.fire("all"))
+    queue.change_settings(shovel_limit=3)
+
+    assert early.shovel() == 3
+
+
+def test_another_setting_costs_a_second_try_and_nothing_else(store, other):
+    queue = make_queue(store)
+    early = other.queue("orders")
+    queue.change_settings(concurrency=3, sweep_after=77)
+
+    assert len(early.load(orders(5))) == 5
+    assert early.info.settings.sweep_after == 77
+
+
+def test_a_sink_that_has_staged_its_rows(store, other):
+    queue = make_queue(store, key="customer")
+    early = other.queue("orders")
+    options = SinkOptions.of(
+        {"catalog": store.address.catalog, "storage": store.address.storage, "queue": "orders"}
+    )
+    target = find_target(options, from_arrow_schema(queue.schema))
+    task = stage(orders(20).to_batches(), target)
+    queue.change_settings(policy="latest")
+
+    publish(early, in_turn([task], 0, 1), options, None)
+    assert len(waiting(queue)) == 10
+
+
+def test_a_load_cannot_choose_another_policy_than_the_queues(store):
+    queue = make_queue(store, key="customer", policy="latest")
+
+    for policy in ("drop_duplicates", lambda new, queued: None):
+        with pytest.raises(BadOption, match="has the policy 'latest', which all loads go through"):
+            queue.load(orders(20), policy=policy)
+    assert queue.load(orders(20), policy="latest").null_count == 10
+
+
+def test_a_sink_does_not_load_into_a_sideline(store):
+    make_queue(store)
+    address = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of({**address, "queue": "orders_SIDELINE"})
+
+    with pytest.raises(BadOption, match="is the sideline of queue 'orders'; messages are loaded"):
+        find_target(options, from_arrow_schema(orders(0).schema))
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [({"policy": "drop_duplicates"}, "policy"), ({"dedup": "amount"}, "dedup")]
+)
+def test_a_sink_cannot_choose_another_policy_or_dedup_than_the_queues(store, option, text):
+    make_queue(store, key="customer", policy="latest", dedup=["number"])
+    address = {"catalog": store.address.catalog, "storage": store.address.storage}
+    options = SinkOptions.of({**address, "queue": "orders", **option})
+
+    with pytest.raises(BadOption, match=f"{text}=.* which holds for all loads"):
+        find_target(options, from_arrow_schema(orders(0).schema))
