@@ -69,6 +69,7 @@ from queue_core.smart.decide import LoadPolicy
 from queue_core.smart.incoming import IncomingRows
 from queue_core.smart.load import SmartLoad, load_rows
 from queue_core.tasks.compaction import compact
+from queue_core.tasks.retirement import retire
 from queue_core.transaction.fire import fire as fire_within
 from queue_core.transaction.load import load as load_within
 from queue_core.transaction.settle import settle as settle_within
@@ -853,7 +854,9 @@ class Queue:
         Remove waiting messages that have expired.
 
         In main, they expire by ``message_expiry`` or by their expiry column; in the sideline, only
-        by ``sideline_expiry``. The view ``reports`` and the counter ``expired`` show how many.
+        by ``sideline_expiry``. The view ``reports`` and the counter ``expired`` show how many. As
+        the expiry task does, this also deactivates a queue at the age of its ``queue_expiry``, and
+        later drops it.
 
         Returns:
             How many messages were removed.
@@ -864,6 +867,7 @@ class Queue:
         self._need_whole("expire")
         self._follow_settings()
         with self._quarantining():
+            retire(self._store.catalog, self.info)
             return expire(self._store.catalog, self._store.storage.uri, self.info)
 
     def repair(self) -> int:

@@ -2,7 +2,8 @@
 
 A queue is deactivated at the age of its setting `queue_expiry`. It is dropped twice that time after
 its deactivation, or twice its `message_expiry` if it has no `queue_expiry`. Without both, it stays,
-and keeps its name.
+and keeps its name. It also stays while its sideline has messages, which only `sideline_expiry` or a
+person removes.
 """
 
 from __future__ import annotations
@@ -36,4 +37,4 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
         if settings.queue_expiry is not None and ago.created >= settings.queue_expiry * 1e6:
             deactivate(catalog, queue)
     elif lifetime is not None and ago.deactivated >= 2 * lifetime * 1e6:
-        drop(catalog, queue)
+        drop(catalog, queue, keeps_sideline=True)

@@ -1,13 +1,16 @@
 """Drop: remove a deactivated queue and free its name.
 
-Changes: all rows of the queue are deleted and its files become garbage, in one transaction. Guard:
-the queue is deactivated, which cannot be undone. Crash before the commit: nothing was removed.
+Changes: all rows of the queue are deleted and its files become garbage, in one transaction. A
+report of the store counts the messages. Guard: the queue is deactivated, which cannot be undone.
+Crash before the commit: nothing was removed.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, Table, delete, func, select
 
+from queue_core.catalog import schedule as schedule_of
+from queue_core.catalog import turns as turns_of
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
@@ -28,9 +31,10 @@ from queue_core.catalog.tables import (
     turns,
     waiters,
 )
+from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.errors import BadOption
-from queue_core.model import QueueInfo
+from queue_core.model import Magazine, QueueInfo
 
 #: In the order in which all verbs lock them; then tables whose rows no other verb locks.
 _FIRST: tuple[Table, ...] = (turns, slices)
@@ -51,21 +55,48 @@ _THEN: tuple[Table, ...] = (
 )
 
 
-def drop(catalog: Catalog, queue: QueueInfo) -> None:
-    """Remove a deactivated queue with its messages; raises `BadOption` for a queue in use."""
+def drop(catalog: Catalog, queue: QueueInfo, *, keeps_sideline: bool = False) -> bool:
+    """
+    Remove a deactivated queue with its messages; return whether it was removed.
 
-    def work(connection: Connection) -> None:
+    With *keeps_sideline*, a queue with messages in its sideline stays. Raises `BadOption` for a
+    queue in use.
+    """
+
+    def work(connection: Connection) -> bool:
         in_use = select(queues.c.id).where(
             queues.c.id == queue.id, queues.c.deactivated_at.is_(None)
         )
         if connection.scalar(in_use) is not None:
             raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
+        for magazine in Magazine:
+            turns_of.lock(connection, [queue.id], magazine)
+        left = _messages(connection, queue)
+        if keeps_sideline and left[Magazine.SIDELINE]:
+            return False
+        moves = Moves()
+        for messages in left.values():
+            if messages:
+                # The store's report: those of the queue go with it.
+                moves.count(None, messages, queue.name, None)
+        moves.record(connection, schedule_of.STORE, "expire")
         _remove(connection, _FIRST, queue.id)
         ids = connection.scalars(select(segments.c.id).where(segments.c.queue_id == queue.id))
         release(connection, ids.all())
         _remove(connection, _THEN, queue.id)
+        return True
 
-    transact(catalog, "drop", work)
+    return transact(catalog, "drop", work)
+
+
+def _messages(connection: Connection, queue: QueueInfo) -> dict[Magazine, int]:
+    """Return the number of messages in each magazine."""
+    found = connection.execute(
+        select(slices.c.magazine, func.sum(slices.c.count))
+        .where(slices.c.queue_id == queue.id)
+        .group_by(slices.c.magazine)
+    )
+    return dict.fromkeys(Magazine, 0) | {Magazine(row[0]): int(row[1]) for row in found}
 
 
 def _remove(connection: Connection, tables: tuple[Table, ...], queue_id: int) -> None:

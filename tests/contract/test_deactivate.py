@@ -1,6 +1,7 @@
 """Queues end: given up for good, and later gone, with their name."""
 
 import threading
+import time
 
 import pytest
 from sqlalchemy import select
@@ -150,6 +151,36 @@ def test_it_is_dropped_after_twice_its_time_and_its_name_is_free(store, settings
 
     assert store.queues() == []
     make_queue(store).load(orders(1))
+
+
+def test_its_waiting_messages_are_reported_and_its_sideline_keeps_it(store):
+    queue = make_queue(store, queue_expiry=YEAR)
+    queue.load(orders(5))
+    queue.sideline(queue.fire(2))
+    for _ in range(2):
+        age(store, 3 * YEAR)
+        queue.expire()
+
+    assert store.queues() == ["orders"]
+    assert store.view("reports").num_rows == 0
+
+    queue.change_settings(sideline_expiry=0.001)
+    time.sleep(0.01)
+    queue.expire()
+    queue.expire()
+
+    assert store.queues() == []
+    (report,) = store.view("reports").to_pylist()
+    shown = {name: report[name] for name in ("task", "queue", "from", "to", "moved")}
+    assert shown == {"task": "expire", "queue": None, "from": "orders", "to": None, "moved": 3}
+
+
+def test_an_expiry_by_hand_gives_up_a_queue_at_its_age(store):
+    queue = make_queue(store, queue_expiry=YEAR)
+    age(store, YEAR)
+
+    assert queue.expire() == 0
+    assert queue.refresh().info.deactivated_at is not None
 
 
 def test_one_that_never_expires_stays_for_ever(store):
