@@ -100,6 +100,10 @@ class Dialect(ABC):
         """
 
     @abstractmethod
+    def abort(self, driver: Any, engine: Engine) -> None:
+        """End the transaction of a driver's connection that another thread of *engine* uses."""
+
+    @abstractmethod
     def shown(self, driver: Any) -> str:
         """Return the address of a driver's connection, without secrets."""
 

@@ -138,6 +138,12 @@ class Postgresql(Dialect):
                 "one first, such as with `with connection.transaction():`"
             )
 
+    def abort(self, driver: Any, engine: Engine) -> None:
+        """Have the server end the session: the connection itself is busy."""
+        with engine.connect() as connection:
+            session = {"pid": driver.info.backend_pid}
+            connection.execute(text("SELECT pg_terminate_backend(:pid)"), session)
+
     def shown(self, driver: Any) -> str:
         """Return the user, the server and the database."""
         known = driver.info

@@ -238,6 +238,11 @@ class Sqlite(Dialect):
                 "your transaction again, or connect with a longer timeout"
             ) from error
 
+    def abort(self, driver: Any, engine: Engine) -> None:
+        """Interrupt its statement, and close it: its next statement would be a transaction."""
+        driver.interrupt()
+        driver.close()
+
     def shown(self, driver: Any) -> str:
         """Return the path of the database's file."""
         return _main_file(driver.execute("PRAGMA database_list").fetchall()) or "memory"

@@ -52,10 +52,11 @@ class Contract:
             retry=as_retry(retry),
         )
 
-    def check_handler(self, handler: Callable[..., Any]) -> None:
+    def check_handler(self, handler: Callable[..., Any], *, transactional: bool = False) -> None:
         """Raise `BadOption` if a handler cannot take the arguments that it will be given."""
         with_metadata = self.payload is not None and self.payload.with_metadata
-        check_signature(handler, arguments_of(with_metadata=with_metadata))
+        arguments = arguments_of(with_metadata=with_metadata, transactional=transactional)
+        check_signature(handler, arguments)
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
         """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""

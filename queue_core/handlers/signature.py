@@ -10,10 +10,11 @@ from queue_core.errors import BadOption
 from queue_core.handlers.results import name_of
 
 
-def arguments_of(*, with_metadata: bool) -> tuple[str, ...]:
+def arguments_of(*, with_metadata: bool, transactional: bool = False) -> tuple[str, ...]:
     """Return the arguments of a handler, for errors."""
     message = "the message (or the batch)"
-    return (message, "the other columns") if with_metadata else (message,)
+    columns = ("the other columns",) if with_metadata else ()
+    return (message, *columns, *(("the connection",) if transactional else ()))
 
 
 def check_signature(handler: Callable[..., Any], arguments: Sequence[str]) -> None:

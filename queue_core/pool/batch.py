@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyarrow as pa
 
 from queue_core.handlers.handler import HandlerRunner, settlement
 from queue_core.pool.source import MessageSource
+from queue_core.pool.transactions import Transactions
 
 
 class Batch:
     """Messages of one source and the handler's calls for them; another thread can continue it."""
 
     def __init__(
-        self, messages: pa.RecordBatch, source: MessageSource, runner: HandlerRunner
+        self,
+        messages: pa.RecordBatch,
+        source: MessageSource,
+        runner: HandlerRunner,
+        transactions: Transactions | None = None,
     ) -> None:
         self.source = source
         self.calls = runner.calls_for(messages)
         self._messages = messages
-        self._handler = runner.handler
+        # With transactions, each call has one.
+        self._handler = runner.handler if transactions is None else transactions.handler_of(self)
 
     def handle(self) -> None:
         """Make the remaining calls."""
         self.calls.run(self._handler)
+
+    def ids_of(self, arguments: Sequence[Any]) -> pa.Array:
+        """Return the ids of the messages of the call in progress, which has these arguments."""
+        if isinstance(arguments[0], pa.RecordBatch):
+            return arguments[0].column("_message_id")
+        return self._messages.column("_message_id").slice(self.calls.completed, 1)
 
     @property
     def settlement(self) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from queue_core.catalog.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
-from queue_core.handlers.handler import BatchHandler, RowHandler
+from queue_core.handlers.handler import BatchHandler, RowHandler, takes_batches
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.model import BY_SHARD, GLOBAL, magazine_of
 from queue_core.queue import Queue
@@ -45,6 +45,7 @@ class PoolConfig:
     exclusive: bool
     single_active: bool
     browse: bool
+    transactional: bool = False
     tasks: Sequence[str] | None = None
 
     @property
@@ -117,6 +118,15 @@ def checked(config: PoolConfig) -> PoolConfig:
     if config.browse and (config.selector is not None or config.order_by is not None):
         raise BadOption(
             "browse=True cannot be combined with selector or order_by: a browser sees every message"
+        )
+    if config.transactional and config.browse:
+        raise BadOption(
+            "browse=True cannot be combined with transactional: a browser settles no messages"
+        )
+    if config.transactional and config.payload is not None and takes_batches(config.handler):
+        raise BadOption(
+            "transactional=True cannot be combined with a batch handler of payloads or objects: "
+            "take the RecordBatch, or handle single messages"
         )
     if config.order != BY_SHARD and config.browse:
         raise BadOption(

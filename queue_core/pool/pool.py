@@ -27,6 +27,7 @@ from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
 from queue_core.pool.timings import STOP_SECONDS
+from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
 from queue_core.pool.workers import Workers
 from queue_core.presence.presence import Presence
@@ -90,6 +91,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             after a decision only sidelines its message.
         retry: Which failures are tried again, how often and when: a `Retry` or its text, which may
             name exception classes. By default, the queues' setting ``retry``.
+        transactional: Whether each call has a transaction of its own in the database of the
+            catalog. The handler then takes a ``Connection`` of SQLAlchemy as its last argument. Its
+            rows are committed together with the end of its messages: if a row handler returns True,
+            or a batch handler deletes at least one message. Otherwise they are rolled back. The
+            handler must not commit or roll back itself. A call that other transactions disturb is
+            repeated. On SQLite, one call runs at a time, and nobody else writes meanwhile. Cannot
+            be combined with *browse*, or for a batch handler with *payload* or *message_type*.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
@@ -146,6 +154,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         with_metadata: bool = False,
         on_none: str | None = None,
         retry: Retry | str | None = None,
+        transactional: bool = False,
         columns: Sequence[str] | None = None,
         magazine: str = "main",
         selector: AnySelector | None = None,
@@ -190,10 +199,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 exclusive=exclusive,
                 single_active=single_active,
                 browse=browse,
+                transactional=transactional,
                 tasks=tasks,
             )
         )
-        contract.check_handler(function)
+        contract.check_handler(function, transactional=transactional)
         self._store = store
         self._infos = [each.info for each in self._config.queues]
         self._timeout = contract.timeout_for(self._infos)
@@ -218,6 +228,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._ended = threading.Event()
         self._presence: Presence | None = None
         self._context: WorkerContext | None = None
+        self._transactions: Transactions | None = None
         self._workers: Workers | None = None
         self._watcher: threading.Thread | None = None
         self._side_tasks: TaskThread | None = None
@@ -256,6 +267,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             priority=config.priority,
             claim=config.claim,
         )
+        if config.transactional:
+            self._transactions = Transactions(
+                self._store.catalog, config.handler, self._runner.on_none
+            )
         dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
         self._context = WorkerContext(
             name=consumer.name,
@@ -272,6 +287,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             selective=config.selector is not None,
             credit=self._credit,
             pressure=self._pressure,
+            transactions=self._transactions,
             count=self._count,
             fail=self._fail,
         )
@@ -431,6 +447,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             # It may be reloading messages, and the caller may close the store next.
             self._watcher.join(timeout)
         self._give_back()
+        if self._transactions is not None:
+            self._transactions.close()
         for info in self._infos:
             close_dispatcher(self._store.catalog, info)
         self._presence.leave()

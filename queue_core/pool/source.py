@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
 from queue_core.catalog import consumers, interests
 from queue_core.errors import Unavailable
@@ -44,6 +45,9 @@ class MessageSource(Protocol):
 
     def settle(self, settlement: pa.Table) -> None:
         """Settle messages that were taken: rows of `SETTLEMENT`."""
+
+    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
+        """Delete messages that were taken, in the transaction of a handler."""
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead, because no worker will ask for them."""
@@ -95,6 +99,10 @@ class AcquiringSource:
         self._settle(settlement)
         if self._queue.info.settings.group is not None:
             self._on_available()
+
+    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
+        """Delete messages; raises `NotHeld` if one of them is not held any more."""
+        self._queue.delete(ids, consumer=self._consumer, connection=connection)
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""
@@ -154,6 +162,9 @@ class BrowsingSource:
         return self._browse(limit)
 
     def settle(self, settlement: pa.Table) -> None:
+        """Do nothing, since no messages were taken."""
+
+    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
         """Do nothing, since no messages were taken."""
 
     def give_back(self) -> None:

@@ -34,6 +34,7 @@ from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import RETRY_SECONDS
+from queue_core.pool.transactions import Transactions
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class WorkerContext:
     selective: bool
     credit: Credit
     pressure: Pressure | None
+    #: The transactions of the handler, if it has some.
+    transactions: Transactions | None = None
     #: Called with the number of messages per outcome after each settlement.
     count: Callable[[Counter[str]], None]
     #: Called with an error that the pool cannot survive.
@@ -124,6 +127,7 @@ class Worker:
         """Cancel the current batch: its undecided messages are reloaded."""
         batch = self.batch
         if batch is not None and batch.calls.cancel():
+            self._abort(self._thread)
             self._thread = None
             self._outcomes.add(batch)
             self._outcomes.settle(self.ending)
@@ -145,8 +149,14 @@ class Worker:
                 )
                 # The late thread has consumed the wake-up of its consumers.
                 self._wake.set()
+                self._abort(late)
                 self._start_thread()
                 _interrupt(late)
+
+    def _abort(self, late: threading.Thread | None) -> None:
+        """End the transaction of a late call: its locks would keep others waiting."""
+        if self._context.transactions is not None and late is not None:
+            self._context.transactions.abort(late.ident)
 
     def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -196,7 +206,7 @@ class Worker:
                 dispatcher.look_in(seconds)
             return
         self._ready.put_back(consumer)
-        self.batch = Batch(messages, source, self._context.runner)
+        self.batch = Batch(messages, source, self._context.runner, self._context.transactions)
         self._finish()
 
     def _finish(self) -> None:

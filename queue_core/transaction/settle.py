@@ -15,6 +15,10 @@ from queue_core.retry import Retry
 from queue_core.verbs.settle import settle as settle_held
 
 
+class NotHeld(Conflict):
+    """Messages are not held any more."""
+
+
 def settle(
     catalog: CallersCatalog,
     queue: QueueInfo,
@@ -26,7 +30,7 @@ def settle(
     settled = settle_held(catalog, [queue], settlement, holder, retry=retry)
     given = len(settlement.deleted | settlement.sidelined | settlement.reloaded)
     if settled < given:
-        raise Conflict(
+        raise NotHeld(
             f"queue {queue.name!r}: {given - settled} of {given} messages are not held any more, "
             "since they were settled, swept or never fired, or are of another consumer; nothing "
             "was settled: roll back your transaction, so that no message counts twice"

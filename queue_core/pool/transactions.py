@@ -1,0 +1,191 @@
+"""Transactions of handlers: the rows of a call and the end of its messages are committed together.
+
+Each call has a transaction on a connection of its own, which the handler takes as its last
+argument. If the call deletes messages, they are settled in this transaction before its commit.
+Otherwise it is rolled back, and the messages are settled as usual. Changes: those of the handler
+and of a settlement. Guard: a settlement of messages that are not held any more is refused, so a
+late call commits nothing. Crash: the database rolls back, and the messages are swept.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from queue_core.catalog import dialect
+from queue_core.catalog.database import Catalog
+from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
+from queue_core.handlers.coroutines import Awaited, finish, is_coroutine
+from queue_core.handlers.handler import takes_batches
+from queue_core.handlers.verdicts import Verdicts
+from queue_core.outcomes import DELETE
+from queue_core.pool.timings import RETRY_SECONDS
+from queue_core.transaction.settle import NotHeld
+
+if TYPE_CHECKING:
+    from queue_core.pool.batch import Batch
+
+#: Calls of a handler for the same messages while other transactions are in the way.
+TRIES = 8
+#: The pause before the first of them is repeated; it doubles each time.
+PAUSE_SECONDS = 0.01
+#: Transactions of one pool at the same time, as many as its connections.
+AT_ONCE = 16
+_log = logging.getLogger(__name__)
+#: Whether this thread is in a handler.
+_here = threading.local()
+
+
+class Transactions:
+    """
+    The transactions of a pool's handler.
+
+    Args:
+        catalog: The catalog, whose database has the caller's tables too.
+        handler: The handler, which takes a connection as its last argument.
+        on_none: The outcome of a message for which the handler returns None.
+    """
+
+    def __init__(self, catalog: Catalog, handler: Callable[..., Any], on_none: str | None) -> None:
+        self._catalog = catalog
+        self._dialect = dialect.of(catalog.engine)
+        self._in_batches = takes_batches(handler)
+        self._handler = Awaited(handler) if is_coroutine(handler) else handler
+        self._on_none = on_none
+        self._engine = dialect.connect(catalog.url)
+        for name in ("commit", "rollback"):
+            event.listen(self._engine, name, _refuse_to_end)
+        # On SQLite, others would poll for the one transaction that writes.
+        self._free = threading.BoundedSemaphore(AT_ONCE if self._dialect.writes_in_parallel else 1)
+        #: The driver's connections in use, by thread.
+        self._open: dict[int, Any] = {}
+
+    def handler_of(self, batch: Batch) -> Callable[..., Any]:
+        """Return the handler as a function of the usual arguments, for the calls of a batch."""
+
+        def handle(*arguments: Any) -> Any:
+            return self._call(batch, arguments)
+
+        return handle
+
+    def abort(self, thread: int | None) -> None:
+        """End the transaction of a thread that is late, wherever the thread is."""
+        driver = self._open.pop(thread, None) if thread is not None else None
+        if driver is not None:
+            self._dialect.abort(driver, self._catalog.engine)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._engine.dispose()
+
+    def _call(self, batch: Batch, arguments: tuple[Any, ...]) -> Any:
+        """Call the handler; again while other transactions are in the way or the database is."""
+        # Once: a late call keeps its messages, and another thread goes on with the next ones.
+        ids = batch.ids_of(arguments)
+        tries = 0
+        while True:
+            try:
+                return self._try(batch, arguments, ids)
+            except (DBAPIError, IgnisError) as error:
+                if _is_lost(error):
+                    # Nobody else can settle meanwhile, and a call that takes too long is timed out.
+                    time.sleep(RETRY_SECONDS)
+                    continue
+                tries += 1
+                if not self._is_in_the_way(error) or tries == TRIES:
+                    raise
+            time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
+
+    def _try(self, batch: Batch, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
+        with self._begun() as connection:
+            try:
+                _here.in_handler = True
+                decision = finish(self._handler(*arguments, connection))
+            finally:
+                _here.in_handler = False
+            done = self._done(decision, ids)
+            if len(done):
+                try:
+                    batch.source.delete_within(connection, done)
+                except NotHeld as error:
+                    # They were swept, or a commit succeeded whose answer was lost.
+                    _log.warning("%s", error)
+                else:
+                    connection.commit()
+            return decision
+
+    def _is_in_the_way(self, error: Exception) -> bool:
+        if isinstance(error, DBAPIError):
+            return self._dialect.errors.can_retry(error)
+        return isinstance(error, Conflict)
+
+    def _done(self, decision: Any, ids: pa.Array) -> pa.Array:
+        """Return the ids of the messages that a call deletes."""
+        if decision is None:
+            return ids if self._on_none == DELETE else ids[:0]
+        if not self._in_batches:
+            return ids if isinstance(decision, bool | np.bool_) and decision else ids[:0]
+        try:
+            outcomes = Verdicts.of_batch(decision, len(ids)).outcomes
+        except BadOutcome:
+            return ids[:0]
+        return ids.filter(pc.equal(outcomes, DELETE))
+
+    @contextmanager
+    def _begun(self) -> Iterator[Connection]:
+        """Begin a transaction, which is rolled back unless the block commits it."""
+        thread = threading.get_ident()
+        with self._free, self._connected() as connection:
+            self._open[thread] = driver = connection.connection.driver_connection
+            try:
+                self._dialect.begin(connection, write=True)
+                yield connection
+            finally:
+                if self._open.pop(thread, None) is None or not self._rolled_back(driver):
+                    # Another thread has ended its transaction, or it is lost.
+                    with suppress(SQLAlchemyError):
+                        connection.invalidate()
+
+    def _rolled_back(self, driver: Any) -> bool:
+        """Roll back what is not committed; False if the connection is lost."""
+        # SQLAlchemy does not know of a transaction that the handler has tried to end.
+        try:
+            driver.rollback()
+        except self._engine.dialect.loaded_dbapi.Error:
+            return False
+        return True
+
+    def _connected(self) -> Connection:
+        try:
+            return self._engine.connect()
+        except DBAPIError as error:
+            raise _NoConnection from error
+
+
+class _NoConnection(IgnisError):
+    """The database cannot be reached."""
+
+
+def _is_lost(error: Exception) -> bool:
+    cause = error if isinstance(error, DBAPIError) else error.__cause__
+    lost = isinstance(cause, DBAPIError) and cause.connection_invalidated
+    return lost or isinstance(error, _NoConnection)
+
+
+def _refuse_to_end(_: Connection) -> None:
+    if getattr(_here, "in_handler", False):
+        raise BadOption(
+            "a handler of a pool with transactional=True ends the transaction itself: remove its "
+            "commit() or rollback(), return True to commit, and raise an error to roll back"
+        )

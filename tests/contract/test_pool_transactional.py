@@ -1,0 +1,308 @@
+"""Pools whose calls have transactions: their rows and the end of the messages are one commit."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from queue_core import BadOption, ConsumerPool, batch_handler
+from queue_core.pool import transactions
+from tests.contract.callers import Caller
+from tests.contract.pools import PATIENCE, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+INSERT = sa.text("INSERT INTO sales VALUES (:number)")
+
+
+@pytest.fixture
+def caller(store):
+    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def queue(store):
+    return make_queue(store, shards=2)
+
+
+def sell(message, connection):
+    connection.execute(INSERT, {"number": message["number"]})
+    return True
+
+
+def reasons(queue):
+    return [row["reason"] for row in queue.failures().to_pylist()]
+
+
+def test_rows_and_deletions_are_committed_together(store, queue, caller):
+    queue.load(orders(30))
+    with ConsumerPool(store, "orders", sell, transactional=True, concurrency=3) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 30}
+
+    assert caller.sold() == list(range(30))
+    assert queue.browse().num_rows == 0
+
+
+def test_a_handler_that_fails_rolls_its_rows_back(store, queue, caller):
+    queue.load(orders(4))
+
+    def handler(message, connection):
+        sell(message, connection)
+        match message["number"]:
+            case 1:
+                raise ValueError("no funds")
+            case 2:
+                return False
+            case 3:
+                raise KeyError("ignored")
+        return True
+
+    with ConsumerPool(store, "orders", handler, transactional=True, ignorable=KeyError) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 1, "ignored": 1, "sidelined": 2}
+
+    assert caller.sold() == [0]
+    assert sorted(numbers_of(queue.browse(magazine="sideline"))) == [1, 2]
+    assert "ValueError: no funds" in reasons(queue)
+
+
+def test_a_statement_that_fails_sidelines_its_message_alone(store, queue, caller):
+    queue.load(orders(3))
+
+    def handler(message, connection):
+        connection.execute(INSERT, {"number": min(message["number"], 1)})
+        return True
+
+    def careless(message, connection):
+        try:
+            return handler(message, connection)
+        except sa.exc.IntegrityError:
+            return True
+
+    with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1) as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == [0, 1]
+    (reason,) = reasons(queue)
+    assert "IntegrityError" in reason
+
+    # On PostgreSQL, the transaction of a statement that failed cannot be committed.
+    queue.shovel(force=True)
+    with ConsumerPool(store, "orders", careless, transactional=True) as pool:
+        assert pool.drain(PATIENCE)
+        kept = 0 if store.catalog.file is not None else 1
+        assert pool.counts.get("sidelined", 0) == kept
+
+
+def test_batches_and_coroutines_have_transactions(store, queue, caller):
+    queue.load(orders(6))
+
+    @batch_handler
+    def handler(batch, connection):
+        numbers = batch.column("number").to_pylist()
+        connection.execute(INSERT, [{"number": number} for number in numbers])
+        return pa.array([number != 5 for number in numbers])
+
+    with ConsumerPool(store, "orders", handler, transactional=True) as pool:
+        assert pool.drain(PATIENCE)
+    # The handler has decided about all of them in one call, so its rows stay.
+    assert caller.sold() == list(range(6))
+    assert numbers_of(queue.browse(magazine="sideline")) == [5]
+
+    async def later(message, connection):
+        return sell(message, connection)
+
+    queue.load(orders(1, 7))
+    with ConsumerPool(store, "orders", later, transactional=True) as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold()[-1] == 7
+
+
+def test_payloads_come_before_the_connection(store, caller):
+    queue = store.create_queue("texts", pa.schema([("text", pa.string())]))
+    queue.load([{"text": f'{{"number": {number}}}'} for number in range(3)])
+
+    def handler(payload, metadata, connection):
+        assert "_message_id" in metadata
+        return sell(payload, connection) and payload["number"] != 1
+
+    with ConsumerPool(
+        store, "texts", handler, transactional=True, payload="text", with_metadata=True
+    ) as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == [0, 2]
+    assert queue.browse(magazine="sideline").column("text").to_pylist() == ['{"number": 1}']
+
+
+def test_a_result_of_nothing_counts_as_the_pool_says(store, queue, caller):
+    queue.load(orders(2))
+
+    def handler(message, connection):
+        sell(message, connection)
+
+    with ConsumerPool(store, "orders", handler, transactional=True, on_none="delete") as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == [0, 1]
+    assert queue.browse().num_rows == 0
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_handler_cannot_end_its_transaction(store, queue, caller, end):
+    queue.load(orders(2))
+
+    def handler(message, connection):
+        sell(message, connection)
+        if message["number"]:
+            getattr(connection, end)()
+        return True
+
+    with ConsumerPool(store, "orders", handler, transactional=True) as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == [0]
+    (reason,) = reasons(queue)
+    assert "ends the transaction itself" in reason
+
+
+def test_a_message_that_was_taken_away_commits_nothing(store, queue, caller):
+    queue.load(orders(1))
+
+    def handler(message, connection):
+        # A person does this from another process; on SQLite it would have to wait.
+        queue.delete([message["_message_id"]], consumer="shop", connection=connection)
+        return sell(message, connection)
+
+    with ConsumerPool(store, "orders", handler, transactional=True, name="shop") as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == []
+    # The handler's own deletion was rolled back too, so the usual settlement has deleted it.
+    assert queue.browse().num_rows == 0
+
+
+def test_a_late_call_commits_nothing_and_keeps_nobody_waiting(store, queue, caller):
+    queue.load(orders(1))
+    opened = threading.Event()
+    late = []
+
+    def handler(message, connection):
+        sell(message, connection)
+        try:
+            # Blocks, so that no other thread can interrupt it.
+            opened.wait(PATIENCE)
+            connection.execute(INSERT, {"number": 99})
+        except BaseException as error:
+            late.append(error)
+            raise
+        return True
+
+    with ConsumerPool(
+        store, "orders", handler, transactional=True, handler_timeout=0.3, concurrency=1
+    ) as pool:
+        eventually(lambda: pool.counts.get("sidelined"))
+        # The database is free while the late call still runs.
+        with caller.connected() as connection:
+            caller.sell(connection, 0)
+            connection.commit()
+        opened.set()
+        eventually(lambda: late)
+    assert caller.sold() == [0]
+    assert numbers_of(queue.browse(magazine="sideline")) == [0]
+
+
+def test_a_stopped_pool_rolls_back_what_is_not_done(store, queue, caller):
+    queue.load(orders(1))
+    entered, opened = threading.Event(), threading.Event()
+
+    def handler(message, connection):
+        sell(message, connection)
+        entered.set()
+        return opened.wait(PATIENCE)
+
+    pool = ConsumerPool(store, "orders", handler, transactional=True, concurrency=1).start()
+    assert entered.wait(PATIENCE)
+    pool.stop(timeout=0.1)
+    opened.set()
+    assert numbers_of(queue.fire(timeout=PATIENCE).messages) == [0]
+    time.sleep(0.1)
+    assert caller.sold() == []
+    assert queue.browse().num_rows == 1
+
+
+def test_calls_are_repeated_while_other_transactions_are_in_the_way(
+    store, queue, caller, monkeypatch
+):
+    if store.catalog.file is not None:
+        pytest.skip("on SQLite the transaction begins when nobody else writes")
+    queue.load(orders(4))
+    monkeypatch.setattr(transactions, "PAUSE_SECONDS", 0.001)
+    calls = []
+
+    def clashing(message, connection):
+        connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        connection.execute(sa.text("SELECT count(*) FROM best"))
+        if message["number"] not in calls:
+            calls.append(message["number"])
+            with caller.connected() as other:
+                caller.run(other, "UPDATE best SET number = number + 1")
+                other.commit()
+        connection.execute(sa.text("UPDATE best SET number = number + 100"))
+        return sell(message, connection)
+
+    with caller.connected() as other:
+        caller.run(other, "CREATE TABLE best (number INTEGER)")
+        caller.run(other, "INSERT INTO best VALUES (0)")
+        other.commit()
+    with ConsumerPool(store, "orders", clashing, transactional=True, concurrency=2) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 4}
+    assert caller.sold() == [0, 1, 2, 3]
+    with caller.connected() as connection:
+        assert connection.scalar(sa.text("SELECT number FROM best")) == 404
+
+
+def test_a_lost_connection_is_tried_again(store, queue, caller, monkeypatch):
+    if store.catalog.file is not None:
+        pytest.skip("no connection to SQLite is lost")
+    queue.load(orders(2))
+    monkeypatch.setattr(transactions, "RETRY_SECONDS", 0.01)
+    lost = []
+
+    def handler(message, connection):
+        sell(message, connection)
+        if not lost:
+            lost.append(message["number"])
+            with store.catalog.engine.connect() as other:
+                pid = connection.connection.driver_connection.info.backend_pid
+                other.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        return True
+
+    with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 2}
+    assert caller.sold() == [0, 1]
+
+
+def test_groups_go_on_after_each_commit(store, caller):
+    queue = make_queue(store, group="customer")
+    queue.load(orders(5, customers=1))
+    with ConsumerPool(store, "orders", sell, transactional=True, concurrency=2) as pool:
+        assert pool.drain(PATIENCE)
+    assert caller.sold() == list(range(5))
+    assert queue.browse().num_rows == 0
+
+
+def test_what_cannot_be_combined_is_refused(store, queue):
+    with pytest.raises(BadOption, match="browse"):
+        ConsumerPool(store, "orders", sell, transactional=True, browse=True)
+    with pytest.raises(BadOption, match="the connection"):
+        ConsumerPool(store, "orders", lambda message: True, transactional=True)
+    with pytest.raises(BadOption, match="batch handler"):
+        ConsumerPool(
+            store,
+            "orders",
+            batch_handler(lambda objects, connection: [True]),
+            transactional=True,
+            payload="customer",
+        )
