@@ -7,6 +7,7 @@ few as it can. Crash or rollback: nothing was fired.
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -30,6 +31,8 @@ TRIES = 4
 
 #: The consumers of this process that fire in transactions of callers, by connection or catalog.
 _consumers: WeakKeyDictionary[object, Consumer] = WeakKeyDictionary()
+# A forked child is another process.
+os.register_at_fork(after_in_child=_consumers.clear)
 
 
 def fire(

@@ -33,7 +33,7 @@ def main() -> int:
         for name in given.work or sorted(WORKS):
             with _store(catalog) as (store, folder):
                 prepare(store)
-                found = kill(store, WORKS[name], folder, given.kills, given.seed)
+                found = kill(store, name, folder, given.kills, given.seed)
                 doing = ", ".join(f"{n} {what}" for what, n in sorted(found.doing.items()))
                 print(
                     f"{catalog}, {name}: {given.kills} kills ({doing}); {found.sold} rows with "

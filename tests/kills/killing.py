@@ -9,11 +9,16 @@ message. So at any time each sale is either a message or done, and never both.
 from __future__ import annotations
 
 import mmap
+import multiprocessing
+import os
 import random
+import signal
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +32,13 @@ from queue_core.address import Address
 from tests.books import audit
 from tests.children import Child
 
-#: What a child does when it is killed, by the byte that it writes.
+#: What a process did when it was killed.
+BEGINS, BETWEEN, WITHIN, COMMITS = range(4)
 DOING = ("begins", "between two statements", "within a statement", "within a commit")
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False)])
-#: A child is killed at most this many seconds after it has begun to work.
-LONGEST = 0.15
+#: A process is killed after at most this many statements, and then after at most so many seconds.
+STATEMENTS = 250
+SECONDS = 0.004
 PATIENCE = 60.0
 #: Messages that one transaction fires.
 FIRED = 3
@@ -39,7 +46,7 @@ FIRED = 3
 
 @dataclass
 class Kills:
-    """Kills of one kind, and what the children did when they were killed."""
+    """Kills of one kind, and what the processes did when they were killed."""
 
     doing: Counter[str] = field(default_factory=Counter)
     sold: int = 0
@@ -56,31 +63,72 @@ def prepare(store: Store) -> Queue:
     return store.create_queue("sales", SCHEMA, shards=4)
 
 
-def kill(store: Store, work: Callable[..., None], folder: Path, kills: int, seed: int) -> Kills:
-    """Kill that many children that *work*, and check after each; raises `AssertionError`."""
-    rng = random.Random(seed)
+def kill(store: Store, work: str, folder: Path, kills: int, seed: int) -> Kills:
+    """Kill that many processes that *work*, and check after each; raises `AssertionError`."""
     found = Kills()
-    for number in range(kills):
-        byte = folder / f"doing-{seed}-{number}"
-        byte.write_bytes(b"\0")
-        log = folder / f"child-{seed}-{number}.log"
-        first = (seed % 100 * 10_000 + number) * 1000
-        child = Child(work, store.address, first, byte, log=log)
-        end = time.monotonic() + PATIENCE
-        while byte.read_bytes() == b"\0":
-            assert child.running, child.output()
-            assert time.monotonic() < end, child.output()
-            time.sleep(0.001)
-        time.sleep(rng.uniform(0, LONGEST))
-        assert child.running, child.output()
-        child.kill()
-        child.wait_for_rollback(store)
-        found.doing[DOING[byte.read_bytes()[0]]] += 1
-        found.sold, found.done = check(store)
-        byte.unlink()
-        log.unlink()
+    ours, theirs = multiprocessing.Pipe()
+    # It forks the processes that are killed, since a new one would take a second to get warm.
+    log = folder / "nursery.log"
+    nursery = Child(_nurse, store.address, work, kills, seed, folder / "doing", theirs, log=log)
+    theirs.close()
+    try:
+        for _ in range(kills):
+            assert ours.poll(PATIENCE), nursery.output()
+            try:
+                found.doing[DOING[ours.recv()]] += 1
+            except EOFError:
+                raise AssertionError(nursery.output()) from None
+            nursery.wait_for_rollback(store)
+            found.sold, found.done = check(store)
+            ours.send("go on")
+    finally:
+        ours.close()
+        nursery.kill()
     audit(store)
     return found
+
+
+def _nurse(address: Address, work: str, kills: int, seed: int, path: Path, pipe: Pipe) -> None:
+    rng = random.Random(seed)
+    _warm(address)
+    path.write_bytes(bytes(8))
+    with path.open("r+b") as file:
+        shared = mmap.mmap(file.fileno(), 8)
+    for number in range(kills):
+        shared[:] = bytes(8)
+        child = os.fork()
+        if child == 0:
+            try:
+                WORKS[work](address, (seed % 100 * 10_000 + number) * 100, shared)
+            finally:
+                os._exit(1)
+        _wait(child, shared, rng.randint(1, STATEMENTS))
+        time.sleep(rng.uniform(0, SECONDS))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "it ended by itself"
+        pipe.send(shared[0])
+        pipe.recv()
+
+
+def _wait(child: int, shared: mmap.mmap, statements: int) -> None:
+    """Wait until a process has begun that many statements, or has done all its work."""
+    end = time.monotonic() + PATIENCE
+    while struct.unpack("i", shared[4:])[0] < statements:
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "it ended by itself"
+        assert time.monotonic() < end, "it does not get on"
+        time.sleep(0.0005)
+
+
+def _warm(address: Address) -> None:
+    """Do everything once, and undo it."""
+    with Store(address) as store, store.catalog.engine.connect() as connection:
+        queue = store.queue("sales")
+        if store.catalog.file is not None:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        queue.load(pa.table({"number": [-1]}), connection=connection)
+        queue.delete(queue.fire(connection=connection), connection=connection)
+        connection.rollback()
 
 
 def check(store: Store) -> tuple[int, int]:
@@ -102,21 +150,16 @@ def check(store: Store) -> tuple[int, int]:
     return len(sold), len(done)
 
 
-def trade(address: Address, first: int, byte: Path) -> None:
+def trade(address: Address, first: int, shared: mmap.mmap) -> None:
     """Load, fire and settle in transactions of the caller, until killed."""
     rng = random.Random(first)
-    tell = _telling(byte)
+    tell = _telling(shared)
     with Store(address) as store:
         queue = store.queue("sales")
         engine = sa.create_engine(address.catalog)
-        with engine.connect() as connection:
-            # The first calls of a process take much longer than others.
-            queue.load(pa.table({"number": [first]}), connection=connection)
-            queue.delete(queue.fire(connection=connection), connection=connection)
-            connection.rollback()
         _follow(tell)
         raw = rng.random() < 0.5
-        for number in range(first, first + 1000):
+        for number in range(first, first + 100):
             connection = _driver(engine) if raw else engine.connect()
             try:
                 if rng.random() < 0.4:
@@ -131,19 +174,19 @@ def trade(address: Address, first: int, byte: Path) -> None:
                 if rng.random() < 0.1:
                     connection.rollback()
                 else:
-                    tell(3)
+                    tell(COMMITS)
                     connection.commit()
-                    tell(1)
+                    tell(BETWEEN)
             except Conflict:
                 connection.rollback()
             finally:
                 connection.close()
-        time.sleep(PATIENCE)
+        time.sleep(2 * PATIENCE)
 
 
-def handle(address: Address, first: int, byte: Path) -> None:
+def handle(address: Address, first: int, shared: mmap.mmap) -> None:
     """Load in transactions of the caller, and settle in those of a pool, until killed."""
-    tell = _telling(byte)
+    tell = _telling(shared)
     with Store(address) as store:
         queue = store.queue("sales")
         # What the pool of an earlier child held.
@@ -160,12 +203,14 @@ def handle(address: Address, first: int, byte: Path) -> None:
         with ConsumerPool(
             store, "sales", done, transactional=True, concurrency=2, batch=5, tasks=[]
         ):
-            for number in range(first, first + 1000):
+            for number in range(first, first + 100):
                 with engine.connect() as connection:
                     _run(connection, f"INSERT INTO sales VALUES ({number})")
                     queue.load(pa.table({"number": [number]}), connection=connection)
                     connection.commit()
-            time.sleep(PATIENCE)
+                # The pool has its turn.
+                time.sleep(0.01)
+            time.sleep(2 * PATIENCE)
 
 
 def _driver(engine: sa.Engine) -> Any:
@@ -184,26 +229,26 @@ def _run(connection: Any, statement: str) -> None:
         connection.execute(statement)
 
 
-def _telling(path: Path) -> Callable[[int], None]:
-    with path.open("r+b") as file:
-        shared = mmap.mmap(file.fileno(), 1)
-
+def _telling(shared: mmap.mmap) -> Callable[[int], None]:
     def tell(doing: int) -> None:
         shared[0] = doing
+        if doing == WITHIN:
+            (count,) = struct.unpack("i", shared[4:])
+            shared[4:] = struct.pack("i", count + 1)
 
     return tell
 
 
 def _follow(tell: Callable[[int], None]) -> None:
     """Tell of each statement of SQLAlchemy in this process."""
-    event.listen(sa.Engine, "before_cursor_execute", lambda *_: tell(2))
-    event.listen(sa.Engine, "after_cursor_execute", lambda *_: tell(1))
-    event.listen(sa.Engine, "commit", lambda *_: tell(3))
-    tell(1)
+    event.listen(sa.Engine, "before_cursor_execute", lambda *_: tell(WITHIN))
+    event.listen(sa.Engine, "after_cursor_execute", lambda *_: tell(BETWEEN))
+    event.listen(sa.Engine, "commit", lambda *_: tell(COMMITS))
+    tell(BETWEEN)
 
 
-#: What children do, by name.
-WORKS: dict[str, Callable[[Address, int, Path], None]] = {
+#: What the processes do, by name.
+WORKS: dict[str, Callable[[Address, int, mmap.mmap], None]] = {
     "caller": trade,
     "pool": handle,
 }

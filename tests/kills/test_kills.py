@@ -4,13 +4,13 @@ import pytest
 
 from tests.kills.killing import WORKS, kill, prepare
 
-KILLS = 8
+KILLS = 12
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("work", sorted(WORKS))
 def test_rows_and_messages_agree_after_kills(store, work, tmp_path):
     prepare(store)
-    found = kill(store, WORKS[work], tmp_path, KILLS, seed=7)
+    found = kill(store, work, tmp_path, KILLS, seed=7)
     assert found.doing.total() == KILLS
     assert found.done > 0
