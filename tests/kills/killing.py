@@ -34,7 +34,7 @@ from tests.children import Child
 
 #: What a process did when it was killed.
 BEGINS, BETWEEN, WITHIN, COMMITS = range(4)
-DOING = ("begins", "between two statements", "within a statement", "within a commit")
+DOING = ("begins", "between two statements", "within a statement", "at a commit")
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False)])
 #: A process is killed after at most this many statements, and then after at most so many seconds.
 STATEMENTS = 250
