@@ -12,7 +12,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, NullPool
@@ -25,8 +25,13 @@ from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, Conflict, IgnisError
 
 Result = TypeVar("Result")
-#: A `Connection` of SQLAlchemy, of psycopg or of sqlite3, of which only some are installed.
-CallersConnection: TypeAlias = Any
+if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
+
+    #: A connection whose transaction a call joins.
+    CallersConnection: TypeAlias = Connection | psycopg.Connection[Any] | sqlite3.Connection
 
 _SAVEPOINT = "ignis"
 

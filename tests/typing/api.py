@@ -1,5 +1,6 @@
 """User code that mypy checks; it is never run."""
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,10 @@ def call_the_verbs(orders: Queue) -> None:
     orders.load([{"order_id": 1, "customer": "a"}])
     orders.load({"order_id": n, "customer": None} for n in range(3))
     orders.load(COLUMNS.empty_table())
+
+    with sqlite3.connect("catalog.db") as connection:
+        orders.load([{"order_id": 1, "customer": "a"}], connection=connection)
+        assert_type(orders.delete(orders.fire(connection=connection), connection=connection), int)
 
     firing = orders.fire("all")
     assert_type(firing, Firing)
