@@ -16,12 +16,13 @@ from sqlalchemy import Connection
 
 from queue_core.blocking.bounded_load import load_bounded
 from queue_core.capacity.bounds import CapacityExceeded
+from queue_core.catalog import queues
 from queue_core.catalog.callers import CallersCatalog
 from queue_core.errors import BadOption, QueueFull
 from queue_core.ids import ids_from
 from queue_core.model import QueueInfo, Staged
 from queue_core.rows import Numbers
-from queue_core.segments.stager import removed_if_refused
+from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.smart.decide import LoadPolicy
 from queue_core.smart.incoming import IncomingRows
@@ -62,8 +63,12 @@ def load(
         except CapacityExceeded as error:
             raise QueueFull(str(error)) from error
 
-    with removed_if_refused(storage, segments):
-        first_ids = catalog.write(work, grows=True)
+    try:
+        with removed_if_refused(storage, segments):
+            first_ids = catalog.write(work, grows=True)
+    except queues.SettingsChanged:
+        remove_staged(storage, segments)
+        raise
     return pa.array(ids_from(first_ids, segments)[order], pa.int64())
 
 

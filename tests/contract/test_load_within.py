@@ -277,6 +277,17 @@ def test_bounded_queues_never_wait(store, caller):
     assert waiting(queue) == [0, 1]
 
 
+def test_changed_settings_are_followed(store, caller):
+    queue = make_queue(store)
+    store.queue("orders").change_settings(max_size=1, overflow="fail")
+    with caller.connected() as connection:
+        with pytest.raises(QueueFull):
+            queue.load(orders(2), connection=connection)
+        queue.load(orders(1, 7), connection=connection)
+        connection.commit()
+    assert waiting(queue) == [7]
+
+
 def test_a_ring_drops_its_oldest_with_the_commit(store, caller):
     queue = make_queue(store, max_size=2, overflow="ring")
     queue.load(orders(2))
