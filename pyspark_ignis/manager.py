@@ -183,6 +183,7 @@ class IgnisManager:
             stop_between_batches(running, grace)
             for managed in self._queries.values():
                 managed.leave("stopped")
+            self._tasks.stop()
             self._leader.stop()
             self._started = False
             self._store.close()

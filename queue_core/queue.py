@@ -724,6 +724,35 @@ class Queue:
         magazines = tuple(Magazine) if both else (self._magazine(magazine or "main"),)
         return choose(self._store.catalog, self._store.storage, queue, magazines, ids, selector)
 
+    def edit(self, message_id: int, values: Mapping[str, Any]) -> None:
+        """
+        Change columns of a message in the sideline, and move it to the tail of main.
+
+        Both happen in one transaction. The message keeps its id, its ``_attempt`` and its time of
+        loading. A policy of the queue does not look at it.
+
+        Args:
+            message_id: The id of a message that waits in the sideline (`Chosen.sideline` moves it
+                there).
+            values: New values by column. The others stay.
+
+        Raises:
+            BadOption: The message does not wait in the sideline, *values* is empty, or it has
+                another value for the queue's key.
+            BadOutcome: The id does not belong to this queue.
+            SchemaMismatch: The queue has no such column, or a value does not fit.
+            QueueFull: The queue is bounded and has no room; nothing was changed.
+            Conflict: Other processes kept moving the message; retry.
+            DamagedSegment: The message cannot be read. It is quarantined.
+        """
+        # Not at the top: only people edit.
+        from queue_core.verbs.edit import edit
+
+        with self._store.catalog.read() as connection:
+            queue = queues.as_it_is(connection, self.info)
+        with self._quarantining():
+            edit(self._store.catalog, self._store.storage, queue, message_id, values)
+
     def metadata(self) -> pa.Table:
         """
         Return the pointers and counters of each magazine and shard.
@@ -753,6 +782,8 @@ class Queue:
         selector: str | None = None,
         rate: float | None = None,
         force: bool = False,
+        to: str | None = None,
+        dry_run: bool = False,
     ) -> int:
         """
         Move sidelined messages back to the tail of main, so that they are tried again.
@@ -769,15 +800,31 @@ class Queue:
             force: Whether to also move dead messages (``retry``), and messages that were fired too
                 often (``max_deliveries``).
 
+            to: The name of another queue of the store, instead of main. The messages are loaded
+                there, with new ids and without their attempts, and removed here, in one transaction
+                for each part. Its columns must fit. By default, main.
+            dry_run: Whether to count the messages without moving them.
+
         Returns:
-            How many messages were moved.
+            How many messages were moved, or would be moved.
 
         Raises:
-            BadOption: An argument is out of range.
+            BadOption: An argument is out of range, or the queue *to* has a policy or ``dedup``, is
+                a ring or a rendezvous.
+            NoSuchQueue: The store has no queue *to*.
+            SchemaMismatch: The messages do not fit the columns of the queue *to*.
             BadSelector: *selector* cannot be understood.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
         """
         self._follow_settings()
+        if to is not None or dry_run:
+            from queue_core.by_hand import redriving
+
+            wish = redriving.wish(
+                self._store.catalog, self.info, to, selector, rate, limit, force=force
+            )
+            run = redriving.count if dry_run else redriving.move_now
+            return run(self._store.catalog, self._store.storage, wish)
         settings = self.info.settings
         shovelful = replace(
             Shovelful.of(self.info, self._store.storage.uri, selector),
@@ -787,6 +834,47 @@ class Queue:
         )
         with self._quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
+
+    def start_shovel(
+        self,
+        limit: int | None = None,
+        *,
+        selector: str | None = None,
+        rate: float | None = None,
+        force: bool = False,
+        to: str | None = None,
+        who: str | None = None,
+    ) -> str:
+        """
+        Start a shovel as a job, which any process with side tasks runs and continues after a crash.
+
+        The view ``jobs`` shows its progress, and `Store.cancel` ends it. It moves the messages that
+        are in the sideline now, and waits where the target is full.
+
+        Args:
+            limit: As in `shovel`. By default, no limit.
+            selector: As in `shovel`.
+            rate: As in `shovel`. By default, no limit.
+            force: As in `shovel`.
+            to: As in `shovel`.
+            who: The name that the view ``jobs`` shows, up to 200 characters. By default, the user
+                and the machine.
+
+        Returns:
+            The id of the job.
+
+        Raises:
+            BadOption: As in `shovel`.
+            BadSelector: As in `shovel`.
+            NoSuchQueue: As in `shovel`.
+            SchemaMismatch: As in `shovel`.
+            DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
+        """
+        from queue_core.by_hand import jobs, redriving
+
+        catalog = self._store.catalog
+        wish = redriving.wish(catalog, self.info, to, selector, rate, limit, force=force)
+        return jobs.start(catalog, self._store.storage, wish, who)
 
     def sweep(
         self,

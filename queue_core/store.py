@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
-from queue_core.catalog import consumers, queues
+from queue_core.catalog import consumers, jobs, queues
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption
@@ -272,7 +272,7 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``,
-                ``sideline``, ``failures`` or ``reports``.
+                ``sideline``, ``failures``, ``reports`` or ``jobs``.
             queue: Show only the rows of this queue. By default, those of all queues. The view
                 ``consumers`` ignores it.
 
@@ -500,6 +500,21 @@ class Store(AbstractContextManager["Store"]):
         from queue_core.tasks import background
 
         return background.checked(self.catalog, self.storage, queues, tasks, zookeeper, client_id)
+
+    def cancel(self, job: str) -> bool:
+        """
+        Cancel a job (`Queue.start_shovel`). Messages that it has moved stay where they are.
+
+        Args:
+            job: The id of the job, as the view ``jobs`` shows it.
+
+        Returns:
+            Whether the job had not ended before.
+
+        Raises:
+            BadOption: The store has no job of that id.
+        """
+        return self.catalog.write(lambda connection: jobs.cancel(connection, job))
 
     def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
         """

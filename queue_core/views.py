@@ -66,7 +66,7 @@ _SHARDS = (
     ViewColumn(
         "sidelined", _LONG, "Messages that failed or were put off, and left for the sideline."
     ),
-    ViewColumn("shovelled", _LONG, "Messages that left the sideline for main."),
+    ViewColumn("shovelled", _LONG, "Messages that left the sideline for main or another queue."),
     ViewColumn("swept", _LONG, "Messages that were stuck, or fired too often, and were sidelined."),
     ViewColumn(
         "damaged", _LONG, "Messages that are set apart now, since their segment is damaged."
@@ -169,6 +169,25 @@ _REPORTS = (
     ViewColumn("when", TIMESTAMP, "Time of the transaction."),
 )
 
+_JOBS = (
+    ViewColumn("job", _TEXT, "Id of the job."),
+    _QUEUE,
+    ViewColumn("target", _TEXT, "Queue to which it moves sidelined messages; null: back to main."),
+    ViewColumn("selector", _TEXT, "Condition on the messages; null: all."),
+    ViewColumn("rate", pa.float64(), "The most messages per second; null: no limit."),
+    ViewColumn("limit", _LONG, "The most messages; null: all."),
+    ViewColumn("force", pa.bool_(), "Whether it moves dead messages too."),
+    ViewColumn("state", _TEXT, "`waiting`, `running`, `done`, `cancelled` or `failed`."),
+    ViewColumn("moved", _LONG, "Messages that it has moved."),
+    ViewColumn("total", _LONG, "Messages that there were for it when it began."),
+    ViewColumn("who", _TEXT, "Person or process that started it."),
+    ViewColumn("runner", _TEXT, "Process that runs it, or that ran it last."),
+    ViewColumn("begun_at", TIMESTAMP, "Time at which it was started."),
+    ViewColumn("heartbeat_at", TIMESTAMP, "Time of its last step."),
+    ViewColumn("ended_at", TIMESTAMP, "Time of its end; null while it is not at its end."),
+    ViewColumn("error", _TEXT, "The error with which it failed."),
+)
+
 #: The columns of each view, by its name.
 COLUMNS = {
     #: One row for each queue.
@@ -185,6 +204,8 @@ COLUMNS = {
     "failures": _FAILURES,
     #: One row for each shard in which a transaction of a side task moved messages.
     "reports": _REPORTS,
+    #: One row for each shovel that runs as a job; ended jobs are kept for a week.
+    "jobs": _JOBS,
 }
 
 #: The schema of each view, by its name.

@@ -10,6 +10,7 @@ from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
     commands_inspect,
     commands_maintain,
     commands_operate,
+    commands_shovel,
     commands_soak,
     commands_work,
 )

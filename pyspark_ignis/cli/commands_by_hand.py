@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Name, app
 from pyspark_ignis.cli.display import complain, show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
@@ -185,6 +186,30 @@ def reload(
             consumer=consumer,
         )
     call.answer(f"{_counted(done)} of {queue} reloaded", reloaded=done)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def edit(
+    ctx: typer.Context,
+    queue: Name,
+    message: Annotated[int, typer.Argument(metavar="ID", help="Id of a message in the sideline.")],
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="A new value: text, or JSON for columns of other types. Repeatable.",
+        ),
+    ] = None,
+    null: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Set a column to null. Repeatable.")
+    ] = None,
+) -> None:
+    """Change columns of a message in the sideline, and move it to the tail of main."""
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        values = row_files.values(set or [], found.schema) | dict.fromkeys(null or ())
+        found.edit(message, values)
+    call.answer(f"message {message} of {queue} is edited, and back in main", edited=message)
 
 
 def _chosen(

@@ -18,25 +18,6 @@ _MAINTAIN = "Maintain"
 
 
 @app.command(rich_help_panel=_MAINTAIN)
-def shovel(
-    ctx: typer.Context,
-    queue: Name,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Move at most this many messages. By default, the queue's setting shovel_limit.",
-        ),
-    ] = None,
-) -> None:
-    """Move sidelined messages back to main."""
-    call = Invocation.current(ctx)
-    with call.queue(queue) as found, working("shovelling"):
-        moved = found.shovel(limit)
-    call.answer(f"{moved:,} messages are back in {queue}", shovelled=moved)
-
-
-@app.command(rich_help_panel=_MAINTAIN)
 def sweep(
     ctx: typer.Context,
     queue: Name,

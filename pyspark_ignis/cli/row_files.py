@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,6 +49,41 @@ def batches(
     read = _READERS[_checked(format) or _format_of(file)]
     with _translated(file), _opened(file) as source:
         yield from read(source, schema)
+
+
+def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
+    """
+    Return the values of ``COLUMN=VALUE`` by column, in the types of a schema.
+
+    A value is text for a column of strings, and otherwise JSON, such as ``12`` or ``["a"]``, or the
+    text of a time. Raises `BadOption`.
+    """
+    found = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadOption(f"--set {text}: write COLUMN=VALUE")
+        if name not in schema.names:
+            raise BadOption(
+                f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
+            )
+        line = json.dumps({name: _json_value(value, schema.field(name).type)}).encode() + b"\n"
+        with _translated(f"--set {text}"):
+            (row,) = pa.Table.from_batches(
+                _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
+            ).to_pylist()
+        found[name] = row[name]
+    return found
+
+
+def _json_value(value: str, kind: pa.DataType) -> Any:
+    """Return a value as JSON has it; a text that is no JSON is one for a time or the like."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def schema_of(file: str, format: str | None = None) -> pa.Schema:

@@ -131,7 +131,8 @@ class Chosen:
         """
         Move the chosen messages that wait in main to the sideline.
 
-        Their ``_attempt`` stays as it is, since they have not failed. They get a row in `failures`.
+        Their ``_attempt`` stays as it is, since they have not failed. They get a row in `failures`,
+        and are dead: they stay there until a person acts.
 
         Args:
             reason: Any text; the first 2000 characters are kept.

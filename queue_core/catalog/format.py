@@ -51,6 +51,14 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN sweepable BOOLEAN")
     connection.exec_driver_sql("ALTER TABLE queues ADD COLUMN paused_at BIGINT")
     due_times.introduce(connection)
+    connection.exec_driver_sql(
+        "CREATE TABLE jobs (id VARCHAR(16) NOT NULL, queue_id BIGINT NOT NULL, target_id BIGINT, "
+        "selector TEXT, rate VARCHAR(40), most BIGINT, force BOOLEAN NOT NULL, "
+        "who VARCHAR(200) NOT NULL, pointers TEXT NOT NULL, total BIGINT NOT NULL, "
+        "begun_at BIGINT NOT NULL, state VARCHAR(16) NOT NULL, moved BIGINT NOT NULL, "
+        "runner VARCHAR(200), heartbeat_at BIGINT, ended_at BIGINT, error TEXT, seal BIGINT, "
+        "PRIMARY KEY (id))"
+    )
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses

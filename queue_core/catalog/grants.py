@@ -58,6 +58,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.failures: (_READ, _ADD),
     t.task_log: (_READ, _ADD),
     t.schedule: (_READ, _ADD, _CHANGE),
+    t.jobs: (_READ, _ADD, _CHANGE),
     t.leases: (_READ, _ADD, _CHANGE),
     t.waiters: _ALL,
     t.locks: (_READ, _ADD, "UPDATE (queue_id)"),

@@ -75,6 +75,14 @@ def _shape(queue: QueueInfo) -> tuple[int, str]:
     return queue.schema_version, queue.stored_settings or queue.settings.to_json()
 
 
+def by_id(connection: Connection, queue_id: int) -> QueueInfo:
+    """Return a queue by its number; raises `NoSuchQueue` if it was dropped."""
+    row = connection.execute(_described().where(queues.c.id == queue_id)).first()
+    if row is None:
+        raise NoSuchQueue(f"the queue with number {queue_id} was dropped")
+    return _info(row)
+
+
 def find_all(connection: Connection) -> list[QueueInfo]:
     """Return every queue, sorted by name."""
     return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]

@@ -46,6 +46,7 @@ _UNSEALED = {
     "consumers": {"heartbeat_at", "ack"},
     "tickets": {"planned_at", "lives", "planned_epoch"},
     "publications": {"published_at"},
+    "jobs": {"state", "moved", "runner", "heartbeat_at", "ended_at", "error"},
 }
 
 #: The tables whose rows have a seal.

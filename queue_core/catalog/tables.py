@@ -109,7 +109,7 @@ counters = Table(
     Column("deleted", BigInteger, nullable=False),
     #: Left for the sideline because they failed.
     Column("sidelined", BigInteger, nullable=False),
-    #: Left the sideline for main.
+    #: Left the sideline for main, or for another queue.
     Column("shovelled", BigInteger, nullable=False),
     #: Left for the sideline because they were stuck.
     Column("swept", BigInteger, nullable=False),
@@ -344,6 +344,40 @@ schedule = Table(
     Column("begun_at", BigInteger, nullable=False),
     #: When it is due again.
     Column("due_at", BigInteger, nullable=False),
+)
+
+#: Shovels that any process continues: to main, or to another queue, at a rate.
+jobs = Table(
+    "jobs",
+    metadata,
+    #: A short random name.
+    Column("id", String(16), primary_key=True),
+    Column("queue_id", BigInteger, nullable=False),
+    #: The queue to which messages go; null: back to main.
+    Column("target_id", BigInteger),
+    Column("selector", Text),
+    #: Messages a second, as a decimal number.
+    Column("rate", String(40)),
+    #: The most messages.
+    Column("most", BigInteger),
+    #: Whether dead messages are moved too.
+    Column("force", Boolean, nullable=False),
+    #: The person or the process that started it.
+    Column("who", String(200), nullable=False),
+    #: The load pointers of the sideline's shards when it began, as JSON, and that time.
+    Column("pointers", Text, nullable=False),
+    #: How many messages there were for it then.
+    Column("total", BigInteger, nullable=False),
+    Column("begun_at", BigInteger, nullable=False),
+    #: ``waiting``, ``running``, ``done``, ``cancelled`` or ``failed``.
+    Column("state", String(16), nullable=False),
+    Column("moved", BigInteger, nullable=False),
+    #: The process that runs it, and its last step.
+    Column("runner", String(200)),
+    Column("heartbeat_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("error", Text),
+    _seal(),
 )
 
 #: Calls that wait for room in a queue, or for messages, in the order of their arrival.

@@ -17,7 +17,12 @@ Guard = Callable[[Connection], None]
 
 
 def transact(
-    catalog: Catalog, verb: str, work: Callable[[Connection], Result], guard: Guard | None = None
+    catalog: Catalog,
+    verb: str,
+    work: Callable[[Connection], Result],
+    guard: Guard | None = None,
+    *,
+    grows: bool = False,
 ) -> Result:
     """Write in one transaction; pass the crash points before and after its commit."""
 
@@ -28,6 +33,6 @@ def transact(
         faults.point(f"{verb}.before_commit")
         return result
 
-    result = catalog.write(guarded)
+    result = catalog.write(guarded, grows=grows)
     faults.point(f"{verb}.committed")
     return result

@@ -27,7 +27,7 @@ INVARIANTS = {
     "I23": "a consumer has acknowledged only tickets that it has had, and in a way that there is",
     "I24": "a heartbeat, a lease, a waiter and the begin of a task are not in the future",
     "I25": "an interest belongs to a consumer and to a queue",
-    "I26": "publications, failures, reports and known keys belong to a queue, and can be read",
+    "I26": "publications, failures, reports, keys and jobs belong to a queue, and can be read",
     "I27": "a queue has a name, settings and columns that can be read",
     "I28": "the storage is that of the store",
     "I29": "only messages of the sideline have a due time, which is a time",

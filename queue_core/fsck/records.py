@@ -1,4 +1,4 @@
-"""Queues and their records: publications, failures, reports, keys (I26, I27)."""
+"""Queues and their records: publications, failures, reports, keys, jobs (I26, I27)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from queue_core.catalog.schedule import STORE
 from queue_core.catalog.tables import (
     dedup,
     failures,
+    jobs,
     publications,
     queues,
     schemas,
@@ -56,6 +57,7 @@ def check_records(scope: Scope) -> Iterator[Finding]:
         failures: _read_table,
         task_log: _read_table,
         dedup: _read_table,
+        jobs: _read_job,
     }
     for table, read in readers.items():
         query = select(table).execution_options(yield_per=1_000)
@@ -83,6 +85,10 @@ def _read_content(row: Any) -> object:
 
 def _read_table(row: Any) -> object:
     return unpack(row.arrow)
+
+
+def _read_job(row: Any) -> object:
+    return json.loads(row.pointers), float(row.rate or 1), row.moved + row.total
 
 
 def _works(read: Callable[[Any], object], row: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, and_, case, func, select
 
-from queue_core.catalog import failures, queues, task_log
+from queue_core.catalog import failures, jobs, queues, task_log
 from queue_core.catalog.consumers import reserved
 from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.database import Catalog
@@ -23,6 +23,7 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
+from queue_core.catalog.tables import jobs as job_rows
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.due import NEVER
 from queue_core.inspection.sideline import sideline
@@ -197,6 +198,7 @@ _QUERIES = {
     "shards": _shards,
     "slices": _slices,
     "consumers": _consumers,
+    "jobs": jobs.shown,
 }
 
 #: The tables from which each view has its columns.
@@ -205,4 +207,5 @@ _TABLES = {
     "shards": (shards, turns, counters),
     "slices": (slices,),
     "consumers": (consumers, interests),
+    "jobs": (job_rows,),
 }

@@ -1,17 +1,17 @@
 """Purge: remove records that are no longer needed, as a part of the vacuum.
 
-Reports of tasks, failures of messages that are gone, and consumers of processes that are gone are
-kept for a week. Keys of messages are kept for their de-duplication window, and the schedule of a
-queue as long as the queue. Looks of machines at the clock are kept for a month. Consumers of
-streaming queries, consumers with a chosen name, and publications stay until somebody forgets them:
-they identify a query that returns.
+Reports of tasks, jobs that have ended, failures of messages that are gone, and consumers of
+processes that are gone are kept for a week. Keys of messages are kept for their de-duplication
+window, and the schedule of a queue as long as the queue. Looks of machines at the clock are kept
+for a month. Consumers of streaming queries, consumers with a chosen name, and publications stay
+until somebody forgets them: they identify a query that returns.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dedup, dialect, failures, idle_consumers, schedule, task_log
+from queue_core.catalog import dedup, dialect, failures, idle_consumers, jobs, schedule, task_log
 from queue_core.catalog.database import Catalog
 from queue_core.integrity import clock
 
@@ -31,6 +31,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         dedup.forget(connection)
         failures.forget(connection, before)
         task_log.forget(connection, before)
+        jobs.forget(connection, before)
         schedule.forget(connection)
         clock.forget(connection)
         clock.confirm(connection)

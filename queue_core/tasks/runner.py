@@ -12,11 +12,14 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
+from queue_core.by_hand.jobs import JobThreads
+from queue_core.catalog import jobs as open_jobs
 from queue_core.catalog import schedule
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption, IgnisError, NotLeading
 from queue_core.leader import Leader
 from queue_core.model import QueueInfo
+from queue_core.names import of_process
 from queue_core.segments.storage import Storage
 from queue_core.tasks.ran import RETRY_SECONDS, Ran, failed
 from queue_core.tasks.registry import REGISTRY, TASKS, check_task
@@ -62,6 +65,8 @@ class SideTasks:
             leader=leader,
             shovelful=shovelful or partial(Shovelful.of, storage_uri=storage.uri),
         )
+        #: Shovels that are jobs run beside the tasks, which they would hold up.
+        self._jobs_here = JobThreads(catalog, storage, of_process()) if "shovel" in tasks else None
         self._tasks = [task for task in REGISTRY.values() if task.name in tasks]
         self._retries = Retries(catalog, storage) if "shovel" in tasks else None
         self._timings = dict(timings or {})
@@ -83,11 +88,20 @@ class SideTasks:
         intervals = {job: timing.every for job, (_, timing) in jobs.items()}
         with self._context.catalog.read() as connection:
             due = schedule.due(connection, intervals)
+            shovels = open_jobs.claimable(connection, [queue.id for queue in queues])
+        if self._jobs_here is not None:
+            for job_id in shovels:
+                self._jobs_here.start(job_id)
         for job in due:
             queue, timing = jobs[job]
             if self._claim(job, timing):
                 ran += self._attempt(job, queue)
         return ran
+
+    def stop(self) -> None:
+        """End the jobs that run beside the tasks, after their present steps."""
+        if self._jobs_here is not None:
+            self._jobs_here.stop()
 
     def run(self, name: str, queue: QueueInfo | None = None) -> int:
         """

@@ -77,6 +77,7 @@ class TaskThread(AbstractContextManager["TaskThread"]):
         if self._thread.ident is not None:
             self._thread.join()
         if self._made is not None:
+            self._made[0].stop()
             self._made[1].stop()
 
     def __enter__(self) -> TaskThread:

@@ -13,6 +13,8 @@ What each verb does to slices:
 | browse       | reads all slices of a magazine, loaded or fired                                |
 | shovel       | moves slices of the sideline to the tail of main                               |
 | retry        | moves slices of the sideline whose time has come to the tail of main           |
+| edit         | moves a row of the sideline to the tail of main, with other values             |
+| redrive      | moves slices of the sideline to main, or loads their rows in another queue     |
 | sweep        | moves slices that were fired too long ago to the tail of the sideline          |
 | abandon      | moves slices that were fired too often to the tail of the sideline, for good   |
 | expire       | removes loaded rows whose time is over                                         |

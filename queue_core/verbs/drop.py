@@ -19,6 +19,7 @@ from queue_core.catalog.tables import (
     failures,
     id_map,
     interests,
+    jobs,
     locks,
     publications,
     queues,
@@ -50,6 +51,7 @@ _THEN: tuple[Table, ...] = (
     publications,
     task_log,
     schedule,
+    jobs,
     schemas,
     locks,
 )

@@ -30,6 +30,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
+from queue_core.due import NEVER
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import BY_HAND
 from queue_core.ids import IdSet
@@ -121,7 +122,7 @@ def _take_waiting(connection: Connection, queue: QueueInfo, intervention: Interv
                 changes.remove(piece, rows, "deleted")
                 moves.add(piece, len(rows), None)
             case Act.SIDELINE:
-                changes.move(piece, rows, Magazine.SIDELINE, "sidelined")
+                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=NEVER)
                 moves.add(piece, len(rows), Magazine.SIDELINE)
             case Act.REQUEUE:
                 changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)

@@ -106,6 +106,8 @@ def test_waiting_messages_of_main_are_sidelined_without_a_failure(store, queue):
     why = queue.failures().to_pylist()[-1]
     assert (why["kind"], why["reason"], why["consumer"]) == ("by_hand", "on hold, says Ann", None)
     assert queue.choose("all").sideline() == 0
+    assert queue.shovel() == 4
+    assert aside(queue) == [6, 7, 8, 9]
     with pytest.raises(BadOutcome, match="kind="):
         queue.choose("all").sideline(kind="No Stock")
 

@@ -23,6 +23,7 @@ from queue_core.catalog.tables import (
     files,
     id_map,
     interests,
+    jobs,
     leases,
     metadata,
     publications,
@@ -203,6 +204,19 @@ DAMAGES = {
     "files": BREAKERS["I13"],
     "id_map": BREAKERS["I12"],
     "interests": BREAKERS["I25"],
+    "jobs": write(
+        insert(jobs).values(
+            id="1",
+            queue_id=99,
+            force=False,
+            who="",
+            pointers="{}",
+            total=0,
+            begun_at=1,
+            state="waiting",
+            moved=0,
+        )
+    ),
     "leases": write(insert(leases).values(role="r", holder="h", term=1, ends_at=2**52)),
     "publications": BREAKERS["I26"],
     "queues": write(update(queues).where(queues.c.id == 1).values(created_at=1)),

@@ -177,6 +177,7 @@ def test_every_view_has_its_schema_with_and_without_rows(store, name):
     queue.load(orders(5))
     queue.sideline(queue.fire("all"), reason="x")
     queue.shovel(2)
+    queue.start_shovel()
 
     view = store.view(name)
 

@@ -143,6 +143,18 @@ def test_a_queue_without_concurrency_gives_nothing_until_it_has_some(store, sess
     assert ask(query) == Offset("reader", 1)
 
 
+def test_a_query_fires_nothing_while_a_person_has_paused_its_queue(store, session):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    queue.pause()
+    query = session()
+    assert ask(query) == START
+
+    queue.resume()
+    query.look_at_once()
+    assert ask(query) == Offset("reader", 1)
+
+
 def test_a_query_that_ends_by_itself_ends_where_its_queue_is_paused(store, session):
     queue = make_queue(store, concurrency=0)
     queue.load(orders(3))

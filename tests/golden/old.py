@@ -78,6 +78,7 @@ def _turn_back(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE {table.name} DROP COLUMN seal")
     connection.exec_driver_sql("DROP TABLE locks")
     connection.exec_driver_sql("DROP TABLE clocks")
+    connection.exec_driver_sql("DROP TABLE jobs")
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
     dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):

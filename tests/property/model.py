@@ -27,6 +27,8 @@ class Message:
     deliveries: int = 0
     #: Who holds it: the consumer's name and the ticket.
     holder: tuple[str, int] | None = None
+    #: Whether a person must act before it leaves the sideline.
+    dead: bool = False
 
     @property
     def place(self) -> Place:
@@ -126,9 +128,17 @@ class Model:
             case Act.SIDELINE:
                 self.counts[message.place]["fired"] += 1
                 self._move(message, Magazine.SIDELINE, "sidelined")
+                message.dead = True
             case Act.DELETE:
                 self.counts[message.place]["fired"] += 1
                 self.delete(message)
+
+    def leave(self, message: Message) -> None:
+        """It goes from the sideline to another queue."""
+        self.counts[message.place]["fired"] += 1
+        self.counts[message.place]["shovelled"] += 1
+        self.order[message.place].remove(message.id)
+        del self.messages[message.id]
 
     def set_apart(self, message: Message) -> None:
         if message.state is State.FIRED:
@@ -155,5 +165,6 @@ class Model:
         self.counts[message.place][how] += 1
         self.order[message.place].remove(message.id)
         message.magazine, message.state, message.holder = magazine, State.LOADED, None
+        message.dead = False
         self.order[message.place].append(message.id)
         self.counts[message.place]["loaded"] += 1

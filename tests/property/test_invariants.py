@@ -30,6 +30,7 @@ from queue_core.address import Address
 from queue_core.catalog import consumers
 from queue_core.catalog.id_map import physical
 from queue_core.catalog.tables import consumers as consumer_rows
+from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.model import Magazine, State, Ticket, TicketRange
 from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.segments import stager
@@ -306,10 +307,48 @@ class Verbs(RuleBasedStateMachine):
 
         moved = self.queue(name).shovel(limit)
 
-        everything = [message for shard in sorted(waiting) for message in waiting[shard]]
+        everything = [m for shard in sorted(waiting) for m in waiting[shard] if not m.dead]
         assert moved == min(limit or len(everything), len(everything))
         for message in everything[:moved]:
             self.model.shovel(message)
+
+    @rule(names=st.permutations(sorted(QUEUES)), modulus=st.integers(1, 3))
+    def redrive(self, names: list[str], modulus: int) -> None:
+        """The sideline, or a part of it, goes to another queue, whose columns may be too few."""
+        source, target = self.queue(names[0]), self.queue(names[1])
+        waiting = self.model.waiting(names[0], Magazine.SIDELINE).values()
+        alive = [m for messages in waiting for m in messages if not m.dead]
+        moved = [m for m in alive if m.number % modulus == 0]
+        if set(source.schema.names) - set(target.schema.names):
+            with pytest.raises(SchemaMismatch):
+                source.shovel(to=names[1])
+            return
+
+        assert source.shovel(to=names[1], selector=f"number % {modulus} = 0") == len(moved)
+
+        columns = ["_message_id", "number", "customer", "_shard"]
+        there = target.browse().select(columns).to_pylist()
+        for message in moved:
+            self.model.leave(message)
+        numbers = {message.number for message in moved}
+        for id, number, customer, shard in (row.values() for row in there):
+            if number in numbers:
+                fields = {"number": number, "customer": customer, "shard": shard}
+                self.model.load(Message(id=id, queue=names[1], **fields))
+
+    @precondition(lambda self: self.model.messages)
+    @rule(data=st.data())
+    def edit(self, data) -> None:
+        """Only a message that waits in the sideline is edited, and then it waits in main."""
+        message = self.model.messages[data.draw(st.sampled_from(sorted(self.model.messages)))]
+        number, self.number = self.number, self.number + 1
+        if (message.magazine, message.state) != (Magazine.SIDELINE, State.LOADED):
+            with pytest.raises(BadOption):
+                self.queue(message.queue).edit(message.id, {"number": number})
+            return
+        self.queue(message.queue).edit(message.id, {"number": number})
+        message.number = number
+        self.model.shovel(message)
 
     @rule(name=queue_names, dead=st.booleans())
     def sweep(self, name: str, dead: bool) -> None:

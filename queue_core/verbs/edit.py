@@ -1,0 +1,194 @@
+"""Edit: give a message of the sideline other values, and move it to the tail of main.
+
+Changes: the message becomes a row of a new segment, under its id, as in a compaction. Its slice of
+the sideline loses it, and a new slice at the tail of main names it in the new segment. Its attempts
+stay as they are. Guard: the turn of its shard. The segment is written before the transaction, which
+looks whether the message is still where it was read; if it has moved, it is read again. Crash
+before the commit: a file that no slice names, which vacuum removes; the message is unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
+from queue_core.catalog import dialect, id_map, read_plans, turns
+from queue_core.catalog import segments as segment_rows
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.publications import claim
+from queue_core.catalog.slices import fetch
+from queue_core.catalog.tables import slices
+from queue_core.catalog.task_log import Moves
+from queue_core.catalog.transact import transact
+from queue_core.errors import BadOption, Conflict, QueueFull
+from queue_core.failure_kinds import BY_HAND
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, QueueInfo, Slice, Staged
+from queue_core.policies.inputs import Overwritten
+from queue_core.rows import Rows
+from queue_core.schema import conform
+from queue_core.segments.reader import read_table
+from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
+from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.storage import Storage
+from queue_core.selection.conditions import eligible_slices, movable
+from queue_core.selection.request import FireRequest
+from queue_core.verbs.settle import check_ids
+
+#: How often a message is read that others move meanwhile.
+_TRIES = 4
+
+
+class _Moved(Exception):
+    """The message is not where it was read."""
+
+
+def edit(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    message_id: int,
+    values: Mapping[str, Any],
+) -> None:
+    """
+    Change columns of a message that waits in the sideline, and move it to main.
+
+    Raises `BadOption` if it does not wait there, or for another key; `SchemaMismatch` for values
+    that do not fit; `QueueFull`; and `Conflict` if others keep moving it.
+    """
+    ids = IdSet.of([message_id])
+    new = _conformed(queue, values)
+    with catalog.read() as connection:
+        check_ids(connection, [queue], id_map.located(connection, [queue.id], ids))
+    for _ in range(_TRIES):
+        with catalog.read() as connection:
+            piece, rows = _waiting(connection, queue, ids)
+            plan = read_plans.build(connection, [queue], [(piece, rows)], storage.uri)
+        messages = read_table(plan, kept_columns(queue))
+        _check_key(queue, messages, new)
+        messages = Overwritten(rows=np.array([0]), values=new).applied_to(messages)
+        part = replace(
+            piece, rows=rows, position=piece.place_of(rows.start), bytes=piece.bytes_of(rows)
+        )
+        staged, (repacked,) = repack(storage, queue, [Group((part,))], messages)
+
+        work = partial(_replace, storage, queue, ids, part, staged, repacked)
+        try:
+            with removed_if_refused(storage, [staged]):
+                transact(catalog, "edit", work, grows=True)
+            return
+        except _Moved:
+            remove_staged(storage, [staged])
+    raise Conflict(
+        f"message {message_id} of queue {queue.name!r} was moved while it was edited; edit it again"
+    )
+
+
+def _replace(
+    storage: Storage,
+    queue: QueueInfo,
+    ids: IdSet,
+    was: Slice,
+    staged: Staged,
+    repacked: Repacked,
+    connection: Connection,
+) -> None:
+    """Move the message to main, in its new segment; raises `_Moved` if it is elsewhere."""
+    _check_room(connection, queue, repacked)
+    claim(connection, storage, [staged])
+    turns.lock(connection, [queue.id], Magazine.SIDELINE, [was.shard])
+    piece, rows = _waiting(connection, queue, ids, lock="wait")
+    if (piece.segment_id, rows.start) != (was.segment_id, was.rows.start):
+        raise _Moved
+    segment_id, _ = segment_rows.publish(connection, queue.id, staged)
+    id_map.record(connection, queue.id, segment_id, repacked.ids, repacked.rows)
+    _move(connection, queue, piece, rows, repacked, segment_id)
+
+
+def _conformed(queue: QueueInfo, values: Mapping[str, Any]) -> dict[str, pa.Array]:
+    """Return the new values as columns of one row; raises `SchemaMismatch` and `BadOption`."""
+    if not values:
+        raise BadOption("edit: give at least one column and its new value")
+    known = pa.schema([field for field in queue.schema if field.name in values])
+    row = conform([dict(values)], known, queue.name)
+    return {name: row.column(name).combine_chunks() for name in row.column_names}
+
+
+def _check_key(queue: QueueInfo, messages: pa.Table, new: Mapping[str, pa.Array]) -> None:
+    """Refuse another key: a message keeps its shard for life."""
+    key = queue.key
+    if (
+        key is not None
+        and key in new
+        and not new[key].equals(messages.column(key).combine_chunks())
+    ):
+        raise BadOption(
+            f"column {key!r} is the key of queue {queue.name!r}, which cannot be edited; load a "
+            "new message, and delete this one"
+        )
+
+
+def _waiting(
+    connection: Connection, queue: QueueInfo, ids: IdSet, lock: str | None = None
+) -> tuple[Slice, Rows]:
+    """Return the slice of the sideline with a message, and its row; raises `BadOption`."""
+    located = id_map.located(connection, [queue.id], ids)
+    request = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE, rules=movable(queue))
+    here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
+    found = fetch(connection, here, *eligible_slices(connection, request), lock=lock)
+    for piece in found:
+        rows = piece.rows & located.rows(piece.segment_id)
+        if rows:
+            return piece, rows
+    raise BadOption(
+        f"message {int(ids.numbers()[0])} of queue {queue.name!r} does not wait in the sideline, "
+        "or would expire in main: only messages of the sideline can be edited; sideline it first"
+    )
+
+
+def _check_room(connection: Connection, queue: QueueInfo, repacked: Repacked) -> None:
+    """Take the lock of a bounded queue's room; raises `QueueFull`."""
+    request = FireRequest(queue_ids=(queue.id,), max_messages=1)
+    fitting = limit_to_capacity(connection, queue, request)
+    piece = repacked.piece
+    if fitting is None or not within_byte_limit(fitting, [(piece, piece.rows)]):
+        raise QueueFull(
+            f"queue {queue.name!r} has no room for the edited message; fire and delete messages, "
+            "or raise the bound"
+        )
+
+
+def _move(
+    connection: Connection,
+    queue: QueueInfo,
+    piece: Slice,
+    rows: Rows,
+    repacked: Repacked,
+    segment_id: int,
+) -> None:
+    new = repacked.piece
+    changes, moves = Changes([queue]), Moves()
+    changes.move(
+        piece,
+        rows,
+        Magazine.MAIN,
+        "shovelled",
+        fired_at=dialect.read_clock(connection),
+        segment_id=segment_id,
+        row_start=new.rows.start,
+        row_stop=new.rows.stop,
+        bitmap=new.rows.to_bytes(),
+        bytes=new.bytes,
+        stats=new.stats,
+    )
+    moves.add(piece, 1, Magazine.MAIN)
+    changes.apply(connection)
+    moves.record(connection, queue.id, BY_HAND)

@@ -1,0 +1,187 @@
+"""Redrive: move a part of the sideline to main or to another queue, at a person's wish.
+
+Changes: to main, slices of the sideline become slices at the tail of main, as in a shovel. To
+another queue, the messages are read and written into segments of that queue. One transaction then
+loads these and removes the messages here, so that each message is in exactly one of the queues. Its
+id, its attempts and its time of loading are new there. Guard: the turns of the sideline's shards.
+If a message of the part was fired, settled or moved since it was read, nothing is changed, and the
+part is read again. A job also locks its own row, so a job that was cancelled or taken over moves
+nothing. Crash before the commit: the messages are in the sideline, and vacuum removes the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sqlalchemy import Connection
+
+from queue_core.capacity.bounds import (
+    CapacityExceeded,
+    check_capacity,
+    limit_to_capacity,
+    within_byte_limit,
+)
+from queue_core.catalog import dialect, id_map, read_plans
+from queue_core.catalog.changes import Changes
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.task_log import Moves
+from queue_core.catalog.transact import Guard, transact
+from queue_core.ids import IdSet, first_id
+from queue_core.model import Magazine, QueueInfo, ReadPlan, Staged
+from queue_core.plan import Taken
+from queue_core.rows import Numbers
+from queue_core.schema import conform
+from queue_core.segments.distributor import Distributor
+from queue_core.segments.reader import read_table
+from queue_core.segments.stager import remove_staged, removed_if_refused
+from queue_core.segments.storage import Storage
+from queue_core.selection.acquire import acquire
+from queue_core.selection.request import Candidates, FireRequest
+from queue_core.verbs.load import load
+
+#: The most bytes that one step copies to another queue, as uncompressed Arrow data.
+STEP_BYTES = 32 << 20
+
+#: Called in the transaction with the number of moved messages.
+Note = Callable[[Connection, int], None]
+
+
+class _Changed(Exception):
+    """Some messages of a part were fired, settled or moved since they were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The result of one step."""
+
+    moved: int
+    #: Whether messages were left because the target had no room for them.
+    is_full: bool = False
+
+
+def redrive(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    target: QueueInfo | None,
+    request: FireRequest,
+    candidates: Candidates | None,
+    *,
+    guard: Guard | None = None,
+    note: Note | None = None,
+) -> Step:
+    """
+    Move messages that *request* describes, in one transaction; *target* None is main.
+
+    Raises what *guard* raises, `DamagedSegment`, `SchemaMismatch` for values that do not fit the
+    target, and `QueueDeactivated`.
+    """
+    if target is None:
+        return _to_main(catalog, queue, request, candidates, guard, note)
+    request = replace(request, max_bytes=min(request.max_bytes or STEP_BYTES, STEP_BYTES))
+    while True:
+        part = _read_part(catalog, storage, queue, request, candidates)
+        if part is None:
+            return Step(0)
+        ids, plan = part
+        table = conform(read_table(plan, queue.schema.names), target.schema, target.name)
+        staged, _ = Distributor(storage).staged(target, table)
+        try:
+            with removed_if_refused(storage, staged):
+                moved = _hand_over(catalog, storage, queue, target, ids, staged, guard, note)
+            return Step(moved)
+        except _Changed:
+            remove_staged(storage, staged)
+            request = replace(request, max_messages=max(len(ids) // 2, 1))
+        except CapacityExceeded:
+            remove_staged(storage, staged)
+            if len(ids) == 1:
+                return Step(0, is_full=True)
+            request = replace(request, max_messages=len(ids) // 2)
+
+
+def _to_main(
+    catalog: Catalog,
+    queue: QueueInfo,
+    request: FireRequest,
+    candidates: Candidates | None,
+    guard: Guard | None,
+    note: Note | None,
+) -> Step:
+    def work(connection: Connection) -> Step:
+        fitting = limit_to_capacity(connection, queue, request)
+        if fitting is None:
+            return Step(0, is_full=True)
+        taken = acquire(connection, fitting, "wait", candidates)
+        if not within_byte_limit(fitting, taken):
+            # A firing takes one message that is larger than its limit; a full queue does not.
+            return Step(0, is_full=True)
+        now = dialect.read_clock(connection)
+        changes, moves = Changes([queue]), Moves()
+        for piece, rows in taken:
+            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
+            moves.add(piece, len(rows), Magazine.MAIN)
+        changes.apply(connection)
+        moves.record(connection, queue.id, "shovel")
+        if note is not None:
+            note(connection, len(moves))
+        return Step(len(moves))
+
+    return transact(catalog, "redrive", work, guard)
+
+
+def _read_part(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    request: FireRequest,
+    candidates: Candidates | None,
+) -> tuple[IdSet, ReadPlan] | None:
+    """Return the ids of the next part, and how to read it; None if there is nothing left."""
+    with catalog.read() as connection:
+        taken = acquire(connection, request, None, candidates)
+        if not taken:
+            return None
+        plan = read_plans.build(connection, [queue], taken, storage.uri)
+        return IdSet.of(id_map.logical(connection, _numbers(taken))), plan
+
+
+def _hand_over(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    target: QueueInfo,
+    ids: IdSet,
+    staged: list[Staged],
+    guard: Guard | None,
+    note: Note | None,
+) -> int:
+    """Load the copies there, and remove the messages here; raises `_Changed` if one has left."""
+
+    def work(connection: Connection) -> int:
+        # The lock of the target's room comes before the turns.
+        check_capacity(connection, target, staged, overflow="fail")
+        here = FireRequest(queue_ids=(queue.id,), magazine=Magazine.SIDELINE)
+        chosen = Candidates(ids=ids, fired={}, ranked=frozenset())
+        taken = acquire(connection, here, "wait", chosen)
+        if sum(len(rows) for _, rows in taken) != len(ids):
+            raise _Changed
+        load(connection, storage, target, staged)
+        changes, moves = Changes([queue]), Moves()
+        for piece, rows in taken:
+            changes.remove(piece, rows, "shovelled")
+            moves.count(piece.shard, len(rows), "sideline", f"queue {target.name}")
+        changes.apply(connection)
+        moves.record(connection, queue.id, "shovel")
+        if note is not None:
+            note(connection, len(moves))
+        return len(moves)
+
+    return transact(catalog, "redrive", work, guard, grows=True)
+
+
+def _numbers(taken: list[Taken]) -> Numbers:
+    parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
+    return np.concatenate(parts)

@@ -1,0 +1,70 @@
+"""`ignis shovel` moves the sideline at once or as a job; `ignis jobs` and `cancel` follow it."""
+
+import pytest
+
+from tests.command_line import answer, refusal
+from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture
+def queue(store):
+    queue = make_queue(store)
+    make_queue(store, "other")
+    queue.load(orders(6))
+    queue.sideline(queue.fire("all"))
+    return queue
+
+
+def test_a_dry_run_counts(ignis, queue):
+    asked = ["--json", "shovel", "orders", "--dry-run"]
+
+    assert answer(ignis(*asked)) == [{"dry_run": True, "shovelled": 6}]
+    assert answer(ignis(*asked, "--where", "number < 2", "--to", "other"))[0]["shovelled"] == 2
+    assert ignis("shovel", "orders", "--dry-run").stdout == "6 messages would go to orders\n"
+    assert queue.browse().num_rows == 0
+
+
+def test_messages_go_to_another_queue(ignis, store, queue):
+    done = ignis("shovel", "orders", "--to", "other", "--limit", 2, "--rate", 100)
+
+    assert done.stdout == "2 messages are in other\n"
+    assert numbers_of(store.queue("other").browse()) == [0, 1]
+    assert "did you mean 'other'" in refusal(ignis("shovel", "orders", "--to", "othr"))
+
+
+def test_a_job_is_followed_to_its_end(ignis, store, queue):
+    (row,) = answer(ignis("--json", "shovel", "orders", "--to", "other", "--wait"))
+
+    assert (row["state"], row["moved"], row["total"], row["error"]) == ("done", 6, 6, None)
+    (listed,) = answer(ignis("--json", "jobs", "orders"))
+    assert (listed["job"], listed["target"], listed["moved"]) == (row["job"], "other", 6)
+    assert row["job"] in ignis("jobs").stdout
+
+
+def test_a_job_is_left_to_others_and_cancelled(ignis, store, queue):
+    (started,) = answer(ignis("--json", "shovel", "orders", "--background"))
+    job = started["job"]
+
+    assert answer(ignis("--json", "cancel", job)) == [{"job": job, "cancelled": True}]
+    assert answer(ignis("--json", "cancel", job)) == [{"job": job, "cancelled": False}]
+    assert answer(ignis("--json", "jobs"))[0]["state"] == "cancelled"
+    assert "no such job" in refusal(ignis("cancel", "nope"))
+    assert queue.browse().num_rows == 0
+
+
+def test_a_job_that_fails_ends_with_1(ignis, store, queue, monkeypatch):
+    real = type(queue).start_shovel
+
+    def and_deactivate(self, *args, **how):
+        job = real(self, *args, **how)
+        store.queue("other").deactivate()
+        return job
+
+    monkeypatch.setattr(type(queue), "start_shovel", and_deactivate)
+    done = ignis("shovel", "orders", "--to", "other", "--wait")
+    assert done.exit_code == 1
+    assert "is failed: 0 messages are in other: queue 'other' was deactivated" in done.stdout
+
+
+def test_there_is_one_way_to_wait(ignis, queue):
+    assert "use one of --wait" in refusal(ignis("shovel", "orders", "--wait", "--dry-run"))

@@ -1,0 +1,317 @@
+"""A person moves the sideline to another queue, or back to main: at once, or as a job."""
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import update
+
+from queue_core import Store
+from queue_core.by_hand.jobs import run_here
+from queue_core.catalog import jobs as job_rows
+from queue_core.catalog.tables import jobs
+from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactivated, SchemaMismatch
+from queue_core.segments import stager
+from queue_core.verbs import redrive
+from tests.books import audit, leftover_files
+from tests.contract.pools import eventually
+from tests.factories import make_queue, numbers_of, orders
+
+
+def with_sidelined(store, count, **settings):
+    queue = make_queue(store, **settings)
+    queue.load(orders(count))
+    queue.sideline(queue.fire("all"))
+    return queue
+
+
+def main(queue):
+    return sorted(numbers_of(queue.browse()))
+
+
+def aside(queue):
+    return sorted(numbers_of(queue.browse(magazine="sideline")))
+
+
+def the_job(store):
+    (row,) = store.view("jobs").to_pylist()
+    return row
+
+
+# at once
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+def test_messages_go_to_another_queue_in_one_transaction(store, monkeypatch, inlined):
+    if not inlined:
+        monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = with_sidelined(store, 20, shards=3, key="customer")
+    other = make_queue(store, "other", shards=2)
+
+    assert queue.shovel(to="other", selector="number < 12") == 12
+
+    assert (main(other), aside(queue)) == (list(range(12)), list(range(12, 20)))
+    assert set(other.browse().column("_attempt").to_pylist()) == {0}
+    assert other.browse().column("_queue").to_pylist() == ["other"] * 12
+    moved = [r["to"] for r in store.view("reports").to_pylist() if r["task"] == "shovel"]
+    assert set(moved) == {"queue other"}
+    shovelled = store.view("shards", "orders").column("shovelled").to_pylist()
+    assert sum(shovelled) == 12
+    store.vacuum(grace=0)
+    audit(store)
+
+
+def test_columns_are_matched_by_name(store):
+    queue = with_sidelined(store, 3)
+    wide = pa.schema([("note", pa.string()), ("customer", pa.string()), ("amount", pa.float64()),
+                      ("number", pa.int64())])  # fmt: skip
+    other = make_queue(store, "other", wide, key="number", shards=4)
+
+    assert queue.shovel(to="other") == 3
+    assert main(other) == [0, 1, 2]
+    assert other.browse().column("note").null_count == 3
+
+
+def test_a_dry_run_counts_and_moves_nothing(store):
+    queue = with_sidelined(store, 10)
+
+    assert queue.shovel(dry_run=True) == 10
+    assert queue.shovel(4, dry_run=True) == 4
+    assert queue.shovel(selector="number > 6", dry_run=True) == 3
+    assert queue.shovel(2, selector="number > 6", dry_run=True) == 2
+    assert aside(queue) == list(range(10))
+
+
+def test_a_limit_and_a_rate_are_kept(store):
+    queue = with_sidelined(store, 10)
+    make_queue(store, "other")
+
+    begin = time.monotonic()
+    assert queue.shovel(4, to="other", rate=4) == 4
+    assert aside(queue) == [4, 5, 6, 7, 8, 9]
+    assert queue.shovel(2, to="other", rate=2) == 2
+    assert time.monotonic() - begin < 10
+
+
+def test_a_full_queue_takes_only_what_it_has_room_for(store):
+    queue = with_sidelined(store, 10)
+    make_queue(store, "other", max_size=6)
+
+    assert queue.shovel(to="other") == 6
+    assert len(aside(queue)) == 4
+    assert leftover_files(store) == set()
+
+
+def test_a_large_sideline_goes_in_parts(store, monkeypatch):
+    monkeypatch.setattr(redrive, "STEP_BYTES", 2000)
+    queue = with_sidelined(store, 500, shards=3)
+    other = make_queue(store, "other")
+
+    assert queue.shovel(to="other") == 500
+    assert main(other) == list(range(500))
+
+
+def test_a_message_that_is_fired_meanwhile_stays(store, monkeypatch):
+    queue = with_sidelined(store, 10)
+    other = make_queue(store, "other")
+    read, taken = redrive.read_table, []
+
+    def read_and_fire(*args):
+        if not taken:
+            taken.append(queue.fire(3, magazine="sideline"))
+        return read(*args)
+
+    monkeypatch.setattr(redrive, "read_table", read_and_fire)
+    assert queue.shovel(to="other") == 7
+    assert main(other) == [3, 4, 5, 6, 7, 8, 9]
+    assert queue.delete(taken[0]) == 3
+
+
+def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
+    monkeypatch.setattr("queue_core.by_hand.redriving.STEP_MESSAGES", 3)
+    queue = with_sidelined(store, 6)
+    other = make_queue(store, "other")
+    queue.load(orders(2, 6))
+    real = redrive.conform
+
+    def and_sideline(*args):
+        queue.sideline(queue.fire("all"))
+        return real(*args)
+
+    monkeypatch.setattr(redrive, "conform", and_sideline)
+    assert queue.shovel(to="other") == 6
+    assert (main(other), aside(queue)) == ([0, 1, 2, 3, 4, 5], [6, 7])
+
+
+def test_the_name_of_the_queue_itself_is_main(store):
+    queue = with_sidelined(store, 3)
+
+    assert queue.shovel(to="orders") == 3
+    assert main(queue) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"policy": "latest", "key": "customer"}, BadOption, "has a policy or dedup"),
+        ({"dedup": ["number"], "key": "number"}, BadOption, "has a policy or dedup"),
+        ({"max_size": 5, "overflow": "ring"}, BadOption, "is a ring"),
+        ({"max_size": 0}, BadOption, "keeps no messages"),
+        ({"schema": pa.schema([("number", pa.int64())])}, SchemaMismatch, "customer"),
+    ],
+)
+def test_a_target_that_cannot_take_them_is_refused(store, settings, error, text):
+    queue = with_sidelined(store, 2)
+    make_queue(store, "other", **settings)
+
+    for move in (queue.shovel, queue.start_shovel):
+        with pytest.raises(error, match=text):
+            move(to="other")
+    assert aside(queue) == [0, 1]
+    assert store.view("jobs").num_rows == 0
+
+
+def test_bad_wishes_are_refused(store):
+    queue = with_sidelined(store, 2)
+    make_queue(store, "other").deactivate()
+
+    with pytest.raises(QueueDeactivated):
+        queue.shovel(to="other")
+    with pytest.raises(NoSuchQueue, match="did you mean 'other'"):
+        queue.start_shovel(to="othr")
+    with pytest.raises(BadSelector):
+        queue.start_shovel(selector="nope = 1")
+    with pytest.raises(BadOption, match="rate="):
+        queue.start_shovel(rate=0)
+    with pytest.raises(BadOption, match="limit="):
+        queue.shovel(0, dry_run=True)
+    with pytest.raises(BadOption, match="no such job"):
+        store.cancel("ffff")
+
+
+# jobs
+
+
+@pytest.mark.parametrize("to", [None, "other"])
+def test_a_process_with_side_tasks_runs_a_job(store, to):
+    queue = with_sidelined(store, 30, shards=2)
+    make_queue(store, "other")
+    job = queue.start_shovel(25, to=to, selector="number >= 2", who="Ann")
+    row = the_job(store)
+    assert (row["job"], row["state"], row["moved"], row["total"]) == (job, "waiting", 0, 25)
+    assert (row["queue"], row["target"], row["selector"]) == ("orders", to, "number >= 2")
+    assert (row["limit"], row["rate"], row["who"]) == (25, None, "Ann")
+
+    with store.side_tasks("orders", tasks=["shovel"]):
+        eventually(lambda: the_job(store)["state"] == "done")
+
+    assert the_job(store)["moved"] == 25 == store.queue(to or "orders").browse().num_rows
+    assert len(aside(queue)) == 5
+    assert the_job(store)["ended_at"] is not None
+    assert not store.cancel(job)
+
+
+def test_a_job_moves_what_was_there_when_it_began(store):
+    queue = with_sidelined(store, 4)
+    job = queue.start_shovel()
+    queue.load(orders(2, 4))
+    queue.sideline(queue.fire(2))
+
+    assert run_here(store.catalog, store.storage, job, "me")
+    assert (main(queue), aside(queue)) == ([0, 1, 2, 3], [4, 5])
+
+
+def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
+    queue = with_sidelined(store, 100)
+    job = queue.start_shovel(rate=10)
+    thread = threading.Thread(target=run_here, args=(store.catalog, store.storage, job, "me"))
+    begin = time.monotonic()
+    thread.start()
+    eventually(lambda: the_job(store)["moved"] >= 20)
+    assert time.monotonic() - begin > 0.9
+
+    assert store.cancel(job)
+    thread.join(10)
+    assert not thread.is_alive()
+    row = the_job(store)
+    assert row["state"] == "cancelled"
+    assert row["moved"] == len(main(queue)) == 100 - len(aside(queue)) < 60
+    assert not store.cancel(job)
+
+
+def test_a_job_waits_for_room(store):
+    queue = with_sidelined(store, 6)
+    other = make_queue(store, "other", max_size=4)
+    job = queue.start_shovel(to="other")
+    thread = threading.Thread(target=run_here, args=(store.catalog, store.storage, job, "me"))
+    thread.start()
+    eventually(lambda: the_job(store)["moved"] == 4)
+    other.delete(other.fire("all"))
+    thread.join(10)
+
+    assert the_job(store)["state"] == "done"
+    assert main(other) == [4, 5]
+
+
+def test_only_one_process_runs_a_job_and_another_one_continues_it(store, address, monkeypatch):
+    queue = with_sidelined(store, 6)
+    job = queue.start_shovel(rate=2)
+    real, steps = redrive.acquire, []
+
+    def dies(*args):
+        steps.append(1)
+        if len(steps) > 1:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(redrive, "acquire", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run_here(store.catalog, store.storage, job, "first")
+    assert (the_job(store)["state"], the_job(store)["moved"]) == ("running", 2)
+    with Store(address) as second:
+        assert not run_here(second.catalog, second.storage, job, "second")
+        silent = update(jobs).values(heartbeat_at=jobs.c.heartbeat_at - 61_000_000)
+        store.catalog.write(lambda c: c.execute(silent))
+        assert run_here(second.catalog, second.storage, job, "second")
+
+    row = the_job(store)
+    assert (row["state"], row["moved"], row["runner"]) == ("done", 6, "second")
+    assert main(queue) == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(job_rows.NotMine):
+        store.catalog.write(lambda c: job_rows.check(c, job, "first"))
+
+
+def test_a_job_that_cannot_go_on_shows_why(store):
+    queue = with_sidelined(store, 2)
+    other = make_queue(store, "other")
+    job = queue.start_shovel(to="other")
+    other.deactivate()
+
+    assert run_here(store.catalog, store.storage, job, "me")
+    assert the_job(store)["state"] == "failed"
+    assert "was deactivated" in the_job(store)["error"]
+    assert aside(queue) == [0, 1]
+
+
+def test_a_process_that_ends_leaves_its_job_to_others(store):
+    queue = with_sidelined(store, 50)
+    queue.start_shovel(rate=10)
+
+    with store.side_tasks(tasks=["shovel"]):
+        eventually(lambda: the_job(store)["moved"] > 0)
+    assert the_job(store)["state"] == "waiting"
+    assert the_job(store)["moved"] == len(main(queue))
+
+
+def test_ended_jobs_are_kept_for_a_week(store):
+    queue = with_sidelined(store, 2)
+    done, waiting = queue.start_shovel(), queue.start_shovel(to="orders")
+    run_here(store.catalog, store.storage, done, "me")
+    later = store.catalog.now() + 1_000_000
+
+    store.catalog.write(lambda c: job_rows.forget(c, later))
+    assert store.view("jobs", "orders").column("job").to_pylist() == [waiting]
+    queue.deactivate()
+    assert store.view("jobs").num_rows == 1

@@ -1,0 +1,72 @@
+"""Several processes share the jobs of a store, and kill -9 of the runner moves nothing twice."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+
+import pytest
+from sqlalchemy import update
+
+from queue_core import Store
+from queue_core.address import Address
+from queue_core.catalog.tables import jobs
+from tests.books import audit
+from tests.children import PATIENCE, Child
+from tests.factories import make_queue, numbers_of, orders
+
+#: How many messages there are, and how many a second the job moves.
+MESSAGES, RATE = 3_000, 1_000
+KILLS = 3
+
+
+def run_tasks(address: Address) -> None:
+    with Store(address) as store, store.side_tasks(tasks=["shovel"]):
+        time.sleep(PATIENCE)
+
+
+def the_job(store: Store) -> dict:
+    (row,) = store.view("jobs").to_pylist()
+    return row
+
+
+@pytest.mark.parametrize("to", [None, "other"])
+def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, tmp_path, to):
+    queue = make_queue(store, shards=3, shovel_interval=None)
+    other = make_queue(store, "other", shards=2)
+    queue.load(orders(MESSAGES))
+    queue.sideline(queue.fire("all"))
+    job = queue.start_shovel(rate=RATE, to=to)
+    chance = random.Random(7)
+
+    for number in itertools.count():
+        runners = [
+            Child(run_tasks, address, log=tmp_path / f"runner-{number}-{each}") for each in range(2)
+        ]
+        # Not before one of them runs the job, and then at any moment.
+        before, end = the_job(store)["moved"], time.monotonic() + PATIENCE
+        while the_job(store)["moved"] == before and the_job(store)["ended_at"] is None:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        if number < KILLS:
+            time.sleep(chance.uniform(0, 0.3))
+        else:
+            while the_job(store)["ended_at"] is None:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        for runner in runners:
+            runner.kill()
+            runner.wait_for_rollback(store)
+        audit(store)
+        there = (other if to else queue).browse()
+        assert the_job(store)["moved"] == there.num_rows
+        if the_job(store)["ended_at"] is not None:
+            break
+        # Nobody waits for the heartbeat to grow old.
+        silent = update(jobs).where(jobs.c.id == job).values(heartbeat_at=0)
+        store.catalog.write(lambda c, change=silent: c.execute(change))
+
+    assert the_job(store)["state"] == "done"
+    assert sorted(numbers_of((other if to else queue).browse())) == list(range(MESSAGES))
+    assert queue.browse(magazine="sideline").num_rows == 0
