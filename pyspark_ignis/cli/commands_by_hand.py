@@ -112,7 +112,8 @@ def sideline(
     """
     Move chosen messages that wait in main to the sideline.
 
-    They do not count as failed. The exit code is 1 if you answer no.
+    They do not count as failed, and no shovel moves them without --force: requeue returns them. The
+    exit code is 1 if you answer no.
     """
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
