@@ -326,6 +326,8 @@ class IgnisManager:
         """
         Change how often a queue is shovelled, from now on.
 
+        In a queue with the setting ``retry``, messages come back at their own times instead.
+
         Args:
             queue: The queue's name.
             interval: Seconds between two shovels, more than 0; None to shovel only on request.

@@ -537,7 +537,8 @@ class Queue:
         Move fired messages to the sideline, because they failed.
 
         Messages that are no longer in flight are left alone. Each failure raises the message's
-        ``_attempt`` by one and adds a row to `failures`.
+        ``_attempt`` by one and adds a row to `failures`. The setting ``retry`` says when a message
+        returns to main; after the last attempt it stays.
 
         Args:
             messages: A `Firing`, or message ids (int64), as in `delete`.

@@ -134,6 +134,8 @@ def _set_apart(connection: Connection, ids: Collection[int], known: set[_Place])
             places.add(new)
         else:
             values = {"state": _DAMAGED, "consumer_id": None, "ticket": None}
+            if row.magazine == int(Magazine.MAIN):
+                values["due_at"] = None
             places.add(place)
         fresh = seals.seal(slices, {**row._asdict(), **values})
         here = slices.c.id == row.id

@@ -99,10 +99,10 @@ def _settle(
         settled += len(deleted) + len(sidelined) + len(reloaded)
         changes.remove(piece, deleted, "deleted")
         if sidelined:
-            values = {"attempts": piece.attempts + 1}
+            attempts = piece.attempts + 1
             for rows, due_at in times.failed(piece, sidelined, policies[piece.queue_id]):
-                to = {**values, "due_at": due_at}
-                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **to)
+                values = {"attempts": attempts, "due_at": due_at}
+                changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             failed[piece.queue_id].append((piece, sidelined))
         for rows, due_at in times.later(piece, reloaded) if reloaded else ():
             changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=due_at)

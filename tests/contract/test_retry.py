@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import select
 
 from queue_core import IdSet, Retry, Settlement, constant, exponential
-from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
 from queue_core.due import NEVER
 from queue_core.errors import BadOption, CatalogUnavailable
@@ -18,22 +17,12 @@ from queue_core.tasks.retries import Retries
 from queue_core.tasks.runner import SideTasks
 from queue_core.tasks.task import Timing
 from queue_core.verbs import retry as module
+from tests.due import make_due
 from tests.factories import make_queue, numbers_of, orders
 
 SECOND = 10**6
 MINUTE = Retry(attempts=3, backoff=constant(60))
 AT_ONCE = Retry(attempts=None, backoff=constant(0))
-
-
-def make_due(store, seconds=1e5):
-    """Let *seconds* pass for the messages that wait for their time."""
-    with store.catalog.read() as connection:
-        waiting = connection.execute(select(slices).where(slices.c.due_at < NEVER)).all()
-    for row in waiting:
-        due_at = row.due_at - int(seconds * SECOND)
-        store.catalog.write(
-            lambda c, row=row, at=due_at: seals.change(c, slices, slices.c.id == row.id, due_at=at)
-        )
 
 
 def due_times(store):
