@@ -207,8 +207,8 @@ MUTANTS = (
     _of(
         "a load does not advance the pointer",
         "queue_core/catalog/slices",
-        'load_pointer=shards.c.load_pointer + bindparam("span")',
-        'load_pointer=shards.c.load_pointer + 0 * bindparam("span")',
+        'load_pointer=shards.c.load_pointer + bindparam("places")',
+        'load_pointer=shards.c.load_pointer + 0 * bindparam("places")',
         "load",
     ),
     _of(
