@@ -16,11 +16,11 @@ from pyspark.sql import Column
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.settlement import Handler
-from queue_core.errors import BadOption
+from queue_core.errors import BadName, BadOption
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
-from queue_core.names import check_queue
+from queue_core.names import SIDELINE_SUFFIX, check_queue
 
 #: A handler, or a dict of arguments of `consume` that includes ``handler``.
 Assignment: TypeAlias = Handler | MagazineHandler | Mapping[str, Any]
@@ -120,7 +120,13 @@ class ManagedQuery:
 
 def consume_arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str, Any]]:
     """Return the arguments of `consume` by queue; raises `BadName` and `BadOption`."""
-    return {check_queue(queue): _arguments(queue, given) for queue, given in handlers.items()}
+    for queue in handlers:
+        if check_queue(queue).endswith(SIDELINE_SUFFIX):
+            raise BadName(
+                f"queue {queue!r}: a manager handles queues, not their sidelines; use consume() "
+                "for a sideline"
+            )
+    return {queue: _arguments(queue, given) for queue, given in handlers.items()}
 
 
 def stop_between_batches(queries: Collection[StreamingQuery], grace: float) -> None:

@@ -197,7 +197,10 @@ def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
         return pa.Table.from_batches([rows])
     if hasattr(rows, "__arrow_c_stream__"):
         return _of_data_frame(rows, queue)
-    wrong = f"queue {queue!r}: load a pyarrow Table, a data frame or a list of dicts, not "
+    wrong = (
+        f"queue {queue!r}: load a pyarrow Table, a data frame, or a list of dicts or of objects of "
+        "one class, not "
+    )
     if not isinstance(rows, Iterable):
         raise SchemaMismatch(f"{wrong}{type(rows).__name__}")
     dicts = list(rows)

@@ -144,7 +144,10 @@ def change(
     call = Invocation.current(ctx)
     values = parse_settings(settings)
     with call.queue(queue) as found:
-        found.change_settings(**values)
+        changed = found.change_settings(**values)
+        if "concurrency" in values:
+            # More than 100 counts as 100.
+            values["concurrency"] = changed.concurrency
     text = ", ".join(f"{name} is {json.dumps(value)}" for name, value in values.items())
     call.answer(f"{queue}: {text}", **values)
 

@@ -89,7 +89,7 @@ def shovel(
     if dry_run:
         call.answer(f"{moved:,} messages would go to {place}", dry_run=True, shovelled=moved)
     elif to is None:
-        call.answer(f"{moved:,} messages are back in {queue}", shovelled=moved)
+        call.answer(f"{moved:,} messages are back in {found.info.name}", shovelled=moved)
     else:
         call.answer(f"{moved:,} messages are in {to}", shovelled=moved)
 

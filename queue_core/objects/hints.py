@@ -32,7 +32,7 @@ def codec_of(hint: Any, record: Record) -> Codec:
     if origin is Union or origin is types.UnionType:
         return _optional(hint, args, record)
     if origin is Literal:
-        return _common(hint, args)
+        return _literal(hint, args)
     if origin in _MANY:
         return _many(hint, _MANY[origin], args, record)
     if origin in (dict, Mapping) and len(args) == 2:
@@ -113,6 +113,15 @@ def _enum(kind: type[Enum]) -> Codec:
         return value.value if isinstance(value, kind) else decode(value).value
 
     return replace(values, accepts=(kind, *values.accepts), encode=encode, decode=decode)
+
+
+def _literal(hint: Any, values: Sequence[Any]) -> Codec:
+    def checked(value: Any) -> Any:
+        if value not in values:
+            raise Misfit(f"{value!r} is not one of {', '.join(map(repr, values))}")
+        return value
+
+    return replace(_common(hint, values), encode=checked, decode=checked)
 
 
 def _common(hint: Any, values: Sequence[Any]) -> Codec:

@@ -139,6 +139,11 @@ def _code(answer: Any, indicators: Indicators) -> int:
         return CODES[indicators.get(answer, answer)]
     except (KeyError, TypeError):
         known = [*CODES, *map(str, indicators)]
+        if answer is None:
+            raise BadOption(
+                "policy: the check returned nothing; where two messages are unrelated, return "
+                "Decision.DONT_CARE"
+            ) from None
         raise BadOption(
             f"policy: {answer!r} is not a decision{nearest(str(answer), known)}; use "
             f"{', '.join(known)}"

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from queue_core.errors import BadOption
+from queue_core.failure_kinds import reason_of
 from queue_core.policies.answers import (
     CODES,
     DECISIONS,
@@ -259,7 +261,8 @@ class _Rounds:
         queued = queued.append_column(RETRIEVED, pa.array(self._retrieved[asked]))
         if policy.distance:
             queued = queued.append_column(DISTANCE, pa.array(self._distances(mine, asked)))
-        answers = policy.check(self._rows.take(pa.array(mine)), queued)
+        new = self._rows.take(pa.array(mine))
+        answers = _called(policy.check, new, queued)
         return answers_of(answers, len(mine), self._schema, self._key, policy.indicators)
 
     def _ask_one_by_one(self, mine: Numbers, asked: Numbers) -> Answers:
@@ -276,7 +279,7 @@ class _Rounds:
             )
         ]
         # A check of single messages must be called for each pair.
-        answers = list(map(self._policy.check, new, queued))
+        answers = list(map(partial(_called, self._policy.check), new, queued))
         return answers_one_by_one(answers, queued, self._schema, self._key, self._policy.indicators)
 
     def _take_over(self, asked: Numbers, answers: Answers) -> None:
@@ -323,3 +326,11 @@ class _Rounds:
                 count += int(inputs.waiting_after[other]) - np.count_nonzero(left)
             distances[row] = count
         return distances
+
+
+def _called(check: Check, new: Any, queued: Any) -> Any:
+    """Call a user's own check; raises `BadOption` for its exception."""
+    try:
+        return check(new, queued)
+    except Exception as error:
+        raise BadOption(f"policy: the check raised {reason_of(error)}") from error

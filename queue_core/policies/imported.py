@@ -54,7 +54,8 @@ def _path_of(policy: Any) -> str:
     if not isinstance(policy, FunctionType):
         raise BadOption(
             f"policy={policy!r} cannot be stored: give its text, such as 'latest', or the import "
-            "path of a variable that has it, such as 'shop.policies:newest'"
+            "path of a variable that has it, such as 'shop.policies:newest'; for one load only, "
+            "pass it to load(rows, policy=…)"
         )
     path = f"{policy.__module__}:{policy.__qualname__}"
     if policy.__module__ == "__main__" or not is_path(path) or imported(path) is not policy:

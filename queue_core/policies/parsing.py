@@ -34,6 +34,10 @@ def parse(text: str, schema: pa.Schema, key: str | None) -> Policy:
     """Return the policy of a text; raises `BadOption`, which shows the fault and its position."""
     if not text.strip():
         raise BadOption(f"the policy is empty; use {', '.join(MAKERS)}, or none")
+    if ":" in text and "(" not in text:
+        raise BadOption(
+            f"policy {text!r} is no import path: write module:name, such as shop.policies:check"
+        )
     try:
         source = SourceText.of("policy", text)
         name, arguments = _call(source)

@@ -59,7 +59,8 @@ class FunctionSelector:
         predicate = given if isinstance(given, Predicate) else Predicate(given)
         function, names = predicate.function, predicate.columns
         if not callable(function):
-            raise BadSelector(f"a selector is a text or a function, not {type(function).__name__}")
+            what = "a predicate has" if isinstance(given, Predicate) else "a selector is a text or"
+            raise BadSelector(f"{what} a function, not {type(function).__name__}")
         if names is None:
             return cls(function, schema)
         if isinstance(names, str):

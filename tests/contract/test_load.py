@@ -258,7 +258,7 @@ def test_data_frames_are_rows(store, labels):
         (pd.DataFrame({"number": [1, "two"]}), "Arrow cannot read the DataFrame"),
         (pa.table({"customer": ["a"]}), "column 'number' is required and missing"),
         ([{"number": None}], "column 'number' may not be null"),
-        ("rows", "load a pyarrow Table, a data frame or a list of dicts, not str"),
+        ("rows", "a list of dicts or of objects of one class, not str"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_and_change_nothing(store, rows, culprit):

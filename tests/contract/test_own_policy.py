@@ -10,7 +10,7 @@ import pytest
 from queue_core import BadOption, Decision, Queue, Store
 from tests import own_checks
 from tests.books import audit
-from tests.factories import make_queue
+from tests.factories import make_queue, orders
 
 ADD_UP = "tests.own_checks:add_up"
 
@@ -111,3 +111,19 @@ def test_a_process_without_the_module_loads_nothing(store: Store, tmp_path, monk
     assert queue.scale(1) == 3
     assert amounts(queue) == [("ada", 1)]
     assert len(queue.fire(1)) == 1
+
+
+def test_an_error_of_a_check_is_named(store):
+    queue = make_queue(store, key="customer")
+    queue.load(orders(1))
+
+    def broken(new, queued):
+        raise KeyError("zzz")
+
+    with pytest.raises(BadOption, match="policy: the check raised KeyError: 'zzz'"):
+        queue.load(orders(1), policy=broken)
+    with pytest.raises(BadOption, match="the check returned nothing; where two messages are unrel"):
+        queue.load(orders(1), policy=lambda new, queued: None)
+    with pytest.raises(BadOption, match="'shop:' is no import path: write module:name"):
+        queue.load(orders(1), policy="shop:")
+    assert queue.peek(9).num_rows == 1

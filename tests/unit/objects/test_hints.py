@@ -148,3 +148,11 @@ def test_a_value_that_does_not_fit_is_refused(hint, value, told):
 def test_a_value_that_is_no_longer_a_member_is_refused_when_it_is_read():
     with pytest.raises(Misfit, match="'xl' is not a Size"):
         codec(Size).decoded(["xl"])
+
+
+def test_a_literal_has_its_values_only():
+    found = codec(Literal["small", "large"])
+
+    assert found.decoded(found.encoded(["small", "large"])) == ["small", "large"]
+    with pytest.raises(Misfit, match="'medium' is not one of 'small', 'large'"):
+        found.encoded(["medium"])

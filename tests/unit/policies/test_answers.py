@@ -62,7 +62,7 @@ def test_own_indicators_stand_for_decisions():
         ((Decision.IGNORE, {"txt": 1}), "no such column; did you mean 'text'"),
         ((Decision.IGNORE, {"key": "b"}), "cannot change the key 'key'"),
         ("replaces", "'replaces' is not a decision"),
-        (None, "None is not a decision"),
+        (None, "the check returned nothing"),
         ([], r"\[\] is not a decision"),
     ],
 )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_ignis.managed_query import consume_arguments, stop_between_batches
-from queue_core.errors import BadOption
+from queue_core.errors import BadName, BadOption
 
 LONG = 60.0
 
@@ -69,3 +69,8 @@ def test_a_query_that_ends_meanwhile_is_not_waited_for():
 def test_a_handler_that_no_query_could_call_is_refused(given, told):
     with pytest.raises(BadOption, match=told):
         consume_arguments({"orders": given})
+
+
+def test_a_sideline_has_no_managed_query():
+    with pytest.raises(BadName, match="'orders_SIDELINE': a manager handles queues, not their si"):
+        consume_arguments({"orders_SIDELINE": bool})

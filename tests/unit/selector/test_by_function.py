@@ -83,7 +83,7 @@ def test_a_wrong_result_names_the_function(function, fault):
     ("given", "fault"),
     [
         (5, "a selector is a text or a function, not int"),
-        (Predicate(5), "a selector is a text or a function, not int"),
+        (Predicate(5), "a predicate has a function, not int"),
         (Predicate(large, "number"), r"large: columns='number': give a list of names"),
         (Predicate(large, ["nmber"]), r"large: there is no column 'nmber'; did you mean 'number'"),
     ],
