@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from queue_core.model import Part, ScanTask, SegmentRef, Slice
 from queue_core.rows import Rows
 
 Name = TypeVar("Name", bound=Hashable)
+Ordered = TypeVar("Ordered", int, tuple[int, int, int])
 
 #: A slice, and its rows that are taken.
 Taken = tuple[Slice, Rows]
@@ -38,6 +39,41 @@ def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name
     for index, name in enumerate(hungry):
         shares[name] = limit // len(hungry) + (index < limit % len(hungry))
     return {name: shares[name] for name in names}
+
+
+def in_turn(
+    available: Mapping[Ordered, int], limit: int, turn: int, *, few: bool = False
+) -> list[Ordered]:
+    """
+    Return the names from which *limit* is to be taken, in rotating order.
+
+    As many as can give something, beginning at *turn*; with *few*, only as many as have *limit*
+    together, and the next turn begins at the next name.
+    """
+    names = sorted(name for name in available if available[name] > 0)
+    if not names:
+        return []
+    start = (turn // limit if few else turn) % len(names)
+    names = names[start:] + names[:start]
+    if not few:
+        return names[:limit]
+    sums = accumulate(available[name] for name in names)
+    enough = next((at for at, total in enumerate(sums, 1) if total >= limit), len(names))
+    return names[:enough]
+
+
+def passed_over(wanted: Sequence[Ordered], got: Collection[Ordered]) -> bool:
+    """
+    Return whether some names *wanted* in rotating order are missing because others have them.
+
+    New names may have come in between, and are then in the place of the last ones.
+    """
+    missing = next((name for name in wanted if name not in got), None)
+    if missing is None:
+        return False
+    start = wanted[0]
+    last = max(((name < start, name) for name in got), default=(False, start))
+    return len(got) < len(wanted) or (missing < start, missing) < last
 
 
 def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:

@@ -362,7 +362,8 @@ class Queue:
         Take the next message, or the next messages, in the order of each shard.
 
         First in, first out holds per shard: a total order takes a queue with ``shards=1``, one key
-        for all messages, or ``order="global"``. By default, messages come evenly from all shards.
+        for all messages, or ``order="global"``. By default, messages come evenly from all shards,
+        or, while other consumers fire from the queue too, from as few as hold enough.
         They stay in flight until they are settled (`delete`, `sideline`, `reload`, `settle`), or
         until a sweep sidelines them. Consumers that wait are served first come, first served,
         except for those with a selector or an order.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, select
+from sqlalchemy import Connection, Row, Select, case, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
@@ -55,9 +55,23 @@ def lock_free(
     queue_ids: Collection[int],
     magazine: Magazine = Magazine.MAIN,
     shard_numbers: Collection[int] | None = None,
+    *,
+    start: ShardKey | None = None,
+    most: int | None = None,
 ) -> dict[ShardKey, Backlog]:
-    """Lock the free turns of shards that have a backlog, without waiting; return the backlog."""
+    """
+    Lock free turns of shards that have a backlog, without waiting; return the backlog.
+
+    *most*: how many turns to lock; those of *start* and the shards after it come first.
+    """
     query = _query(connection, queue_ids, magazine, shard_numbers).where(_WAITING > 0)
+    if start is not None:
+        queue_id, _, shard = start
+        later = (turns.c.queue_id > queue_id) | (
+            (turns.c.queue_id == queue_id) & (turns.c.shard >= shard)
+        )
+        in_turn = (case((later, 0), else_=1), turns.c.queue_id, turns.c.shard)
+        query = query.order_by(None).order_by(*in_turn).limit(most)
     return _read(connection, dialect.of(connection).skip_locked(query, turns))
 
 

@@ -6,7 +6,7 @@ the limits apply.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, select
@@ -14,12 +14,14 @@ from sqlalchemy import Connection, select
 from queue_core.catalog import dialect, id_map, turns
 from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
+from queue_core.catalog.turns import Backlog
 from queue_core.ids import IdSet
 from queue_core.model import Slice
 from queue_core.plan import Taken, share, take, within_bytes
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import take_shares
+from queue_core.selection.turn_choice import Lock, choose_turns
 
 
 def anything(connection: Connection, request: FireRequest) -> bool:
@@ -31,42 +33,23 @@ def anything(connection: Connection, request: FireRequest) -> bool:
 def acquire(
     connection: Connection,
     request: FireRequest,
-    lock: str | None,
+    lock: Lock,
     candidates: Candidates | None = None,
 ) -> list[Taken]:
     """
     Return the rows to take from each shard: as many as the limits allow, evenly.
 
-    *lock* ``"wait"`` locks the turns of all shards, ``"skip"`` the free turns of shards with a
-    backlog, and None no turn. With a lock, slices that others have locked are skipped. With
+    *lock* says which turns to lock. With ``"wait"``, these are the turns of all shards; otherwise,
+    of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
-    read = {None: turns.backlog, "wait": turns.lock, "skip": turns.lock_free}[lock]
-    backlog = read(connection, request.queue_ids, request.magazine, request.shards)
     if candidates is not None:
-        # The present rows of the candidates. Compaction needs the turns too, so they no longer
-        # move.
-        ids = id_map.located(connection, request.queue_ids, candidates.ids)
-        unchanged = {
-            key
-            for key, shard in backlog.items()
-            if candidates.fired.get(key, shard.fired) == shard.fired
-        }
-        chosen = _take_candidates(connection, request, unchanged, ids, lock)
+        chosen = _take_candidates(connection, request, candidates, lock)
     elif request.max_messages is None:
-        chosen = take_shares(connection, request, dict.fromkeys(backlog), lock)
+        every = dict.fromkeys(_backlog(connection, request, lock))
+        chosen = take_shares(connection, request, every, lock)
     else:
-        # The number of fired messages rotates the start, so that each firing begins where the last
-        # one ended. A locking firing sees only shards with a backlog; a peek counts the same
-        # shards, so that it shows the same messages.
-        turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
-        waiting = {key: shard.waiting for key, shard in backlog.items()}
-        shares = share(waiting, request.max_messages, turn)
-        chosen = take_shares(connection, request, shares, lock)
-        if not any(chosen.values()):
-            # The counters are only hints, and were wrong: take messages from any shard.
-            every = dict.fromkeys(backlog, request.max_messages)
-            chosen = _first(take_shares(connection, request, every, lock), request.max_messages)
+        chosen = _take_limited(connection, request, request.max_messages, lock)
     chosen = {key: taken for key, taken in chosen.items() if taken}
     if request.max_bytes is not None and chosen:
         ranked = candidates.ranked if candidates else ()
@@ -74,14 +57,55 @@ def acquire(
     return [taken for key in sorted(chosen) for taken in chosen[key]]
 
 
-def _take_candidates(
+def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[ShardKey, Backlog]:
+    """Return the backlog of all shards, or of those whose turns could be locked."""
+    read = turns.lock_free if lock == "skip" else turns.lock if lock else turns.backlog
+    return read(connection, request.queue_ids, request.magazine, request.shards)
+
+
+def _take_limited(
+    connection: Connection, request: FireRequest, limit: int, lock: Lock
+) -> dict[ShardKey, list[Taken]]:
+    """Take a number of messages, evenly from the shards whose turn it is."""
+    backlog = choose_turns(connection, request, lock, limit)
+    chosen = _take_evenly(connection, request, backlog, limit, lock)
+    if any(chosen.values()):
+        return chosen
+    if backlog and lock in ("skip", None):
+        # Their messages may not be fired, or not yet.
+        others = choose_turns(connection, request, lock, limit, without=backlog)
+        chosen = _take_evenly(connection, request, others, limit, lock)
+    if not any(chosen.values()) and lock in ("wait", None):
+        # The counters are only hints, and were wrong: take messages from any shard.
+        every = backlog if lock else _backlog(connection, request, lock)
+        shares = dict.fromkeys(every, limit)
+        chosen = _first(take_shares(connection, request, shares, lock), limit)
+    return chosen
+
+
+def _take_evenly(
     connection: Connection,
     request: FireRequest,
-    shards: Collection[ShardKey],
-    ids: IdSet,
-    lock: str | None,
+    backlog: Mapping[ShardKey, Backlog],
+    limit: int,
+    lock: Lock,
+) -> dict[ShardKey, list[Taken]]:
+    waiting = {key: shard.waiting for key, shard in backlog.items()}
+    turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
+    return take_shares(connection, request, share(waiting, limit, turn), lock)
+
+
+def _take_candidates(
+    connection: Connection, request: FireRequest, candidates: Candidates, lock: Lock
 ) -> dict[ShardKey, list[Taken]]:
     """Take the remaining candidates from shards whose turns are locked."""
+    shards = {
+        key
+        for key, shard in _backlog(connection, request, lock).items()
+        if candidates.fired.get(key, shard.fired) == shard.fired
+    }
+    # The present rows of the candidates. Compaction needs the turns too, so they no longer move.
+    ids = id_map.located(connection, request.queue_ids, candidates.ids)
     found = fetch(
         connection,
         *eligible_slices(connection, request),

@@ -11,6 +11,7 @@ unseen messages are put back (`recover`) and others are swept (`sweep`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +24,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, Magazine, State, Ticket
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.turn_choice import Lock
 
 
 def fire(
@@ -60,18 +62,27 @@ def fire(
         if candidates is not None and not len(candidates.ids):
             return None
         work = partial(_take, consumer, request, candidates, seen, waiter)
-        # Others may be firing from every shard, and may leave messages. The firing waits for them
-        # in a new transaction, which holds no turns yet; otherwise, it would take locks out of
-        # order.
-        # An order across shards always waits: an older message may be in a locked shard.
-        merged = request.selection is not None and request.selection.merged
-        ticket = None if merged else catalog.write(partial(work, "skip"))
-        if waits:
-            ticket = ticket or catalog.write(partial(work, "wait"))
+        ticket = None
+        for lock in _locks(request):
+            if waits or lock == "skip":
+                ticket = ticket or catalog.write(partial(work, lock))
         faults.point("fire.committed")
         if ticket is not None or candidates is None or not waits:
             return ticket
         # Others have fired all candidates: look for more.
+
+
+def _locks(request: FireRequest) -> Sequence[Lock]:
+    """
+    Return which turns to lock, and in further attempts.
+
+    Others may be firing from every shard, and may leave messages. The firing waits for them in a
+    new transaction, which holds no turns yet; otherwise, it would take locks out of order.
+    """
+    if request.selection is None:
+        return ("skip", "wait") if request.max_messages is None else ("skip", "some", "wait")
+    # An order across shards always waits: an older message may be in a locked shard.
+    return ("wait",) if request.selection.merged else ("skip", "wait")
 
 
 def _candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
@@ -89,7 +100,7 @@ def _take(
     candidates: Candidates | None,
     seen: bool,
     waiter: int | None,
-    lock: str,
+    lock: Lock,
     connection: Connection,
 ) -> Ticket | None:
     consumers.check(connection, consumer, request.after, request.queue_ids)

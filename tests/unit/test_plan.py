@@ -86,6 +86,50 @@ def test_over_a_round_of_turns_all_get_the_same(names, limit):
     assert set(got.values()) == {limit}
 
 
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 9)), st.integers(1, 30), st.integers(0, 99)
+)
+def test_whose_turn_it_is_has_enough_and_no_more_than_needed(available, limit, turn):
+    even = plan.in_turn(available, limit, turn)
+    few = plan.in_turn(available, limit, turn, few=True)
+
+    wealth = {name: count for name, count in available.items() if count}
+    assert len(even) == len(set(even)) == min(limit, len(wealth))
+    assert sum(plan.share({name: wealth[name] for name in even}, limit).values()) == min(
+        limit, sum(wealth.values())
+    )
+    held = [wealth[name] for name in few]
+    assert sum(held) >= min(limit, sum(wealth.values()))
+    assert sum(held[:-1]) < limit
+    assert len(few) <= max(len(even), 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got", "passed_over"),
+    [
+        ([3, 4, 1], [1, 3, 4], False),
+        ([3, 4, 1], [3, 4], True),
+        ([3, 4, 1], [], True),
+        ([3, 4, 1], [3, 1, 2], True),
+        # 0 is new, and goes before 1.
+        ([3, 4, 1], [3, 4, 0], False),
+        ([3, 5, 1], [3, 4, 5], False),
+        ([3, 5, 1], [3, 4, 1], True),
+    ],
+)
+def test_who_is_missing_was_passed_over_unless_a_new_one_came_first(wanted, got, passed_over):
+    assert plan.passed_over(wanted, got) == passed_over
+
+
+def test_turns_rotate_through_all_names():
+    available = dict.fromkeys(range(5), 100)
+
+    assert [plan.in_turn(available, 2, turn) for turn in (0, 2, 4)] == [[0, 1], [2, 3], [4, 0]]
+    assert [plan.in_turn(available, 10, 10 * n, few=True) for n in range(6)] == [
+        [0], [1], [2], [3], [4], [0]
+    ]  # fmt: skip
+
+
 def test_who_has_nothing_has_no_share():
     assert plan.share({"a": 0, "b": 2}, 5) == {"b": 2}
     assert plan.share({}, 5) == {}

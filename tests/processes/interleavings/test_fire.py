@@ -154,3 +154,49 @@ def test_a_shovel_takes_turns_with_a_firing_of_the_sideline(store, one, two):
     assert two.finish() == 5
     assert numbers_of(queue.fire("all").messages) == [5, 6, 7, 8, 9]
     audit(store)
+
+
+def test_a_firing_of_few_messages_leaves_the_other_shards_to_others(store, one, two):
+    queue = make_queue(store, shards=4, key="number")
+    queue.load(orders(40))
+    one.start(fires(1), stop_at="fire.before_commit")
+    two.start(fires(3))
+    if on_sqlite(store):
+        assert two.waits()
+    else:
+        assert two.passes()
+        assert len(two.finish()) == 3
+    assert len(one.finish()) == 1
+    audit(store)
+
+
+def test_firings_that_have_met_lock_only_the_shards_that_they_need(store, one, two):
+    """A firing alone takes messages from all shards, and would keep the others from firing."""
+    queue = make_queue(store, shards=4, key="number")
+    queue.load(orders(400))
+    one.start(fires(8), stop_at="fire.before_commit")
+    two.start(fires(8))
+    assert two.waits()
+    assert len(one.finish()) == len(two.finish()) == 8
+
+    two.start(fires(20), stop_at="fire.before_commit")
+    one.start(fires(20))
+    if on_sqlite(store):
+        assert one.waits()
+    else:
+        assert one.passes()
+        assert len(one.finish()) == 20
+    assert len(two.finish()) == 20
+    audit(store)
+
+
+def test_a_firing_waits_for_one_shard_of_several_that_others_have(store, one, two):
+    queue = make_queue(store, shards=2, key="number")
+    queue.load(orders(40))
+    one.start(fires(), stop_at="fire.before_commit")
+    two.start(fires(2))
+    assert two.waits()
+    one.roll_back()
+
+    assert len(two.finish()) == 2
+    audit(store)

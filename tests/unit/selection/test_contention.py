@@ -1,0 +1,27 @@
+"""Contention: a firing that has met another one remembers it for a while."""
+
+from queue_core.selection.contention import SECONDS, Contention
+
+
+def test_a_meeting_counts_for_a_while_and_only_in_its_queues():
+    now = [100.0]
+    contention = Contention(clock=lambda: now[0])
+    assert not contention.is_near("orders")
+
+    contention.note("orders")
+
+    assert contention.is_near("orders")
+    assert not contention.is_near("invoices")
+    now[0] += SECONDS - 0.1
+    assert contention.is_near("orders")
+    now[0] += 0.2
+    assert not contention.is_near("orders")
+
+
+def test_many_queues_take_no_more_memory():
+    contention = Contention()
+    for queue in range(5000):
+        contention.note(queue)
+
+    assert contention.is_near(4999)
+    assert sum(map(contention.is_near, range(5000))) <= 1024
