@@ -115,12 +115,13 @@ def _life(queue: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def consumers(store: Store, seconds: float) -> Table:
     """Fire, read and delete 100 messages at a time, in some processes."""
-    table = Table("processes", "messages a second", title="consumers of 100")
+    table = Table("processes", "messages a second", "CPU ms of 100", title="consumers of 100")
     for count in PROCESSES:
         queue = store.create_queue(f"for{count}", rows(1).schema, shards=32, key="number")
         for _ in range(20):
             queue.load(rows(50_000))
-        table.add_row(f"{count}", f"{_rate(consume, store, queue.name, count, seconds):,.0f}")
+        rate, cpu = _rate(consume, store, queue.name, count, seconds)
+        table.add_row(f"{count}", f"{rate:,.0f}", f"{cpu * 100:.1f}")
     return table
 
 
@@ -139,10 +140,11 @@ def consume(store: Store, name: str, number: int) -> Callable[[], int]:
 
 def loads(store: Store, seconds: float) -> Table:
     """Load single messages in some processes, while nobody and while somebody waits."""
-    table = Table("processes", "loads a second", title="loads of 1")
+    table = Table("processes", "loads a second", "CPU ms of one", title="loads of 1")
     for count in PROCESSES:
         queue = store.create_queue(f"by{count}", rows(1).schema, shards=32, key="number")
-        table.add_row(f"{count}", f"{_rate(load, store, queue.name, count, seconds):,.0f}")
+        rate, cpu = _rate(load, store, queue.name, count, seconds)
+        table.add_row(f"{count}", f"{rate:,.0f}", f"{cpu:.1f}")
     return table
 
 
@@ -188,8 +190,8 @@ def _rate(
     name: str,
     count: int,
     seconds: float,
-) -> float:
-    """Return what some processes do in a second."""
+) -> tuple[float, float]:
+    """Return what some processes do in a second, and the CPU milliseconds that each unit costs."""
     ready, begin, end = (_spawn.Semaphore(0), _spawn.Event(), _spawn.Event())
     done = _spawn.Queue()
     address = (store.catalog.url, store.storage.uri)
@@ -204,10 +206,10 @@ def _rate(
     begin.set()
     time.sleep(seconds)
     end.set()
-    total = sum(done.get() for _ in processes)
+    counts, times = zip(*(done.get() for _ in processes), strict=True)
     for process in processes:
         process.join()
-    return total / seconds
+    return sum(counts) / seconds, sum(times) * 1e3 / sum(counts)
 
 
 def _repeat(
@@ -225,10 +227,10 @@ def _repeat(
         once()
         ready.release()
         begin.wait()
-        count = 0
+        count, before = 0, time.process_time()
         while not end.is_set():
             count += once()
-        done.put(count)
+        done.put((count, time.process_time() - before))
 
 
 def _address(store: Store) -> Address:

@@ -50,7 +50,7 @@ class Session:
             raise
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
-        watch = Watch(self.store.catalog)
+        watch = Watch(self.store.catalog, lambda: [info.id for info in self._queues.infos])
         self._firer = TicketFirer(options, self._requests, self._tickets, watch)
         self._presence: QueryPresence | None = None
         #: The side tasks in the background; None before their start.

@@ -78,7 +78,8 @@ def _beside(
 ) -> Ticket | None:
     # As in the line. But held messages become due without a change, so look twice a second in any
     # case.
-    with Poller(Watch(catalog), first=0.005, last=0.3, blind=0.5) as poller:
+    watch = Watch(catalog, lambda: request.queue_ids)
+    with Poller(watch, first=0.005, last=0.3, blind=0.5) as poller:
         while True:
             due = poller.wait(end)
             poller.pause(end)

@@ -46,7 +46,8 @@ class Changes:
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
         """*queues*: the slices' queues; by default, any. In most, nobody waits for a departure."""
         self._frees = queues is None or any(_frees(queue.settings) for queue in queues)
-        self._wakes = False
+        #: The queues whose waiting threads `apply` notifies.
+        self._wakes: set[int] = set()
         #: Slices that lose rows, by id, and the rows that they keep.
         self._kept: dict[int, tuple[Slice, Rows]] = {}
         self._new: list[dict[str, Any]] = []
@@ -68,7 +69,8 @@ class Changes:
         self._found_sound(piece, rows)
         values |= {"state": int(State.LOADED), "consumer_id": None, "ticket": None}
         self.mark(piece, rows, **values)
-        self._wakes = self._wakes or bool(rows)
+        if rows:
+            self._wakes.add(piece.queue_id)
 
     def refire(self, piece: Slice, rows: Rows) -> None:
         """Put these damaged rows back in the hand of their ticket."""
@@ -89,7 +91,7 @@ class Changes:
         if rows:
             self._leave(piece, rows, counter)
             self._moved.append((piece, rows, to, values))
-            self._wakes = True
+            self._wakes.add(piece.queue_id)
 
     def put(self, piece: Slice, rows: Rows, **values: Any) -> None:
         """Add a slice with these rows at their places: a copy of *piece* with other *values*."""
@@ -133,7 +135,7 @@ class Changes:
         self._delete_empty(connection)
         self._write_counts(connection)
         if self._wakes:
-            notifications.notify(connection)
+            notifications.notify(connection, *self._wakes)
 
     def _found_sound(self, piece: Slice, rows: Rows) -> None:
         """Undo the counts of the quarantine of these rows, if they are damaged."""
@@ -150,7 +152,7 @@ class Changes:
             # In the counters, a message that has left a shard was fired from it.
             self.fire(piece, rows)
         if piece.magazine is Magazine.MAIN and self._frees:
-            self._wakes = True
+            self._wakes.add(piece.queue_id)
 
     def _write_marks(self, connection: Connection) -> None:
         for items, ids in self._updated.items():

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
-from queue_core.catalog import dialect, format
+from queue_core.catalog import dialect, format, outbox
 from queue_core.catalog.reserve import Reserve
 from queue_core.errors import (
     CatalogUnavailable,
@@ -80,6 +80,7 @@ class Catalog:
                         result = work(connection)
                         if grows:
                             self.check_reserve()
+                        outbox.send_within(connection, self._dialect)
                         committing = True
                     return result
                 except DBAPIError as error:
@@ -132,8 +133,8 @@ class Catalog:
         with self._connected() as connection:
             self._dialect.begin(connection, write=write)
             try:
-                yield connection
-                connection.commit()
+                with outbox.sending(connection, self._dialect):
+                    yield connection
             except BaseException:
                 self._roll_back(connection)
                 raise

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from queue_core.address import masked, masked_query
-from queue_core.databases.interface import Dialect, Listener, now
+from queue_core.databases.interface import Dialect, Listener, QueueIds, now
 from queue_core.errors import BadOption
 
 __all__ = ["Dialect", "connect", "hidden", "listen", "now", "of", "read_clock"]
@@ -67,13 +67,13 @@ def connect(url: str) -> Engine:
     return dialect.connect(url, hidden(url))
 
 
-def listen(engine: Engine, channel: str) -> Listener:
-    """Return a new listener for commits, on a connection outside of the engine's pool."""
+def listen(engine: Engine, queue_ids: QueueIds) -> Listener:
+    """Return a new listener for notifications, on a connection outside of the engine's pool."""
     connection = engine.raw_connection()
     driver: Any = connection.driver_connection
     connection.detach()
     try:
-        return of(engine).listener(driver, channel)
+        return of(engine).listener(driver, queue_ids)
     except BaseException:
         # The pool no longer knows the connection, so this must close it.
         driver.close()

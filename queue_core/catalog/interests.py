@@ -109,15 +109,16 @@ def beat(connection: Connection, consumer: Consumer, *, interested: bool) -> Non
         update(interests)
         .where(interests.c.consumer_id == consumer.id, interests.c.interested != interested)
         .values(interested=interested, seal=interests.c.seal + (by if interested else -by))
+        .returning(interests.c.queue_id)
     )
-    if changed.rowcount:
-        notifications.notify(connection)
+    _notify(connection, changed.scalars().all())
 
 
 def leave(connection: Connection, consumer: Consumer) -> None:
     """Remove the interests of a consumer, so that others need not wait for it."""
-    connection.execute(delete(interests).where(interests.c.consumer_id == consumer.id))
-    notifications.notify(connection)
+    mine = interests.c.consumer_id == consumer.id
+    left = connection.execute(delete(interests).where(mine).returning(interests.c.queue_id))
+    _notify(connection, left.scalars().all())
 
 
 def open_to(
@@ -169,6 +170,11 @@ def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> floa
     """
     row = connection.execute(_blocked(connection, consumer, [queue_id])).first()
     return None if row is None else max(row.until - row.now, 0) / 1e6
+
+
+def _notify(connection: Connection, queue_ids: Collection[int]) -> None:
+    if queue_ids:
+        notifications.notify(connection, *queue_ids)
 
 
 def _blocked(

@@ -13,30 +13,30 @@ from contextlib import AbstractContextManager
 from sqlalchemy import Connection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, outbox
 from queue_core.catalog.database import Catalog
-from queue_core.databases.interface import Listener
+from queue_core.databases.interface import Listener, QueueIds
 from queue_core.errors import CatalogUnavailable
 
-CHANNEL = "ignis"
-#: Where a connection keeps the last transaction that has sent a notification.
-_NOTIFIED = "ignis_notified"
 
-
-def notify(connection: Connection) -> None:
-    """Wake all threads that wait for this catalog when the transaction commits."""
-    transaction = connection.get_transaction()
+def notify(connection: Connection, *queue_ids: int) -> None:
+    """Wake the threads that wait for some queues, at its commit; without ids, for all."""
     # Several parts of a transaction may have a reason, and one notification serves them all.
-    if connection.info.get(_NOTIFIED) is not transaction:
-        dialect.of(connection).notify(connection, CHANNEL)
-        connection.info[_NOTIFIED] = transaction
+    if not outbox.add(connection, queue_ids):
+        # A transaction of somebody else.
+        dialect.of(connection).notify(connection, queue_ids)
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """Reports when the catalog may have changed. One per waiting thread; close it after use."""
+    """
+    Reports when some queues may have changed; by default, any queues of the catalog.
 
-    def __init__(self, catalog: Catalog) -> None:
+    One per waiting thread; close it after use.
+    """
+
+    def __init__(self, catalog: Catalog, queue_ids: QueueIds | None = None) -> None:
         self._catalog = catalog
+        self._queue_ids = queue_ids or _all_queues
         self._listener: Listener | None = None
 
     def wait(self, seconds: float) -> bool:
@@ -48,7 +48,7 @@ class Watch(AbstractContextManager["Watch"]):
         """
         try:
             if self._listener is None:
-                self._listener = dialect.listen(self._catalog.engine, CHANNEL)
+                self._listener = dialect.listen(self._catalog.engine, self._queue_ids)
                 return True
             return self._listener.wait(seconds)
         except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
@@ -63,3 +63,7 @@ class Watch(AbstractContextManager["Watch"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _all_queues() -> None:
+    return None

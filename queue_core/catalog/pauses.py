@@ -33,7 +33,7 @@ def resume(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Let a queue fire again, and notify those who wait. Raises `QueueDeactivated`."""
     hold(connection, queue, alone=True)
     seals.change(connection, queues, queues.c.id == queue.id, paused_at=None)
-    notifications.notify(connection)
+    notifications.notify(connection, queue.id)
     return find(connection, queue.name)
 
 

@@ -165,7 +165,7 @@ def change_settings(
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
-    notifications.notify(connection)
+    notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())
 
 

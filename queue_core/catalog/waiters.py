@@ -26,7 +26,7 @@ _ALIVE = and_(
     ~signs_of_life.is_ahead(waiters.c.alive_until, ALIVE_SECONDS),
 )
 _AHEAD = select(func.count()).where(*_HERE, _ALIVE, waiters.c.id < bindparam("waiter"))
-_LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter"))
+_LEAVE = delete(waiters).where(waiters.c.id == bindparam("waiter")).returning(waiters.c.queue_id)
 
 
 def join(connection: Connection, queue_id: int, verb: str) -> int:
@@ -58,8 +58,9 @@ def renew(connection: Connection, waiter: int) -> bool:
 
 def leave(connection: Connection, waiter: int) -> None:
     """Leave the line, and wake the next waiter."""
-    if connection.execute(_LEAVE, {"waiter": waiter}).rowcount:
-        notifications.notify(connection)
+    queue_id = connection.scalar(_LEAVE, {"waiter": waiter})
+    if queue_id is not None:
+        notifications.notify(connection, queue_id)
 
 
 def _soon() -> object:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -32,11 +32,15 @@ class now(FunctionElement[int]):
     name = "now"
 
 
+#: Returns the queues that concern a listener; None: all.
+QueueIds: TypeAlias = Callable[[], Collection[int] | None]
+
+
 class Listener(Protocol):
     """Hears when the catalog may have changed, on a connection outside of transactions."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a commit; False when *seconds* passed without one."""
+        """Wait for a notification; False when *seconds* passed without one."""
 
     def close(self) -> None:
         """Stop listening."""
@@ -53,6 +57,8 @@ class Dialect(ABC):
     shares_database: ClassVar[bool]
     #: Whether several transactions can write at the same time.
     writes_in_parallel: ClassVar[bool]
+    #: Whether a notification slows down the transaction that sends it.
+    notifies_alone: ClassVar[bool] = False
     #: Seconds to wait for another process to commit, or for a lock.
     busy_seconds: ClassVar[float] = 60.0
 
@@ -76,12 +82,16 @@ class Dialect(ABC):
         """Free the room of the log of committed transactions."""
 
     @abstractmethod
-    def notify(self, connection: Connection, channel: str) -> None:
-        """Wake the listeners of *channel* when the transaction commits."""
+    def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Wake the listeners of some queues when the transaction commits; of all, if empty."""
+
+    def notify_alone(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Do the same at once, outside of a transaction; only if `notifies_alone`."""
+        raise NotImplementedError
 
     @abstractmethod
-    def listener(self, driver: Any, channel: str) -> Listener:
-        """Return a listener for commits, which owns the connection *driver*."""
+    def listener(self, driver: Any, queue_ids: QueueIds) -> Listener:
+        """Return a listener for notifications of some queues, which owns *driver*."""
 
     @abstractmethod
     def lend(self, driver: Any) -> LentConnection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,18 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases import bounded_waits
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, now
+from queue_core.databases.interface import Dialect, QueueIds, now
 from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, Conflict
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
+#: The channel of all notifications; the payload names the queues.
+CHANNEL = "ignis"
+#: The server refuses a payload of 8,000 bytes.
+_PAYLOAD = 8_000
+
 _NUMBERS = postgresql.ARRAY(BigInteger)
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
 
 
@@ -57,6 +64,9 @@ class Postgresql(Dialect):
     name = "postgresql"
     shares_database = True
     writes_in_parallel = True
+    # A server commits one transaction with notifications after the other: each has a lock of the
+    # whole server until its log is written. One that does nothing else writes no log.
+    notifies_alone = True
     errors = ErrorCodes(
         code_of=_code_of,
         retry={"40001", "40P01", "55P03"},
@@ -101,13 +111,25 @@ class Postgresql(Dialect):
         if not write:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def notify(self, connection: Connection, channel: str) -> None:
-        """Wake the listeners of *channel* when the transaction commits."""
-        connection.execute(select(func.pg_notify(channel, "")))
+    def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Wake the listeners of some queues when the transaction commits; of all, if empty."""
+        payload = " ".join(map(str, sorted(queue_ids)))
+        payload = payload if len(payload) < _PAYLOAD else ""
+        connection.execute(select(func.pg_notify(CHANNEL, payload)))
 
-    def listener(self, driver: Any, channel: str) -> PostgresListener:
-        """Return a listener for notifications."""
-        return PostgresListener(driver, channel)
+    def notify_alone(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """Do the same at once, in one round trip."""
+        driver: Any = connection.connection.driver_connection
+        driver.autocommit = True
+        try:
+            self.notify(connection, queue_ids)
+            connection.commit()
+        finally:
+            driver.autocommit = False
+
+    def listener(self, driver: Any, queue_ids: QueueIds) -> PostgresListener:
+        """Return a listener for notifications of some queues."""
+        return PostgresListener(driver, queue_ids)
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `psycopg`."""
@@ -263,23 +285,35 @@ def _rename_constraints(connection: Connection, table: str, old: str, new: str) 
 
 
 class PostgresListener:
-    """Waits for notifications on a channel."""
+    """Waits for notifications of some queues."""
 
-    def __init__(self, driver: Any, channel: str) -> None:
+    def __init__(self, driver: Any, queue_ids: QueueIds) -> None:
         self._driver = driver
+        self._queue_ids = queue_ids
         driver.autocommit = True
-        driver.execute(f"LISTEN {channel}")
+        driver.execute(f"LISTEN {CHANNEL}")
         # A notification may take any time.
         driver.answer_seconds = math.inf
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""
-        heard = any(True for _ in self._driver.notifies(timeout=seconds, stop_after=1))
-        if heard:
-            # Further notifications add nothing.
-            for _ in self._driver.notifies(timeout=0):
-                pass
-        return heard
+        end = time.monotonic() + seconds
+        while True:
+            left = max(end - time.monotonic(), 0)
+            heard = list(self._driver.notifies(timeout=left, stop_after=1))
+            if not heard:
+                return False
+            # Those that have come meanwhile need no second look.
+            heard += self._driver.notifies(timeout=0)
+            if self._concerned_by(heard):
+                return True
+
+    def _concerned_by(self, heard: Sequence[Any]) -> bool:
+        queue_ids = self._queue_ids()
+        if queue_ids is None:
+            return True
+        mine = set(map(str, queue_ids))
+        return any(not each.payload or mine & set(each.payload.split()) for each in heard)
 
     def close(self) -> None:
         """Stop listening."""

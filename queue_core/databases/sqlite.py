@@ -33,7 +33,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, now
+from queue_core.databases.interface import Dialect, QueueIds, now
 from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
@@ -43,6 +43,20 @@ _PAUSE_SECONDS = (0.001, 0.005)
 #: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
 #: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
+
+_CREATE_NOTIFIED = """
+    CREATE TABLE IF NOT EXISTS notified (queue_id INTEGER PRIMARY KEY, number INTEGER NOT NULL)
+"""
+_COUNT_NOTIFIED = """
+    INSERT INTO notified (queue_id, number) VALUES (?, 1)
+    ON CONFLICT (queue_id) DO UPDATE SET number = number + 1
+"""
+_READ_NOTIFIED = """
+    SELECT queue_id, number FROM notified WHERE queue_id IN (SELECT value FROM json_each(?))
+    ORDER BY queue_id
+"""
+#: The row of notifications for all queues; no queue has this id.
+_EVERY = 0
 
 # Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
 _PRIMARY = 0xFF
@@ -193,15 +207,22 @@ class Sqlite(Dialect):
         finally:
             connection.exec_driver_sql(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
 
-    def notify(self, connection: Connection, channel: str) -> None:
-        """Count up the number that listeners watch; SQLite keeps it in the file's header."""
+    def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
+        """
+        Count up the numbers that listeners watch.
+
+        SQLite keeps that of the catalog in the file's header. Those of queues are in a table that
+        is not part of the format: whoever finds none makes it, and a backup leaves it out.
+        """
         number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
         # A PRAGMA takes no parameters. The number has 32 bits and a sign.
         connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
+        connection.exec_driver_sql(_CREATE_NOTIFIED)
+        connection.exec_driver_sql(_COUNT_NOTIFIED, [(id,) for id in queue_ids or (_EVERY,)])
 
-    def listener(self, driver: Any, channel: str) -> SqliteListener:
+    def listener(self, driver: Any, queue_ids: QueueIds) -> SqliteListener:
         """Return a listener that watches the number of the last notification."""
-        return SqliteListener(driver)
+        return SqliteListener(driver, queue_ids)
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `sqlite3`."""
@@ -345,13 +366,16 @@ class SqliteListener:
     Waits for notifications by other connections.
 
     SQLite numbers its commits, and reading that number costs next to nothing. Only after a commit
-    does the listener read the number of the last notification.
+    does the listener read the number of the last notification, and only after a notification those
+    of its own queues.
     """
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, queue_ids: QueueIds) -> None:
         self._driver = driver
+        self._queue_ids = queue_ids
         self._commit = self._last_commit()
         self._heard = self._last_notification()
+        self._mine = self._last_of_queues()
 
     def wait(self, seconds: float) -> bool:
         """Wait for a notification; False when *seconds* passed without one."""
@@ -374,10 +398,27 @@ class SqliteListener:
         # In this order: a commit between the two readings only causes another reading.
         self._commit, before = commit, self._heard
         self._heard = self._last_notification()
-        return self._heard != before
+        if self._heard == before:
+            return False
+        known, self._mine = self._mine, self._last_of_queues()
+        return self._mine is None or self._mine != known
 
     def _last_commit(self) -> int:
         return int(self._driver.execute("PRAGMA data_version").fetchone()[0])
 
     def _last_notification(self) -> int:
         return int(self._driver.execute("PRAGMA user_version").fetchone()[0])
+
+    def _last_of_queues(self) -> list[tuple[int, int]] | None:
+        """Return the numbers of its queues; None if all queues concern it."""
+        queue_ids = self._queue_ids()
+        if queue_ids is None:
+            return None
+        among = json.dumps([_EVERY, *queue_ids])
+        try:
+            return list(self._driver.execute(_READ_NOTIFIED, (among,)))
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            # Nobody has sent a notification yet.
+            return []

@@ -30,7 +30,8 @@ class QueueDispatcher:
         self._catalog = catalog
         self._ended = threading.Event()
         # In a store that others keep busy, ten vain looks a second are enough.
-        self._poller = Poller(Watch(catalog), first=0.1, last=0.1, sleep=self._ended.wait)
+        watch = Watch(catalog, lambda: (queue.id,))
+        self._poller = Poller(watch, first=0.1, last=0.1, sleep=self._ended.wait)
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
         )

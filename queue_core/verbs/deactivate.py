@@ -24,6 +24,6 @@ def deactivate(catalog: Catalog, queue: QueueInfo) -> None:
         now = dialect.read_clock(connection)
         seals.change(connection, queues, *in_use, deactivated_at=now)
         # Those who wait for messages or room of the queue wait in vain.
-        notifications.notify(connection)
+        notifications.notify(connection, queue.id)
 
     transact(catalog, "deactivate", work)

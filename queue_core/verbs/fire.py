@@ -123,7 +123,7 @@ def _take(
         changes.fire(piece, rows)
     changes.apply(connection)
     if request.makes_room and request.magazine is Magazine.MAIN:
-        notifications.notify(connection)
+        notifications.notify(connection, *request.queue_ids)
     if waiter is not None and waiter != waiters.LAST:
         waiters.leave(connection, waiter)
     faults.point("fire.before_commit")

@@ -44,7 +44,7 @@ def load(
             assert run.shard is not None, "the caller has assigned a shard"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
     _add_at_tails(connection, queue, runs)
-    notifications.notify(connection)
+    notifications.notify(connection, queue.id)
     return first_ids
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
+from queue_core.catalog import dialect
 from queue_core.catalog.notifications import Watch
 from queue_core.queue import Queue
 from queue_core.verbs.acknowledge import acknowledge
@@ -142,6 +144,59 @@ def test_a_firing_wakes_the_load_that_it_meets(store, address):
         load.join(10)
 
     assert [count for count in sent if count] == [1]
+
+
+def test_a_watch_of_a_queue_hears_nothing_of_others(store):
+    mine, other = make_queue(store), make_queue(store, "other")
+    with Watch(store.catalog, lambda: (mine.info.id,)) as watch:
+        while watch.wait(0.05):
+            pass
+
+        other.load(orders(4))
+        other.reload(other.fire(3))
+        other.get_and_keep()
+        other.reset()
+        other.pause()
+        other.resume()
+
+        assert not watch.wait(0.1)
+        mine.load(orders(1))
+        assert watch.wait(10)
+
+
+def test_a_notification_is_not_sent_within_the_load_on_postgresql(store):
+    """The server would commit such transactions one after the other."""
+    queue = make_queue(store)
+    if not dialect.of(store.catalog.engine).notifies_alone:
+        return
+    transactions: list[list[str]] = []
+    event.listen(store.catalog.engine, "begin", lambda _: transactions.append([]))
+    event.listen(
+        store.catalog.engine,
+        "before_cursor_execute",
+        lambda _, __, statement, *___: transactions[-1].append(statement),
+    )
+
+    queue.load(orders(1))
+
+    (notifying,) = [each for each in transactions if "pg_notify" in "".join(each)]
+    assert len(notifying) == 1
+
+
+def test_a_lost_notification_costs_a_moment(store, monkeypatch):
+    queue = make_queue(store)
+
+    def lose(*_: object) -> None:
+        raise OperationalError("", {}, Exception("the server is gone"))
+
+    kind = type(dialect.of(store.catalog.engine))
+    monkeypatch.setattr(kind, "notify_alone", lose)
+    load = threading.Timer(0.2, queue.load, (orders(1),))
+    load.start()
+
+    assert len(queue.fire(timeout=30)) == 1
+    load.join()
+    assert queue.load(orders(1))
 
 
 class _notifications:

@@ -56,7 +56,7 @@ def test_a_listener_that_cannot_listen_closes_its_connection():
         raw_connection=lambda: SimpleNamespace(driver_connection=driver, detach=lambda: None),
     )
 
-    with pytest.raises(ConnectionError, match="LISTEN channel"):
-        dialect.listen(engine, "channel")
+    with pytest.raises(ConnectionError, match="LISTEN ignis"):
+        dialect.listen(engine, lambda: None)
 
     assert closed == [True]

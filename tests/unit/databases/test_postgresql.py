@@ -28,11 +28,11 @@ class Driver:
 
 def test_several_notifications_are_heard_as_one():
     driver = Driver(arrived=3)
-    listener = PostgresListener(driver, "channel")
+    listener = PostgresListener(driver, lambda: None)
 
     assert listener.wait(LONG)
     assert not listener.wait(LONG)
     listener.close()
 
     assert driver.autocommit
-    assert driver.executed == ["LISTEN channel", "close"]
+    assert driver.executed == ["LISTEN ignis", "close"]

@@ -17,7 +17,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def listener(path):
-    opened = SqliteListener(sqlite3.connect(path, check_same_thread=False))
+    opened = SqliteListener(sqlite3.connect(path, check_same_thread=False), lambda: None)
     yield opened
     opened.close()
 
