@@ -29,6 +29,8 @@ class Message:
     holder: tuple[str, int] | None = None
     #: Whether a person must act before it leaves the sideline.
     dead: bool = False
+    #: Whether it waits for a time, in the sideline.
+    due: bool = False
 
     @property
     def place(self) -> Place:
@@ -101,11 +103,16 @@ class Model:
 
     def sideline(self, message: Message) -> None:
         message.attempts += 1
+        self.put_off(message)
+
+    def put_off(self, message: Message) -> None:
         self._take_back(message)
         self._move(message, Magazine.SIDELINE, "sidelined")
+        message.due = True
 
     def sweep(self, message: Message) -> None:
         self._move(message, Magazine.SIDELINE, "swept")
+        message.due = True
 
     def shovel(self, message: Message) -> None:
         self.counts[message.place]["fired"] += 1
@@ -166,5 +173,6 @@ class Model:
         self.order[message.place].remove(message.id)
         message.magazine, message.state, message.holder = magazine, State.LOADED, None
         message.dead = False
+        message.due = False
         self.order[message.place].append(message.id)
         self.counts[message.place]["loaded"] += 1

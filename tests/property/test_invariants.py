@@ -36,11 +36,13 @@ from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
 from queue_core.tasks import compaction_plan
+from queue_core.tasks.retries import Retries
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.intervene import Act
 from queue_core.verbs.quarantine import quarantine
 from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
+from tests.due import make_due
 from tests.factories import make_queue, planned, seen
 from tests.property.model import Message, Model
 
@@ -49,6 +51,8 @@ QUEUES = {"keyed": (3, "customer"), "plain": (1, None), "wide": (2, None)}
 #: Plain processes that fire, beside the query.
 TILLS = ("till-1", "till-2")
 QUERY = "query"
+#: Reloaded with a delay.
+LATER = "later"
 COUNTS = ("loaded", "fired", "reloaded", "deleted", "sidelined", "shovelled", "swept", "damaged")
 
 queue_names = st.sampled_from(sorted(QUEUES))
@@ -219,12 +223,14 @@ class Verbs(RuleBasedStateMachine):
     def plan(self, data) -> None:
         """A ticket gives the same messages each time."""
         number = data.draw(st.sampled_from(sorted(self.model.seen)))
+        # A plan without the queue of its messages is refused.
+        ours = {m.queue for m in self.model.in_hand() if m.holder == (QUERY, number)}
         for message in self.model.in_hand():
             if message.holder == (QUERY, number) and message.state is State.DAMAGED:
                 # The batch is planned without it.
                 message.holder = None
         held = [m for m in self.model.in_flight() if m.holder == (QUERY, number)]
-        for name in QUEUES:
+        for name in ours or QUEUES:
             queue, ticket = self.queue(name), self.tickets[number]
             first, again = (seen(self.store, queue, ticket) for _ in range(2))
             assert first == again
@@ -254,11 +260,17 @@ class Verbs(RuleBasedStateMachine):
         """Any messages, in flight or not, get any outcomes."""
         ids = [message.id for message in self.model.in_order() if message.queue == name]
         some = data.draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
-        outcomes = {id: data.draw(st.sampled_from(OUTCOMES)) for id in some}
+        outcomes = {id: data.draw(st.sampled_from([*OUTCOMES, LATER])) for id in some}
         settlement = Settlement.of(
             pa.table(
-                {"_message_id": pa.array(some, pa.int64()), "outcome": list(outcomes.values())},
-                schema=pa.schema([("_message_id", pa.int64()), ("outcome", pa.string())]),
+                {
+                    "_message_id": some,
+                    "outcome": [RELOAD if end == LATER else end for end in outcomes.values()],
+                    "delay": [1000.0 if end == LATER else None for end in outcomes.values()],
+                },
+                schema=pa.schema(
+                    [("_message_id", pa.int64()), ("outcome", pa.string()), ("delay", pa.float64())]
+                ),
             )
         )
 
@@ -274,6 +286,7 @@ class Verbs(RuleBasedStateMachine):
             DELETE: self.model.delete,
             SIDELINE: self.model.sideline,
             RELOAD: self.model.reload,
+            LATER: self.model.put_off,
         }
         for message in held:
             become[outcomes[message.id]](message)
@@ -349,6 +362,19 @@ class Verbs(RuleBasedStateMachine):
         self.queue(message.queue).edit(message.id, {"number": number})
         message.number = number
         self.model.shovel(message)
+
+    @rule(name=queue_names)
+    def retry(self, name: str) -> None:
+        """The time of all messages that wait for one has come."""
+        make_due(self.store)
+        waiting = self.model.waiting(name, Magazine.SIDELINE)
+
+        ran, _ = Retries(self.store.catalog, self.store.storage).run([name])
+
+        due = [message for shard in sorted(waiting) for message in waiting[shard] if message.due]
+        assert sum(each.moved for each in ran) == len(due)
+        for message in due:
+            self.model.shovel(message)
 
     @rule(name=queue_names, dead=st.booleans())
     def sweep(self, name: str, dead: bool) -> None:
