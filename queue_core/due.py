@@ -1,7 +1,7 @@
 """Decide when the messages of a settlement are due again. Pure: touches no catalog.
 
 The messages of a slice that get the same outcome, kind and time become one slice, so that slices
-stay few: they have one jitter, and given times are rounded up to a quarter of a second.
+stay few: a settlement has one jitter, and given times are rounded up to a quarter of a second.
 """
 
 from __future__ import annotations
@@ -96,9 +96,19 @@ class DueTimes:
 
 
 def due_after(retry: Retry, failures: int, now: int) -> int:
-    """Return when a message is due after so many failures; `NEVER`, if it is dead."""
-    seconds = retry.wait(failures)
+    """
+    Return when a message is due after so many failures; `NEVER`, if it is dead.
+
+    Messages that failed as often in one transaction, which has one time, are due together: then
+    compaction can merge their slices.
+    """
+    seconds = retry.wait(failures, chance=_scattered(now))
     return NEVER if seconds is None else now + int(seconds * 1e6)
+
+
+def _scattered(now: int) -> float:
+    """Return a number from 0 to 1 that differs widely between times, by Knuth's multiplier."""
+    return now * 2_654_435_761 % 2**32 / 2**32
 
 
 def _groups(waits: pa.Table, now: int) -> Iterator[tuple[int, IdSet]]:
