@@ -21,8 +21,15 @@ from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, outpu
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 
-#: Smaller batches are joined to batches of up to this many rows.
+#: Smaller batches are joined to batches of up to this many rows and bytes: a join copies, which
+#: pays only for small ones.
 GATHER_ROWS = 4096
+GATHER_BYTES = 1 << 20
+#: The most bytes that batches keep in memory until they are joined. Few rows of a chunk keep all of
+#: it.
+GATHER_MEMORY = 16 << 20
+#: Batches that keep at most this many bytes are counted with all of them.
+_SMALL_BYTES = 4 << 10
 
 
 class Decoder(Protocol):
@@ -81,16 +88,20 @@ def read_table(
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join small batches: messages that were loaded one by one need not be read one by one."""
     small: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = memory = 0
     for batch in batches:
-        if small and rows + batch.num_rows > GATHER_ROWS:
+        kept = batch.get_total_buffer_size()
+        # The exact size takes thirty times as long to compute.
+        its_size = kept if kept <= _SMALL_BYTES else batch.nbytes
+        rows, size, memory = rows + batch.num_rows, size + its_size, memory + kept
+        if small and (rows > GATHER_ROWS or size > GATHER_BYTES or memory > GATHER_MEMORY):
             yield _joined(small)
-            small, rows = [], 0
-        if batch.num_rows > GATHER_ROWS:
+            small, rows, size, memory = [], batch.num_rows, its_size, kept
+        if rows > GATHER_ROWS or size > GATHER_BYTES:
             yield batch
+            rows = size = memory = 0
         else:
             small.append(batch)
-            rows += batch.num_rows
     if small:
         yield _joined(small)
 

@@ -18,10 +18,11 @@ from queue_core.segments.storage import Storage
 SCHEMA = pa.schema([pa.field("key", pa.int64()), pa.field("payload", pa.binary())])
 
 
-def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, rows, 10_000):
-        numbers = np.arange(start, start + 10_000)
-        payload = pa.repeat(pa.scalar(b"x" * 100), len(numbers))
+def batches(rows: int, payload_bytes: int = 100) -> Iterator[pa.RecordBatch]:
+    at_once = min(1_000_000 // payload_bytes, rows) or 1
+    for start in range(0, rows, at_once):
+        numbers = np.arange(start, start + at_once)
+        payload = pa.repeat(pa.scalar(b"x" * payload_bytes), len(numbers))
         yield pa.RecordBatch.from_arrays([pa.array(numbers), payload], schema=SCHEMA)
 
 
@@ -39,11 +40,11 @@ def peak_memory() -> Iterator[list[int]]:
         measured.append(pool.max_memory())
 
 
-def stage(folder: Path, rows: int, key: str | None) -> tuple[Staged, ...]:
+def stage(folder: Path, rows: int, key: str | None, payload_bytes: int = 100) -> tuple[Staged, ...]:
     storage = Storage.open(str(folder))
     spec = StagingSpec(queue="q", schema=SCHEMA, schema_version=1, shards=8, key=key)
     stager = Stager(storage, spec)
-    for batch in batches(rows):
+    for batch in batches(rows, payload_bytes):
         stager.add(batch)
     return stager.finish()
 

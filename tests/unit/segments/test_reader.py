@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from queue_core.rows import Rows
-from queue_core.segments.reader import read
+from queue_core.segments.reader import GATHER_MEMORY, read
 from queue_core.segments.stager import CHUNK_BYTES
+from tests.factories import make_rows
 from tests.unit.segments.large_segments import peak_memory, plan_of, stage
 
 
@@ -29,3 +32,20 @@ def test_a_reading_task_fetches_only_the_chunks_of_its_rows(tmp_path: Path) -> N
     with path.open("r+b") as file:
         file.truncate(first.offset + first.length)
     assert sum(batch.num_rows for batch in read(reading)) == first.rows
+
+
+def test_large_messages_are_read_chunk_by_chunk(tmp_path: Path) -> None:
+    """Without a bound of bytes, all of them would be joined: 4,096 messages of any size."""
+    (staged,) = stage(tmp_path, 64, None, 1 << 20)
+    reading = plan_of(tmp_path, staged, Rows.span(0, 64))
+    assert max(batch.nbytes for batch in read(reading)) <= CHUNK_BYTES
+
+
+def test_few_rows_of_many_chunks_are_joined_and_release_the_chunks(tmp_path: Path) -> None:
+    (staged,) = stage(tmp_path, 400_000, None)
+    firsts = np.cumsum([0, *(chunk.rows for chunk in staged.chunks[:-1])]).tolist()
+    whole = sum(chunk.length for chunk in staged.chunks)
+    batches = list(read(plan_of(tmp_path, staged, make_rows(*firsts))))
+    assert sum(batch.num_rows for batch in batches) == len(firsts)
+    # A row keeps its chunk in memory until it is joined.
+    assert whole / GATHER_MEMORY < len(batches) < len(firsts) / 4
