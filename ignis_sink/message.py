@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ignis_sink.target import Target
+from queue_core.breakers.tallies import Tally
 from queue_core.model import Staged
 from queue_core.outcomes import Settlement
 
@@ -34,6 +35,8 @@ class SettleMessage(WriterCommitMessage):
     query_id: str | None
     #: The name of a handler that returned nothing in this task.
     refusal: str | None = None
+    #: The calls of the handler in this task, by the keys of its breaker.
+    tallies: dict[str, Tally] = field(default_factory=dict)
 
 
 def current_query() -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queue_core.address import Address
+from queue_core.breakers.breaker import Breaker
 from queue_core.errors import BadOption
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import (
@@ -130,6 +131,11 @@ OPTIONS: tuple[Option, ...] = (
         "backoff=exponential(1))`. By default, the queue's setting `retry`.",
         Retry.parse,
     ),
+    Option(
+        "breaker",
+        "With `mode=settle`, the source's `breaker`: the results of the calls open and close it.",
+        Breaker.parse,
+    ),
 )
 
 #: Options that are settings of the queue.
@@ -158,6 +164,7 @@ class SinkOptions:
     shards: int
     merge_schema: bool
     consumer: str | None
+    breaker: Breaker | None = None
     on_full: str | None = None
     timeout: float = 600.0
     policy: str | None = None
@@ -206,6 +213,7 @@ class SinkOptions:
             shards=values["shards"],
             merge_schema=values["mergeSchema"],
             consumer=values["consumer"],
+            breaker=values["breaker"],
             policy=values["policy"],
             dedup=values["dedup"],
             dedup_window=values["dedupWindow"],

@@ -14,6 +14,9 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
 from queue_core import faults
+from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.keys import name_for
+from queue_core.breakers.tallies import BREAKER, Tally, merged, tallies_of
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.handlers.results import REFUSAL, refusal
 from queue_core.model import Batch
@@ -51,6 +54,8 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
             query = tasks[0].query_id
             apply(self._options, tasks, (query, batchId) if query else None)
         faults.point("sink.committed")
+        if self._options.breaker is not None:
+            _report(self._options, self._options.breaker, tasks)
         # Now, so that the batch is settled and no message of it is handled again.
         for task in tasks:
             if task.refusal is not None:
@@ -104,16 +109,28 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
 def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
     """Reduce rows to one bitmap per segment and outcome, and the reasons."""
     refused: list[str] = []
+    tallies: list[dict[str, Tally]] = []
 
     def settlements() -> Iterator[Settlement]:
         for batch in batches:
             if REFUSAL in batch.schema.names:
                 refused.extend(batch.column(REFUSAL).drop_null().slice(0, 1).to_pylist())
+            if BREAKER in batch.schema.names:
+                tallies.append(tallies_of(batch))
             yield Settlement.of(batch)
 
     settlement = Settlement.merge(settlements())
     faults.point("sink.staged")
-    return SettleMessage(settlement, current_query(), next(iter(refused), None))
+    return SettleMessage(settlement, current_query(), next(iter(refused), None), merged(tallies))
+
+
+def _report(options: SinkOptions, breaker: Breaker, tasks: list[SettleMessage]) -> None:
+    """Open or close the breaker of a query by the calls of some tasks."""
+    from ignis_sink.breaking import report
+
+    name = breaker.name or name_for(options.queues)
+    catalog = known_store(options.address).catalog
+    report(catalog, breaker, name, options.consumer or name, [task.tallies for task in tasks])
 
 
 def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, int] | None) -> None:

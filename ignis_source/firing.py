@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
@@ -11,6 +12,9 @@ from ignis_source.tickets import Tickets
 from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
+
+if TYPE_CHECKING:
+    from ignis_source.breaking import QueryBreaker
 
 #: Seconds after which an idle query looks again although nothing has changed.
 IDLE_SECONDS = 5.0
@@ -22,8 +26,14 @@ class TicketFirer:
     """Fires tickets for a query, and decides when an idle one looks at the catalog again."""
 
     def __init__(
-        self, options: SourceOptions, requests: Requests, tickets: Tickets, watch: Watch
+        self,
+        options: SourceOptions,
+        requests: Requests,
+        tickets: Tickets,
+        watch: Watch,
+        breaker: QueryBreaker | None = None,
     ) -> None:
+        self._breaker = breaker
         self._options = options
         self._requests = requests
         self._tickets = tickets
@@ -73,22 +83,33 @@ class TicketFirer:
         credit = presence.credit()
         if credit is not None:
             max_messages = credit if max_messages is None else min(max_messages, credit)
+        plan, condition = None, None
+        if self._breaker is not None:
+            plan = self._breaker.plan(presence.consumer.name)
+            if plan is None:
+                return None
+            condition = self._breaker.condition(plan)
+            if plan.probe is not None:
+                max_messages = 1 if max_messages is None else min(max_messages, 1)
         request = self._requests.request(
-            self._tickets.fireable_queues, max_messages, max_bytes, after
+            self._tickets.fireable_queues, max_messages, max_bytes, after, condition
         )
-        if not request.queue_ids or (max_messages is not None and max_messages <= 0):
-            return None
-        faults.point("source.before_fire")
-        ticket = self._tickets.fire(presence.consumer, request)
-        faults.point("source.fired")
+        ticket = None
+        if request.queue_ids and (max_messages is None or max_messages > 0):
+            faults.point("source.before_fire")
+            ticket = self._tickets.fire(presence.consumer, request)
+            faults.point("source.fired")
         if ticket is None:
+            if self._breaker is not None and plan is not None and plan.probe is not None:
+                self._breaker.probed(plan.probe, None, presence.consumer.name)
             return None
         presence.announce()
         return ticket.number
 
     def _patience(self, presence: QueryPresence) -> float:
         """Seconds after which to look again although nothing has changed."""
-        by_time = self._requests.holds or self._options.is_ranked
+        stops = self._breaker is not None and self._breaker.stops
+        by_time = self._requests.holds or self._options.is_ranked or stops
         most = HELD_SECONDS if by_time else IDLE_SECONDS
         # A consumer that goes first may die without notice.
         gone = presence.held_back()

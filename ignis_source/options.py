@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.address import Address
+from queue_core.breakers.breaker import Breaker
 from queue_core.errors import BadOption
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import BY_SHARD, GLOBAL, Magazine
@@ -158,6 +159,12 @@ OPTIONS: tuple[Option, ...] = (
         boolean,
         False,
     ),
+    Option(
+        "breaker",
+        "Circuit breaker, as the text of a `Breaker`: while it is open, no messages are read. "
+        "`consume` sets it; a sink with `mode=settle` needs the same.",
+        Breaker.parse,
+    ),
     Option("includeMetadata", "Whether to read the metadata columns.", boolean, True),
     Option(
         "numPartitions",
@@ -254,6 +261,7 @@ class SourceOptions(NamedTuple):
     max_in_flight: int | None
     exclusive: bool
     single_active: bool
+    breaker: Breaker | None
     include_metadata: bool
     partitions: int | None
     idle_wait: float
@@ -294,6 +302,7 @@ class SourceOptions(NamedTuple):
             max_in_flight=values["maxInFlight"],
             exclusive=values["exclusive"],
             single_active=values["singleActive"],
+            breaker=values["breaker"],
             include_metadata=values["includeMetadata"],
             partitions=values["numPartitions"],
             idle_wait=values["idleWait"],

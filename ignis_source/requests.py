@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
@@ -11,7 +11,7 @@ from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.column_roles import holding
 from queue_core.model import QueueInfo
 from queue_core.selection.conditions import fireable
-from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.queue_rules import Eligibility, of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
 
@@ -39,15 +39,20 @@ class Requests:
         max_messages: int | None,
         max_bytes: int | None,
         after: int,
+        condition: str | None = None,
     ) -> FireRequest:
-        """Return the request for the ticket that follows *after* from some of the queues."""
+        """
+        Return the request for the ticket that follows *after* from some of the queues.
+
+        Messages also meet *condition*, which is SQL over their columns.
+        """
         return FireRequest(
             queue_ids=tuple(info.id for info in queues),
             magazine=self._options.magazine,
             max_messages=max_messages,
             max_bytes=max_bytes,
             horizon=self.horizon,
-            selection=self._selection(),
+            selection=self._selection(condition),
             rules=fireable(queues, self._options.magazine),
             makes_room=any(info.settings.firing_wakes_loads for info in queues),
             after=after,
@@ -65,7 +70,12 @@ class Requests:
         self._current = [self._store.queue(info.name) for info in known]
         return with_columns_of(known, self._current)
 
-    def _selection(self) -> Selection | None:
+    def _selection(self, condition: str | None = None) -> Selection | None:
+        def rules(queue: QueueInfo) -> Eligibility:
+            own = of_firing(queue, self._options.magazine)
+            both = " AND ".join(f"({text})" for text in (own.condition, condition) if text)
+            return replace(own, condition=both or None)
+
         return Selection.parse(
             self._current,
             self._store.storage.uri,
@@ -73,5 +83,5 @@ class Requests:
             self._options.order_by,
             order=self._options.order,
             fallback=self._options.fallback,
-            eligibility=partial(of_firing, magazine=self._options.magazine),
+            eligibility=rules,
         )

@@ -32,6 +32,7 @@ from queue_core.verbs.recover import recover
 
 if TYPE_CHECKING:
     from ignis_source.background_tasks import BackgroundTasks
+    from ignis_source.breaking import QueryBreaker
 
 #: Seconds between two searches for the remains of dead consumers and for damaged segments.
 TIDY_SECONDS = 60.0
@@ -51,7 +52,9 @@ class Session:
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
         watch = Watch(self.store.catalog, lambda: [info.id for info in self._queues.infos])
-        self._firer = TicketFirer(options, self._requests, self._tickets, watch)
+        self._firer = TicketFirer(
+            options, self._requests, self._tickets, watch, _breaker(self.store, options)
+        )
         self._presence: QueryPresence | None = None
         #: The side tasks in the background; None before their start.
         self.tasks: BackgroundTasks | None = None
@@ -208,3 +211,15 @@ class Session:
 
             self.tasks = BackgroundTasks(self.store, self._options, lambda: self._queues.infos)
             self.tasks.start()
+
+
+def _breaker(store: StoreHandle, options: SourceOptions) -> QueryBreaker | None:
+    if options.breaker is None:
+        return None
+    # Not at the top: a query's start does not wait for what few queries use.
+    from ignis_source.breaking import QueryBreaker
+    from queue_core.breakers.keys import name_for
+
+    return QueryBreaker(
+        store.catalog, options.breaker, options.breaker.name or name_for(options.queues)
+    )

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.lookup import finding_ignis
 from pyspark_ignis.settlement import Handler, settlement
+from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.keys import check_by, name_for
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
@@ -30,7 +33,7 @@ from queue_core.retry import Retry
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: Options that the source and the sink share.
-_SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer")
+_SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer", "breaker")
 #: Options of the source that `consume` sets, or has an argument for.
 _RESERVED = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
 
@@ -52,6 +55,7 @@ def consume(
     with_metadata: bool = False,
     on_none: str | None = None,
     retry: Retry | str | None = None,
+    breaker: Breaker | None = None,
     columns: Sequence[str] | None = None,
     magazine: str = "main",
     max_messages: int | None = None,
@@ -112,6 +116,10 @@ def consume(
         retry: Which failures are tried again, how often and when: a `Retry` or its text. With a
             handler in Python, it may name exception classes. By default, the queues' setting
             ``retry``.
+        breaker: A `Breaker`: while too many calls of the handler fail, the query fires nothing but
+            probes. Each task also stops by itself, and its other messages are reloaded. Queries and
+            pools whose breakers have the same name share it. By default, none. Python handlers
+            only.
         columns: The columns that the handler gets. Other columns are not read. By default, the
             queue's own columns with ``_message_id``, ``_queue`` and ``_attempt``; with a payload or
             a *message_type*, only the object.
@@ -161,12 +169,15 @@ def consume(
         on_none,
         retry,
     )
+    named = _named(breaker, [queue] if isinstance(queue, str) else queue)
+    if named is not None:
+        source["breaker"] = str(named)
     read = SourceOptions.of(source)
     timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
 
     with finding_ignis():
         messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
-    settled = settlement(messages, function, contract, timeout)
+    settled = settlement(messages, function, contract, timeout, _sent(named))
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)
@@ -222,6 +233,20 @@ def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options)
 
 
+def _named(breaker: Any, queues: Sequence[str]) -> Breaker | None:
+    """Return the breaker with its name; raises `BadOption`."""
+    if breaker is None:
+        return None
+    if not isinstance(breaker, Breaker):
+        raise BadOption(f"breaker={breaker!r}: give a Breaker, such as Breaker(of=50)")
+    return replace(breaker, name=breaker.name or name_for(queues))
+
+
+def _sent(breaker: Breaker | None) -> Breaker | None:
+    """Return the breaker for the executors, where no check is made."""
+    return None if breaker is None else replace(breaker, check=None)
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -252,6 +277,9 @@ def _timeout(options: SourceOptions, contract: Contract) -> float:
     """Return how many seconds a call of the handler may take; check the class of its objects."""
     with closing(StoreHandle(options.address)) as store:
         queues = open_queues(store, located(store, options).queues)
+    for queue in queues:
+        if options.breaker is not None:
+            check_by(options.breaker, queue.name, queue.schema)
     if isinstance(contract.payload, ObjectPayload):
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)
@@ -266,5 +294,7 @@ def _schema(
     """Return the columns to read: those that the handler is given, and the message's id."""
     available = source_schema(options)
     read = handler_columns(available.names, columns, payload)
+    by = None if options.breaker is None else options.breaker.by
+    read += [by] if by is not None and by not in read else []
     check_columns(options.queues, available.names, read)
     return StructType([available[column] for column in read])

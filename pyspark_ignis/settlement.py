@@ -12,6 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType
 
+from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.tallies import BREAKER
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import REJECTED, UNDECIDED
 from queue_core.handlers.columns import check_payload
@@ -29,7 +31,11 @@ METRICS = "ignis"
 
 
 def settlement(
-    messages: DataFrame, handler: Handler, contract: Contract, timeout: float | None
+    messages: DataFrame,
+    handler: Handler,
+    contract: Contract,
+    timeout: float | None,
+    breaker: Breaker | None = None,
 ) -> DataFrame:
     """
     Return the outcomes of *messages*, as the settle sink takes them.
@@ -37,10 +43,10 @@ def settlement(
     A Python call may take *timeout* seconds. Raises `BadOption` for a handler that cannot be used.
     """
     if isinstance(handler, Column):
-        if replace(contract, retry=None) != Contract():
+        if replace(contract, retry=None) != Contract() or breaker is not None:
             raise BadOption(
-                "ignorable, handler_timeout, payload and on_none are for handlers in Python; an "
-                "expression raises no exceptions to ignore, cannot be interrupted, and can use "
+                "ignorable, handler_timeout, payload, on_none and breaker are for handlers in "
+                "Python; an expression raises no exceptions, cannot be interrupted, and can use "
                 "from_json and coalesce"
             )
         return _observed(_by_expression(messages, handler))
@@ -55,7 +61,13 @@ def settlement(
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
     runner = HandlerRunner(
-        handler, contract.ignorable, timeout, contract.payload, contract.on_none, contract.retry
+        handler,
+        contract.ignorable,
+        timeout,
+        contract.payload,
+        contract.on_none,
+        contract.retry,
+        breaker=breaker,
     )
     return _observed(_by_python(messages, runner))
 
@@ -97,6 +109,7 @@ def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
         ) from error
     times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
     texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
+    texts += f", {BREAKER} STRING" if runner.breaker is not None else ""
     return messages.mapInArrow(runner.run_task, f"_message_id LONG, {texts}")
 
 

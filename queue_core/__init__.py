@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from queue_core.backoff import constant, exponential
     from queue_core.backup.backup import Backup
     from queue_core.backup.replacement import Restored
+    from queue_core.breakers.breaker import Breaker
     from queue_core.by_hand.chosen import Chosen
+    from queue_core.catalog.breaker_switch import BreakerSwitch
     from queue_core.consumers.consumer import SuspendReason
     from queue_core.consumers.trace import Step, Trace, TracedStep, tracing
     from queue_core.errors import (
@@ -82,6 +84,8 @@ _HOMES = {
     "BadOption": "queue_core.errors",
     "BadOutcome": "queue_core.errors",
     "BadSelector": "queue_core.errors",
+    "Breaker": "queue_core.breakers.breaker",
+    "BreakerSwitch": "queue_core.catalog.breaker_switch",
     "Buffer": "queue_core.segments.buffers",
     "CatalogForbidden": "queue_core.errors",
     "CatalogUnavailable": "queue_core.errors",
@@ -153,6 +157,8 @@ __all__ = [
     "BadOption",
     "BadOutcome",
     "BadSelector",
+    "Breaker",
+    "BreakerSwitch",
     "Buffer",
     "CatalogForbidden",
     "CatalogUnavailable",

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from queue_core import column_roles, faults
 from queue_core.address import Address
 from queue_core.catalog import consumers, jobs, queues
+from queue_core.catalog.breaker_switch import BreakerSwitch
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption
@@ -272,9 +273,9 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``,
-                ``sideline``, ``failures``, ``reports`` or ``jobs``.
-            queue: Show only the rows of this queue. By default, those of all queues. The view
-                ``consumers`` ignores it.
+                ``sideline``, ``failures``, ``reports``, ``jobs`` or ``breakers``.
+            queue: Show only the rows of this queue. By default, those of all queues. The views
+                ``consumers`` and ``breakers`` ignore it.
 
         Returns:
             The rows, with the columns of ``VIEWS[name]``.
@@ -286,6 +287,23 @@ class Store(AbstractContextManager["Store"]):
         if name not in VIEWS:
             raise BadOption(f"view={name!r}{nearest(name, VIEWS)}; use {', '.join(VIEWS)}")
         return views.view(self.catalog, name, queue)
+
+    def breaker(self, name: str, value: str | int | bool | None = ...) -> BreakerSwitch:  # type: ignore[assignment]
+        """
+        Return the switch by which a person opens or closes a circuit breaker.
+
+        Args:
+            name: The breaker's name, as the view ``breakers`` shows it. It need not exist yet.
+            value: With a breaker that has a state for each value of a column, the value. By
+                default, the whole handler.
+
+        Returns:
+            The switch.
+
+        Raises:
+            BadOption: *name* or *value* is too long or of another type.
+        """
+        return BreakerSwitch(self.catalog, name, value)
 
     def consumer(self, name: str | None = None, *, beats: bool = False) -> Consumer:
         """

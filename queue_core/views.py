@@ -188,6 +188,17 @@ _JOBS = (
     ViewColumn("error", _TEXT, "The error with which it failed."),
 )
 
+_BREAKERS = (
+    ViewColumn("breaker", _TEXT, "Name of the breaker: by default, its queues."),
+    ViewColumn("value", _TEXT, "Value of its column, as JSON; empty: the whole handler."),
+    ViewColumn("state", _TEXT, "`closed`; `open`: no messages are fired; or `probing`."),
+    ViewColumn("forced", pa.bool_(), "Whether a person has opened or closed it."),
+    ViewColumn("since_at", TIMESTAMP, "Time at which it came into this state."),
+    ViewColumn("until_at", TIMESTAMP, "Time of the next probe; null: none is planned."),
+    ViewColumn("opened", _LONG, "How often it has opened."),
+    ViewColumn("consumer", _TEXT, "Consumer that changed its state last; null: a person."),
+)
+
 #: The columns of each view, by its name.
 COLUMNS = {
     #: One row for each queue.
@@ -206,6 +217,8 @@ COLUMNS = {
     "reports": _REPORTS,
     #: One row for each shovel that runs as a job; ended jobs are kept for a week.
     "jobs": _JOBS,
+    #: One row for each circuit breaker, or each value of its column, that has opened.
+    "breakers": _BREAKERS,
 }
 
 #: The schema of each view, by its name.

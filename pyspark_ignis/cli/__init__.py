@@ -12,6 +12,7 @@ from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
     commands_operate,
     commands_shovel,
     commands_soak,
+    commands_switch,
     commands_work,
 )
 from pyspark_ignis.cli.app import app

@@ -40,6 +40,12 @@ def _rename_tables(connection: Connection) -> None:
         "CREATE TABLE clocks (host VARCHAR(64) NOT NULL, catalog_at BIGINT NOT NULL, "
         "host_at BIGINT NOT NULL, steady_at BIGINT NOT NULL, jumped_at BIGINT, PRIMARY KEY (host))"
     )
+    connection.exec_driver_sql(
+        "CREATE TABLE breakers (name VARCHAR(200) NOT NULL, value VARCHAR(400) NOT NULL, "
+        "state VARCHAR(8) NOT NULL, forced BOOLEAN NOT NULL, since_at BIGINT NOT NULL, "
+        "until_at BIGINT, pause BIGINT NOT NULL, opened BIGINT NOT NULL, "
+        "consumer VARCHAR(200), PRIMARY KEY (name, value))"
+    )
     connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
     connection.exec_driver_sql("ALTER TABLE publications ADD COLUMN content TEXT")
     for table in (

@@ -65,6 +65,7 @@ _CONSUMER: dict[Table, Rights] = {
     # To compare the clock before its tasks. Without DELETE, it cannot accept the clock.
     t.clocks: (_READ, _ADD, "UPDATE (catalog_at, host_at, steady_at, jumped_at)"),
     t.dedup: (_READ,),
+    t.breakers: _ALL,
 }
 
 #: For each right on a table, the right on the sequence of its ids.

@@ -448,3 +448,25 @@ clocks = Table(
     #: The catalog's time when this machine saw it jump; null if it did not.
     Column("jumped_at", BigInteger),
 )
+
+#: Circuit breakers that are not plainly closed, or were lately: one row per breaker and key.
+breakers = Table(
+    "breakers",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    #: The value of its column as JSON; empty for the whole handler.
+    Column("value", String(400), primary_key=True),
+    #: ``closed``, ``open`` or ``probing``.
+    Column("state", String(8), nullable=False),
+    #: Whether a person has opened or closed it.
+    Column("forced", Boolean, nullable=False),
+    Column("since_at", BigInteger, nullable=False),
+    #: When the next probe is due, or the present one counts as abandoned.
+    Column("until_at", BigInteger),
+    #: Microseconds before the next probe.
+    Column("pause", BigInteger, nullable=False),
+    #: How often it has opened.
+    Column("opened", BigInteger, nullable=False),
+    #: The consumer that changed it last; null for a person.
+    Column("consumer", String(200)),
+)

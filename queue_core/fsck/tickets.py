@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import or_, select
 
 from queue_core.catalog.tables import (
+    breakers,
     consumers,
     interests,
     leases,
@@ -105,6 +106,9 @@ def check_times(scope: Scope) -> Iterator[Finding]:
     for row in scope.connection.execute(query):
         text = "the task has begun in the future"
         yield of_row(schedule, row, "I24", text, Remedy.REMOVE)
+    for row in scope.connection.execute(select(breakers).where(breakers.c.since_at > late)):
+        text = f"breaker {row.name!r}: the time of its state is in the future"
+        yield of_row(breakers, row, "I24", text, Remedy.REMOVE)
 
 
 def _is_json(text: str) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.gate import Gate
+from queue_core.breakers.tallies import BREAKER
 from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
-from queue_core.handlers.payloads import ObjectPayload, Payload
+from queue_core.handlers.guarded import GuardedBatch, GuardedCalls
+from queue_core.handlers.payloads import Call, ObjectPayload, Payload
 from queue_core.handlers.results import REFUSAL, Results, name_of
 from queue_core.handlers.verdicts import SETTLEMENT
 from queue_core.objects.python_rows import rows_of
@@ -78,6 +82,10 @@ class HandlerRunner:
     on_none: str | None = None
     #: Which exceptions are tried again; None: all, until the catalog decides by the kind.
     retry: Retry | None = None
+    #: The gate of its circuit breaker.
+    gate: Gate | None = None
+    #: In a task of Spark, the breaker itself: each task has a gate of its own.
+    breaker: Breaker | None = None
     #: The results so far. `dataclasses.replace` makes a runner without any.
     results: Results = field(init=False, compare=False, repr=False)
 
@@ -92,6 +100,26 @@ class HandlerRunner:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Handle batch after batch, in a process's main thread."""
+        for _, settled in self._run(batches):
+            yield settled
+
+    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """
+        Do the same with the column `REFUSAL`: the function for `mapInArrow`.
+
+        With a breaker, the column `BREAKER` says to which key each message belongs.
+        """
+        gate = None if self.breaker is None else Gate(self.breaker)
+        runner = replace(self, gate=gate)
+        for batch, settled in runner._run(batches):
+            refusal = pa.repeat(pa.scalar(runner.refusal, pa.string()), settled.num_rows)
+            noted = settled.append_column(REFUSAL, refusal)
+            yield noted if gate is None else noted.append_column(BREAKER, gate.marks(batch))
+
+    def _run(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield each batch that has messages, and its settlement."""
         with ExitStack() as stack:
             handle = self.handler
             if self.timeout is not None:
@@ -100,13 +128,7 @@ class HandlerRunner:
                 if batch.num_rows:
                     calls = self.calls_for(batch)
                     calls.run(handle)
-                    yield settlement(batch, calls)
-
-    def run_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the same with the column `REFUSAL`: the function for `mapInArrow`."""
-        for settled in self.run(batches):
-            refusal = pa.repeat(pa.scalar(self.refusal, pa.string()), settled.num_rows)
-            yield settled.append_column(REFUSAL, refusal)
+                    yield batch, settlement(batch, calls)
 
     @property
     def refusal(self) -> str | None:
@@ -114,19 +136,32 @@ class HandlerRunner:
         handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
         return name_of(handler) if self.results.refused else None
 
-    def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
+    def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any] | GuardedBatch:
         """Return the calls to make for a batch."""
+        if self.gate is None:
+            return self._calls_for(batch)
+        if takes_batches(self.handler):
+            return GuardedBatch(batch, self.gate, self._calls_for)
+        return GuardedCalls(
+            self._single_calls(batch), self.ignorable, self.results, self.retry, self.gate, batch
+        )
+
+    def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
         in_batches = takes_batches(self.handler)
         if in_batches and self.payload is None:
             return BatchCall(
                 (batch,), batch.num_rows, self.ignorable, None, self.results, self.retry
             )
-        calls = list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
+        calls = self._single_calls(batch)
         make = BatchCall.of if in_batches else MessageCalls
         return make(calls, self.ignorable, self.results, self.retry)
 
+    def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
+        """Return the arguments of the call for each message."""
+        return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
 
-def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any]) -> pa.RecordBatch:
+
+def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any] | GuardedBatch) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
     columns = [batch.column("_message_id"), *calls.verdicts.columns]
     return pa.RecordBatch.from_arrays(columns, schema=SETTLEMENT)

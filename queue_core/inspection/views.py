@@ -14,6 +14,7 @@ from queue_core.catalog.consumers import reserved
 from queue_core.catalog.damage import UNREADABLE, decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
+    breakers,
     consumers,
     counters,
     interests,
@@ -193,12 +194,19 @@ def _consumers(connection: Connection, names: Mapping[int, str]) -> Iterable[Map
         }
 
 
+def _breakers(connection: Connection, _: Mapping[int, str]) -> Iterable[Mapping[str, Any]]:
+    order = (breakers.c.name, breakers.c.value)
+    for row in connection.execute(select(breakers).order_by(*order)).mappings():
+        yield dict(row) | {"breaker": row["name"]}
+
+
 _QUERIES = {
     "queues": _queues,
     "shards": _shards,
     "slices": _slices,
     "consumers": _consumers,
     "jobs": jobs.shown,
+    "breakers": _breakers,
 }
 
 #: The tables from which each view has its columns.
@@ -208,4 +216,5 @@ _TABLES = {
     "slices": (slices,),
     "consumers": (consumers, interests),
     "jobs": (job_rows,),
+    "breakers": (breakers,),
 }

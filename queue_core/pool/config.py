@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.keys import check_by, name_for
 from queue_core.catalog.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
@@ -47,6 +49,7 @@ class PoolConfig:
     browse: bool
     transactional: bool = False
     tasks: Sequence[str] | None = None
+    breaker: Breaker | None = None
 
     @property
     def side_tasks(self) -> tuple[str, ...]:
@@ -80,7 +83,15 @@ class PoolConfig:
     @property
     def read(self) -> list[str]:
         """The columns to read: those for the handler, and the message's id."""
-        return handler_columns(self.queues[0].schema.names, self.columns, self.payload)
+        read = handler_columns(self.queues[0].schema.names, self.columns, self.payload)
+        by = None if self.breaker is None else self.breaker.by
+        return read if by is None or by in read else [*read, by]
+
+    @property
+    def breaker_name(self) -> str:
+        """The name of the breaker: by default, the names of the queues."""
+        given = None if self.breaker is None else self.breaker.name
+        return given or name_for([queue.name for queue in self.queues])
 
 
 def checked(config: PoolConfig) -> PoolConfig:
@@ -128,6 +139,10 @@ def checked(config: PoolConfig) -> PoolConfig:
             "transactional=True cannot be combined with a batch handler of payloads or objects: "
             "take the RecordBatch, or handle single messages"
         )
+    if config.breaker is not None and not isinstance(config.breaker, Breaker):
+        raise BadOption(f"breaker={config.breaker!r}: give a Breaker, such as Breaker(of=50)")
+    if config.breaker is not None and config.browse:
+        raise BadOption("browse=True cannot be combined with breaker: a browser takes no messages")
     if config.order != BY_SHARD and config.browse:
         raise BadOption(
             f"browse=True cannot be combined with order={config.order!r}: a browser sees the "
@@ -142,6 +157,8 @@ def checked(config: PoolConfig) -> PoolConfig:
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         columns = pa.schema([*queue.schema, *METADATA])
+        if config.breaker is not None:
+            check_by(config.breaker, queue.name, queue.schema)
         if isinstance(config.payload, ObjectPayload):
             config.payload.kind.check_fits(queue.schema, queue.name)
         check_columns([queue.name], columns.names, read)

@@ -12,6 +12,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from queue_core.breakers.breaker import WHOLE, Breaker
+from queue_core.breakers.gate import Gate
 from queue_core.catalog import consumers, interests, pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
@@ -20,9 +22,10 @@ from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
 from queue_core.names import check_consumer, of_process
+from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
-from queue_core.pool.dispatcher import close_dispatcher, open_dispatcher
+from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
@@ -128,6 +131,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             ``shovel``, ``sweep``, ``expire``, ``compact`` and ``vacuum``. They are run for the
             pool's queues; the leader sweeps all queues of the store. By default, all of them; a
             browser runs none.
+        breaker: A `Breaker`, which stops firing while too many calls of the handler fail. Processes
+            whose breakers have the same name share it. Not with *browse*. By default, none.
 
     Raises:
         BadOption: An argument is not valid, two cannot be combined, or the handler cannot take its
@@ -168,6 +173,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         pressure: Pressure | None = None,
         name: str | None = None,
         tasks: Sequence[str] | None = None,
+        breaker: Breaker | None = None,
     ) -> None:
         function, exceptions = unwrapped(handler, ignorable)
         contract = Contract.of(
@@ -201,6 +207,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 browse=browse,
                 transactional=transactional,
                 tasks=tasks,
+                breaker=breaker,
             )
         )
         contract.check_handler(function, transactional=transactional)
@@ -227,6 +234,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._queue_paused = False
         self._ended = threading.Event()
         self._presence: Presence | None = None
+        self._breaker: PoolBreaker | None = None
         self._context: WorkerContext | None = None
         self._transactions: Transactions | None = None
         self._workers: Workers | None = None
@@ -272,19 +280,22 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 self._store.catalog, config.handler, self._runner.on_none
             )
         dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
+        self._breaker = self._start_breaker(consumer, dispatchers)
+        gate = None if self._breaker is None else self._breaker.gate
         self._context = WorkerContext(
             name=consumer.name,
             sources={
-                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival)
+                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, gate)
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
             # Without the results of an earlier life.
-            runner=replace(self._runner),
+            runner=replace(self._runner, gate=gate),
             batch=config.batch,
             priority=config.priority,
             yields=config.priority is not None or config.single_active,
             acquires=not config.browse,
-            selective=config.selector is not None,
+            # What a breaker holds back is left to other handlers.
+            selective=config.selector is not None or gate is not None,
             credit=self._credit,
             pressure=self._pressure,
             transactions=self._transactions,
@@ -449,6 +460,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._give_back()
         if self._transactions is not None:
             self._transactions.close()
+        if self._breaker is not None:
+            self._breaker.stop(timeout)
+            self._breaker = None
         for info in self._infos:
             close_dispatcher(self._store.catalog, info)
         self._presence.leave()
@@ -478,8 +492,37 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             f"in hand{ended}>"
         )
 
+    def _start_breaker(
+        self, consumer: Consumer, dispatchers: Sequence[QueueDispatcher]
+    ) -> PoolBreaker | None:
+        config = self._config
+        if config.breaker is None:
+            return None
+
+        def changed(fewer: bool) -> None:
+            if fewer:
+                self._give_back()
+            for dispatcher in dispatchers:
+                dispatcher.manager.notify_arrival()
+
+        breaker = PoolBreaker(
+            self._store.catalog,
+            config.breaker,
+            config.breaker_name,
+            consumer.name,
+            sources=len(dispatchers),
+            on_change=changed,
+            fail=self._fail,
+        )
+        breaker.start()
+        return breaker
+
     def _source(
-        self, queue: Queue, consumer: Consumer, on_available: Callable[[], None]
+        self,
+        queue: Queue,
+        consumer: Consumer,
+        on_available: Callable[[], None],
+        gate: Gate | None,
     ) -> MessageSource:
         config = self._config
         if config.browse:
@@ -496,12 +539,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             prefetch=config.may_prefetch,
             on_available=on_available,
             retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
+            gate=gate,
         )
 
     def _is_interested(self) -> bool:
         """Whether the pool wants messages; a short lack of credit does not count."""
         pressed = self._pressure is not None and self._pressure.applied
-        suspended = self._paused or pressed or not self.concurrency
+        stopped = self._breaker is not None and WHOLE in self._breaker.gate.stopped
+        suspended = self._paused or pressed or stopped or not self.concurrency
         return not suspended and self._credit.missing_for() < interests.BEAT_SECONDS
 
     def _follow_settings(self) -> None:
@@ -529,6 +574,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         is_idle = not self._queue_paused and self._started.found_nothing and self._credit.used == 0
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble
+        is_idle = is_idle and not (self._breaker is not None and self._breaker.holds_back)
         # A batch may have been settled between the two looks, which frees others of its groups.
         return is_idle and self._started.arrivals == arrivals
 

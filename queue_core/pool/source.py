@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from queue_core.breakers.gate import Gate
 from queue_core.catalog import consumers, interests
 from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Ticket, TicketRange
 from queue_core.outcomes import Settlement
 from queue_core.pool.coalescing import Coalescer
+from queue_core.pool.narrowing import narrowed
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
@@ -72,8 +74,10 @@ class AcquiringSource:
         prefetch: bool,
         on_available: Callable[[], None],
         retry: Retry | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._queue = queue
+        self._gate = gate
         self._consumer = consumer
         self._retry = retry
         self._columns = list(columns)
@@ -118,18 +122,37 @@ class AcquiringSource:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
     def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+        plan = None
+        if self._gate is not None:
+            plan = self._gate.firing(self)
+            if plan is not None and plan.probe is not None:
+                probe = self._fire_now(1, narrowed(self._selector, self._gate.by, plan))
+                if probe.num_rows:
+                    rest = self._fire_for(limits[1:]) if limits[1:] else []
+                    return [_part(probe, 0, 1), *rest]
+                self._gate.found_nothing(plan.probe, self)
+                return self._fire_for(limits)
+            if plan is None:
+                return [None] * len(limits)
+        selector = self._selector
+        if self._gate is not None and plan is not None:
+            selector = narrowed(selector, self._gate.by, plan)
+        messages = self._fire_now(self._prefetch.amount(sum(limits)), selector)
+        parts, left = _split(messages, limits)
+        self._prefetch.put(left)
+        return parts
+
+    def _fire_now(self, most: int, selector: AnySelector | None) -> pa.Table:
         with self.trouble.attempt():
             firing = self._queue.fire(
-                self._prefetch.amount(sum(limits)),
+                most,
                 magazine=self._magazine,
-                selector=self._selector,
+                selector=selector,
                 order_by=self._order_by,
                 order=self._order,
                 consumer=self._consumer,
             )
-        parts, rest = _split(firing.messages.select(self._columns), limits)
-        self._prefetch.put(rest)
-        return parts
+        return firing.messages.select(self._columns)
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
         merged = Settlement.of(pa.concat_tables(settlements))

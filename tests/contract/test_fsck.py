@@ -16,6 +16,7 @@ from queue_core import Store
 from queue_core.catalog import interests as interest_rows
 from queue_core.catalog import seals
 from queue_core.catalog.tables import (
+    breakers,
     consumers,
     counters,
     dedup,
@@ -195,6 +196,11 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
 UNCHECKED = {"facts", "clocks", "locks"}
 #: A damage to each other table.
 DAMAGES = {
+    "breakers": write(
+        insert(breakers).values(
+            name="b", value="", state="open", forced=False, since_at=2**52, pause=1, opened=1
+        )
+    ),
     "consumers": BREAKERS["I24"],
     "counters": write(update(counters).values(deleted=7)),
     "dedup": write(

@@ -178,6 +178,7 @@ def test_every_view_has_its_schema_with_and_without_rows(store, name):
     queue.sideline(queue.fire("all"), reason="x")
     queue.shovel(2)
     queue.start_shovel()
+    store.breaker("orders").open()
 
     view = store.view(name)
 

@@ -14,7 +14,16 @@ from queue_core import errors
 from scripts import docstrings
 
 #: Users are given these, and do not construct them.
-GIVEN = {"Buffer", "Firing", "IdSet", "Queue", "TargetConsumer", "Trace", "TracedStep"}
+GIVEN = {
+    "BreakerSwitch",
+    "Buffer",
+    "Firing",
+    "IdSet",
+    "Queue",
+    "TargetConsumer",
+    "Trace",
+    "TracedStep",
+}
 ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind)}
 PACKAGES = ("queue_core", "pyspark_ignis")
 

@@ -20,6 +20,8 @@ SURFACE = {
         "BadOption",
         "BadOutcome",
         "BadSelector",
+        "Breaker",
+        "BreakerSwitch",
         "Buffer",
         "CatalogForbidden",
         "CatalogUnavailable",

@@ -39,7 +39,7 @@ FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
 SINCE = {2: {"consumers": {"for_restart", "ack"}, "queues": {"paused_at", "retrying", "dead"}}}
 #: Views that have only been there since a format.
-VIEWS_SINCE = {"sideline": 2, "jobs": 2}
+VIEWS_SINCE = {"sideline": 2, "jobs": 2, "breakers": 2}
 #: Settings that queues have only had since a format.
 SETTINGS_SINCE = {2: {"room", "sideline_expiry", "retry"}}
 #: Settings that queues have only had before a format, and their values in the golden stores.
@@ -126,6 +126,8 @@ def fill(store: Store) -> None:
     brief.load(orders(3))
     brief.expire()
     brief.deactivate()
+
+    store.breaker("orders").open()
 
     leader = LeaseLeader(store.catalog)
     leader.start()

@@ -79,6 +79,7 @@ def _turn_back(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE locks")
     connection.exec_driver_sql("DROP TABLE clocks")
     connection.exec_driver_sql("DROP TABLE jobs")
+    connection.exec_driver_sql("DROP TABLE breakers")
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
     dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):

@@ -25,6 +25,7 @@ from pyspark_ignis import (
 from queue_core import (
     VIEWS,
     Annihilate,
+    Breaker,
     Buffer,
     Conflict,
     ConsumerPool,
@@ -284,7 +285,10 @@ def handle_without_spark(store: Store) -> None:
         max_in_flight=1000,
         single_active=True,
         name="till",
+        breaker=Breaker(of=50, by="tenant", check="shop.health:is_up"),
     ).start().stop(timeout=5.0)
+    store.breaker("orders,returns", "acme").open()
+    store.breaker("orders,returns").release()
 
 
 def use_the_format(spark: SparkSession) -> StreamingQuery:

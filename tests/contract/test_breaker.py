@@ -1,0 +1,260 @@
+"""A pool with a circuit breaker: it stops firing while calls fail, and probes."""
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
+from queue_core.errors import BadOption
+from tests.command_line import answer
+from tests.contract.pools import PATIENCE, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+QUICK = Breaker(of=4, pause=0.1, max_pause=0.2)
+
+
+class Service:
+    """A handler whose service can be down, for all customers or for some."""
+
+    def __init__(self, down=True):
+        self.down = down
+        self.calls = Counter()
+        self.handled = []
+        self.lock = threading.Lock()
+
+    def __call__(self, message):
+        with self.lock:
+            self.calls[message["customer"]] += 1
+        if self.down is True or (self.down and message["customer"] in self.down):
+            raise ConnectionError("503")
+        with self.lock:
+            self.handled.append(message["number"])
+        return True
+
+
+@pytest.fixture
+def queue(store):
+    # A retry would come back to main during a slow test.
+    return make_queue(store, shards=2, retry=None)
+
+
+def attempts(queue):
+    return set(queue.browse().column("_attempt").to_pylist())
+
+
+@pytest.mark.parametrize(
+    "selector", [None, "number >= 0", Predicate(lambda b: b["number"].is_valid(), ["number"])]
+)
+def test_an_outage_sidelines_few_messages_and_the_end_of_it_is_noticed(store, queue, selector):
+    queue.load(orders(500))
+    service = Service()
+
+    with ConsumerPool(store, "orders", service, concurrency=3, breaker=QUICK, batch=50) as pool:
+        eventually(lambda: service.calls.total() >= 6)
+        assert not pool.drain(0.1)
+        called = service.calls.total()
+        time.sleep(0.5)
+        # At most a probe in each pause.
+        assert service.calls.total() - called <= 6
+        assert attempts(queue) == {0}
+        service.down = False
+        assert pool.drain(PATIENCE)
+
+    failed = queue.peek(500, magazine="sideline").num_rows
+    assert 3 <= failed <= 25
+    assert len(service.handled) == len(set(service.handled)) == 500 - failed
+    assert store.view("breakers").column("state").to_pylist() == ["closed"]
+
+
+def test_a_batch_handler_makes_a_call_per_message(store, queue):
+    queue.load(orders(300))
+    sizes, down = [], threading.Event()
+    down.set()
+
+    @batch_handler
+    def handler(batch):
+        sizes.append(batch.num_rows)
+        if down.is_set():
+            raise ConnectionError("503")
+        return [True] * batch.num_rows
+
+    with ConsumerPool(store, "orders", handler, concurrency=1, batch=30, breaker=QUICK) as pool:
+        eventually(lambda: len(sizes) >= 3)
+        assert sizes[:3] == [30, 1, 1]
+        down.clear()
+        assert pool.drain(PATIENCE)
+
+    assert pool.counts["deleted"] == 300 - pool.counts["sidelined"]
+
+
+def test_rejections_do_not_open_it(store, queue):
+    queue.load(orders(50))
+
+    with ConsumerPool(store, "orders", lambda _: False, concurrency=1, breaker=QUICK) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"sidelined": 50}
+
+    assert store.view("breakers").num_rows == 0
+
+
+def test_calls_that_take_too_long_open_it(store, queue):
+    queue.load(orders(20))
+    slow = threading.Event()
+    slow.set()
+
+    def handler(message):
+        while slow.is_set():
+            time.sleep(0.01)
+        return True
+
+    with ConsumerPool(
+        store, "orders", handler, concurrency=2, handler_timeout=0.1, breaker=QUICK
+    ) as pool:
+        eventually(lambda: store.view("breakers").num_rows == 1)
+        slow.clear()
+        assert pool.drain(PATIENCE)
+
+    assert pool.counts["deleted"] >= 10
+
+
+def any_number(batch):
+    return batch["number"].is_valid()
+
+
+@pytest.mark.parametrize("selector", ["number >= 0", Predicate(any_number, ["number"])])
+def test_only_messages_of_the_failing_value_are_held_back(store, queue, selector):
+    queue.load(orders(400, customers=4))
+    service = Service({"customer-1"})
+    breaker = Breaker(of=4, pause=0.1, max_pause=0.2, by="customer")
+
+    with ConsumerPool(
+        store, "orders", service, concurrency=2, breaker=breaker, batch=20, selector=selector
+    ) as pool:
+        eventually(lambda: len(service.handled) == 300)
+        eventually(lambda: set(queue.peek(400).column("customer").to_pylist()) == {"customer-1"})
+        (row,) = store.view("breakers").to_pylist()
+        assert (row["breaker"], row["value"]) == ("orders", '"customer-1"')
+        assert row["state"] in ("open", "probing")
+        service.down = False
+        assert pool.drain(PATIENCE)
+
+    assert len(service.handled) == 400 - queue.peek(400, magazine="sideline").num_rows
+    assert service.calls["customer-1"] <= 100 + 10
+
+
+@pytest.mark.parametrize("by", ["amount", "customr"])
+def test_a_column_that_cannot_be_used_is_refused(store, queue, by):
+    with pytest.raises(BadOption, match=f"by={by!r}"):
+        ConsumerPool(store, "orders", lambda _: True, breaker=Breaker(by=by))
+
+
+def test_a_check_is_asked_instead_of_a_probe(store, queue):
+    queue.load(orders(100))
+    service, asked = Service(), []
+
+    def check():
+        asked.append(service.down)
+        return not service.down
+
+    breaker = Breaker(of=4, pause=0.05, max_pause=0.1, check=check)
+    with ConsumerPool(store, "orders", service, concurrency=1, breaker=breaker) as pool:
+        eventually(lambda: len(asked) >= 3)
+        assert service.calls.total() == 2
+        service.down = False
+        assert pool.drain(PATIENCE)
+
+    assert pool.counts["sidelined"] == 2
+
+
+def test_two_pools_share_it_by_its_name(store, queue):
+    queue.load(orders(10))
+    failing, working = Service(), Service(down=False)
+    slow = Breaker(of=4, pause=60, max_pause=60, name="shop")
+
+    with ConsumerPool(store, "orders", failing, concurrency=1, breaker=slow) as pool:
+        eventually(lambda: store.view("breakers").num_rows == 1)
+        with ConsumerPool(store, "orders", working, concurrency=1, breaker=slow) as other:
+            assert not other.drain(0.3)
+            assert working.calls.total() == 0
+            store.breaker("shop").close()
+            failing.down = False
+            assert other.drain(PATIENCE)
+            assert pool.drain(PATIENCE)
+
+    assert len(failing.handled) + len(working.handled) == 8
+    (row,) = store.view("breakers").to_pylist()
+    assert (row["state"], row["forced"]) == ("closed", True)
+
+
+def test_a_person_opens_it_and_leaves_it_to_itself_again(store, queue):
+    queue.load(orders(10))
+    service = Service(down=False)
+    store.breaker("orders").open()
+
+    with ConsumerPool(store, "orders", service, concurrency=1, breaker=QUICK) as pool:
+        assert not pool.drain(0.3)
+        assert service.calls.total() == 0
+        store.breaker("orders").release()
+        assert pool.drain(PATIENCE)
+
+    assert len(service.handled) == 10
+
+
+def test_a_probe_of_a_pool_that_stops_is_left_to_others(store, queue):
+    queue.load(orders(20))
+    service = Service()
+
+    with ConsumerPool(store, "orders", service, concurrency=1, breaker=QUICK):
+        eventually(lambda: service.calls.total() >= 3)
+    assert numbers_of(queue.peek(20, magazine="sideline"))
+    service.down = False
+
+    with ConsumerPool(store, "orders", service, concurrency=1, breaker=QUICK) as pool:
+        assert pool.drain(PATIENCE)
+    assert queue.peek(20).num_rows == 0
+
+
+def test_the_command_line_shows_and_turns_it(store, queue, ignis):
+    assert answer(ignis("--json", "breaker", "open", "orders", "--value", "acme"))
+    (row,) = answer(ignis("--json", "breakers"))
+    assert (row["breaker"], row["value"], row["state"]) == ("orders", '"acme"', "open")
+    assert row["forced"] is True
+
+    assert "left to itself" in ignis("breaker", "auto", "orders", "--value", '"acme"').stdout
+    assert not store.view("breakers").column("forced").to_pylist()[0]
+    assert "closed" in ignis("breaker", "close", "orders").stdout
+    assert len(store.view("breakers")) == 2
+
+
+def test_names_and_values_that_cannot_be_are_refused(store):
+    for name, *value in (("",), ("n" * 201,), ("b", 1.5), ("b", "v" * 400)):
+        with pytest.raises(BadOption, match="breaker"):
+            store.breaker(name, *value)
+    assert repr(store.breaker("b", None)) == "<BreakerSwitch of 'b', value None>"
+    assert repr(store.breaker("b")) == "<BreakerSwitch of 'b'>"
+
+
+@pytest.mark.parametrize("breaker", [3, "open"])
+def test_other_things_are_no_breakers(store, queue, breaker):
+    with pytest.raises(BadOption, match="give a Breaker"):
+        ConsumerPool(store, "orders", lambda _: True, breaker=breaker)
+
+
+def test_a_breaker_that_never_opens_writes_nothing(store, queue):
+    queue.load(orders(200))
+
+    with ConsumerPool(store, "orders", lambda _: True, breaker=Breaker()) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert store.view("breakers").num_rows == 0
+
+
+def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
+    queue.load(orders(2))
+
+    with ConsumerPool(store, "orders", Service(), concurrency=1, breaker=QUICK) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert queue.peek(9, magazine="sideline").num_rows == 2

@@ -1,0 +1,29 @@
+"""The benchmark of an outage in its short form: an HTTP server is killed, and started again."""
+
+import pytest
+
+from benchmarks.outage import run
+from queue_core import Breaker, Store
+
+
+@pytest.mark.parametrize("by", [None, "tenant"])
+def test_few_messages_fail_and_none_is_lost_while_the_service_is_down(tmp_path, by):
+    breaker = Breaker(of=4, pause=0.1, max_pause=0.3, by=by)
+    with Store.open(tmp_path / "store") as store:
+        found = run(
+            store,
+            messages=3_000,
+            down=1.0,
+            warm=0.1,
+            batch=1,
+            workers=4,
+            one_tenant=by is not None,
+            breaker=breaker,
+        )
+
+    assert found.handled + found.sidelined == found.messages
+    assert found.repeated == 0
+    assert found.sidelined <= 30
+    assert found.late < 5
+    if by is not None:
+        assert found.during > 0
