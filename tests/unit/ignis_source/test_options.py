@@ -44,6 +44,7 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         zookeeper=None,
         client_id="ignis",
         view=None,
+        breaker=None,
     )
 
 
