@@ -22,7 +22,7 @@ from pyspark_ignis.demo.processes import kill_session
 from pyspark_ignis.demo.queries import copy, finish
 from pyspark_ignis.demo.samples import Sample, Sampler
 from pyspark_ignis.demo.session import quiet_spark
-from pyspark_ignis.demo.work import noted, noting_flights
+from pyspark_ignis.demo.work import ONCE, noted, noting_flights
 from queue_core import IgnisError, Store
 
 #: Micro-batches per query, by default.
@@ -57,7 +57,7 @@ def crash(
     """Run in the folder *store*, kill the driver, run to the end, and return the result."""
     opened = Store.open(store)
     opened.create_queue("flights", flights.schema, key="carrier").load(flights)
-    copies = opened.create_queue("copies", flights.schema, key="carrier")
+    copies = opened.create_queue("copies", flights.schema, key="carrier", retry=ONCE)
     with Sampler(copies, show) as sampler:
         limit = -(-flights.num_rows // batches)
         driver = _start(store, limit)

@@ -19,7 +19,7 @@ from pyspark_ignis import consume
 from pyspark_ignis.demo.flights import write_parquet
 from pyspark_ignis.demo.queries import batches, count, finish, load
 from pyspark_ignis.demo.samples import Sample, Sampler
-from pyspark_ignis.demo.work import delays, publishing_delays
+from pyspark_ignis.demo.work import ONCE, delays, publishing_delays
 from queue_core import Queue, Store
 
 #: Number of input files, by default.
@@ -52,7 +52,7 @@ def run(
 ) -> Run:
     """Stream the flights through a new store in the folder *store*."""
     write_parquet(flights, store / "files", files)
-    queue = Store.open(store).create_queue("flights", flights.schema, key="carrier")
+    queue = Store.open(store).create_queue("flights", flights.schema, key="carrier", retry=ONCE)
     with Sampler(queue, show, next_queue=delays(str(store))) as sampler:
         loading = load(spark, store / "files", store)
         handling = consume(

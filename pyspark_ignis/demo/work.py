@@ -1,7 +1,7 @@
 """The demo's handlers, one for batches and one for single flights.
 
 A flight that departed is done once its delay is published or the flight is noted. A flight that
-never departed is a failure.
+never departed is a failure, and is not tried again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queue_core import Queue, Store, batch_handler
+from queue_core import Queue, Retry, Store, batch_handler
 from queue_core.handlers.handler import BatchHandler, RowHandler
 
 #: Published for each flight that departed: its delay in minutes, carrier and planned hour.
@@ -29,6 +29,8 @@ DELAYS = pa.schema(
         ("dep_delay", pa.int64()),
     ]
 )
+#: A second attempt would find the flight cancelled as well.
+ONCE = Retry(attempts=1)
 
 
 class NeverDeparted(Exception):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 class Step(IntEnum):
     """The steps, in the order in which a message passes through them."""
 
-    #: A message arrives on the queue.
+    #: A message arrives on the queue, or may have become available: once a second, a pool looks.
     ARRIVED = 1
     #: The queue notifies an interested consumer.
     QUEUE_NOTIFIES_CONSUMER = 2
