@@ -27,6 +27,7 @@ from queue_core.pool.source import BrowsingSource
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
 from queue_core.schema import output_schema
+from queue_core.settings import is_whole
 from queue_core.store import Store
 from queue_core.verbs.reset import put_back
 
@@ -84,7 +85,7 @@ class TargetConsumer(QueueConsumer[Firing]):
             Unavailable: The catalog or the storage cannot be reached. The target is woken again
                 within about a second.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        if not is_whole(limit) or limit < 1:
             raise BadOption(f"limit={limit!r}: use a whole number, 1 or more")
         # Before the pull: a notification during the pull must not be lost.
         self._ready.discard(self)
