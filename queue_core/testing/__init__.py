@@ -1,0 +1,40 @@
+"""Help for tests of handlers: a store for a test, a run of a handler, a clock, and crashes.
+
+The names in `__all__` are public, as those of `queue_core` are.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from queue_core.testing.crashing import crash_at
+    from queue_core.testing.handled import Handled
+    from queue_core.testing.handling import handle
+    from queue_core.testing.temporary import TemporaryStore, temporary_store
+
+#: The module that defines each public name.
+_HOMES = {
+    "Handled": "queue_core.testing.handled",
+    "TemporaryStore": "queue_core.testing.temporary",
+    "crash_at": "queue_core.testing.crashing",
+    "handle": "queue_core.testing.handling",
+    "temporary_store": "queue_core.testing.temporary",
+}
+
+__all__ = [
+    "Handled",
+    "TemporaryStore",
+    "crash_at",
+    "handle",
+    "temporary_store",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'queue_core.testing' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

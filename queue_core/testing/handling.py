@@ -1,0 +1,174 @@
+"""Run a handler on the messages that wait, in the thread of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.errors import BadOption
+from queue_core.handlers.columns import check_columns, check_payload, handler_columns
+from queue_core.handlers.contract import Contract, Ignorable
+from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
+from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handlers.payloads import ObjectPayload, Payload
+from queue_core.handlers.results import refusal
+from queue_core.handlers.verdicts import SETTLEMENT
+from queue_core.outcomes import Settlement
+from queue_core.queue import Queue
+from queue_core.retry import Retry
+from queue_core.schema import output_schema
+from queue_core.settings import is_whole
+from queue_core.testing.handled import Handled
+
+if TYPE_CHECKING:
+    from queue_core.selection.selection import AnySelector
+    from queue_core.store import Store
+
+
+def handle(
+    queue: Queue,
+    handler: RowHandler | BatchHandler | MagazineHandler,
+    *,
+    max_messages: int | None = None,
+    batch: int = 1000,
+    ignorable: Ignorable = (),
+    handler_timeout: float | None = None,
+    payload: str | None = None,
+    payload_type: type | None = None,
+    message_type: type | None = None,
+    with_metadata: bool = False,
+    on_none: str | None = None,
+    retry: Retry | str | None = None,
+    columns: Sequence[str] | None = None,
+    selector: AnySelector | None = None,
+    order_by: str | None = None,
+    magazine: str = "main",
+) -> Handled:
+    """
+    Fire the messages that wait, give them to a handler, settle them, and return the outcomes.
+
+    The handler is called as in `ConsumerPool` and ``consume``, by the same code, but in the
+    caller's thread: messages that wait are handled once, and those that the handler loads are not.
+    The arguments not listed here have no meaning for one run.
+
+    Args:
+        queue: The queue.
+        handler: As in `ConsumerPool`.
+        max_messages: At most this many messages, 1 or more. By default, all that wait.
+        batch: The most messages that a batch handler takes at once, 1 or more.
+        ignorable: An exception class, or several, whose exceptions delete the message.
+        handler_timeout: Seconds that one call may take, only in the main thread. By default, no
+            limit.
+        payload: The string or binary column with JSON text, whose object the handler takes.
+        payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
+            lists.
+        message_type: A dataclass or pydantic model, an object of which the handler takes instead of
+            the row.
+        with_metadata: Whether a handler with a payload or a *message_type* takes the other columns
+            too, as a dict and second argument.
+        on_none: The outcome of a message for which the handler returns None: ``delete`` or
+            ``sideline``. By default, a handler whose first result is None is refused.
+        retry: The policy for failed messages, or its text. By default, the setting ``retry``.
+        columns: The columns that the handler takes. By default, as in `ConsumerPool`.
+        selector: A SQL condition or a function, as in `Queue.fire`. By default, all messages.
+        order_by: The order, as in `Queue.fire`. By default, the queue's own.
+        magazine: ``main`` or ``sideline``.
+
+    Returns:
+        The messages with their outcomes, and those that were loaded meanwhile.
+
+    Raises:
+        BadOption: An argument is not valid, or the handler cannot take its arguments.
+        BadOutcome: The handler returned None before it decided about any message.
+        BadSelector: *selector* or *order_by* cannot be parsed, or names an unknown column.
+        SchemaMismatch: The queue lacks one of *columns*, or does not fit *message_type*.
+    """
+    function, exceptions = unwrapped(handler, ignorable)
+    contract = Contract.of(
+        exceptions,
+        handler_timeout,
+        payload,
+        payload_type,
+        with_metadata,
+        message_type,
+        on_none,
+        retry,
+    )
+    contract.check_handler(function)
+    if not is_whole(batch) or batch < 1:
+        raise BadOption(f"batch={batch!r}: use a whole number, 1 or more")
+    # What the messages of this queue may take at most.
+    timeout = None if handler_timeout is None else contract.timeout_for([queue.info])
+    runner = HandlerRunner(
+        function,
+        contract.ignorable,
+        timeout,
+        contract.payload,
+        contract.on_none,
+        contract.retry,
+    )
+    names = _columns(queue, columns, contract.payload)
+    before = _ids(queue.store)
+    firing = queue.fire(
+        "all" if max_messages is None else max_messages,
+        selector=selector,
+        order_by=order_by,
+        magazine=magazine,
+    )
+    given = firing.messages.select(names).to_batches(max_chunksize=batch)
+    settled = pa.Table.from_batches(runner.run(given), SETTLEMENT)
+    if firing.ticket is not None:
+        policy = None if contract.retry is None else contract.retry.by_kinds()
+        queue.settle(Settlement.of(settled), firing, retry=policy)
+    if runner.refusal is not None:
+        raise refusal(runner.refusal, [queue.name])
+    return Handled(queue.name, _joined(firing.messages, settled), _new(queue.store, before))
+
+
+def _columns(
+    queue: Queue, columns: Sequence[str] | None, payload: Payload | ObjectPayload | None
+) -> list[str]:
+    """Return the columns that the handler needs, which the queue has."""
+    fields = output_schema(queue.schema)
+    names = handler_columns(queue.schema.names, columns, payload)
+    if isinstance(payload, ObjectPayload):
+        payload.kind.check_fits(queue.schema, queue.name)
+    check_columns([queue.name], fields.names, names)
+    if isinstance(payload, Payload):
+        kind = fields.field(payload.column).type
+        is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+        check_payload(payload.column, str(kind), is_text=is_text)
+    return names
+
+
+def _joined(messages: pa.Table, settled: pa.Table) -> pa.Table:
+    """Add the columns of the settlement, whose rows are in the order of the messages."""
+    for name in settled.column_names[1:]:
+        messages = messages.append_column(name, settled.column(name))
+    return messages
+
+
+def _ids(store: Store) -> dict[str, Any]:
+    """Return the ids of all messages of each queue."""
+    return {name: _browsed(store, name).column("_message_id") for name in store.queues()}
+
+
+def _new(store: Store, before: dict[str, Any]) -> dict[str, pa.Table]:
+    """Return the messages of each queue that were not there before."""
+    found = {}
+    for name in store.queues():
+        table = _browsed(store, name)
+        if name in before:
+            known = pc.is_in(table.column("_message_id"), value_set=before[name].combine_chunks())
+            table = table.filter(pc.invert(known))
+        if table.num_rows:
+            found[name] = table
+    return found
+
+
+def _browsed(store: Store, name: str) -> pa.Table:
+    queue = store.queue(name)
+    return pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
