@@ -17,7 +17,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest lowest crash soak bench notebooks docs lock
+.PHONY: help setup demo test check lint types contracts pytest lowest older-spark crash soak bench notebooks docs lock
 .PHONY: build fmt clean
 
 help:
@@ -53,6 +53,14 @@ pytest: setup ## tests; JOBS=1 for one process
 lowest: ## the tests without Spark, with the lowest versions that the project declares, in .venv-lowest
 	@scripts/lowest.sh .venv-lowest
 	.venv-lowest/bin/python -m pytest -q tests/unit tests/contract -n $(JOBS) -W ignore::DeprecationWarning
+
+older-spark: ## the campaign of kill -9 on Spark 4.0 and 4.1, in .venv-spark-4.0.2 and .venv-spark-4.1.1
+	@for version in 4.0.2 4.1.1; do \
+		scripts/older_spark.sh .venv-spark-$$version $$version && \
+		$(WITH_JAVA) env PATH="$(CURDIR)/.venv-spark-$$version/bin:$$PATH" \
+			PYSPARK_PYTHON="$(CURDIR)/.venv-spark-$$version/bin/python" \
+			.venv-spark-$$version/bin/python -m tests.crash.spark.campaign --only points || exit 1; \
+	done
 
 crash: setup ## the long campaign of kill -9
 	@$(WITH_JAVA) $(BIN)/pytest -m "slow and not notebook" --timeout 3600

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 
+from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
 from ignis_sink.message import LoadMessage, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.spark_log import read_entry

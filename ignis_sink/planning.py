@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from inspect import signature
+from typing import Any
+
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,6 +22,11 @@ from queue_core.schema import METADATA, canonical, check_insertable, evolve
 from queue_core.segments.shard_hash import check_key
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.settings import QueueSettings
+
+#: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+)
 
 
 def find_target(options: SinkOptions, rows: StructType) -> Target:
@@ -91,10 +99,10 @@ def _incoming(rows: StructType) -> pa.Schema:
     columns = [column for column in rows if column.name not in METADATA.names]
     for column in columns:
         try:
-            to_arrow_schema(StructType([column]), timezone="UTC")
+            to_arrow_schema(StructType([column]), **_IN_UTC)
         except PySparkTypeError as error:
             raise SchemaMismatch(
                 f"column {column.name!r}: PySpark cannot hand over the type "
                 f"{column.dataType.simpleString()}; cast it, to a string for instance"
             ) from error
-    return to_arrow_schema(StructType(columns), timezone="UTC")
+    return to_arrow_schema(StructType(columns), **_IN_UTC)

@@ -11,6 +11,7 @@ from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.column_roles import holding
 from queue_core.model import QueueInfo
 from queue_core.selection.conditions import fireable
+from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
@@ -54,6 +55,10 @@ class Requests:
             horizon=self.horizon,
             selection=self._selection(condition),
             rules=fireable(queues, self._options.magazine),
+            # A browser fires nothing.
+            limits=None
+            if self._options.ack == "browse"
+            else limits_of(queues, self._options.magazine),
             makes_room=any(info.settings.firing_wakes_loads for info in queues),
             after=after,
         )

@@ -7,6 +7,8 @@ first opens the store.
 from __future__ import annotations
 
 from contextlib import closing
+from inspect import signature
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -17,6 +19,11 @@ from queue_core.errors import SchemaMismatch
 from queue_core.names import nearest
 from queue_core.schema import output_schema
 from queue_core.views import REPORTS, VIEWS
+
+#: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+)
 
 
 def source_schema(options: SourceOptions) -> StructType:
@@ -37,7 +44,7 @@ def source_schema(options: SourceOptions) -> StructType:
 
 def batch_schema(wanted: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects of each batch for its own schema."""
-    return to_arrow_schema(wanted, timezone="UTC")
+    return to_arrow_schema(wanted, **_IN_UTC)
 
 
 def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) -> None:

@@ -17,11 +17,12 @@ from ignis_source.handle import StoreHandle
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
+from ignis_source.progress import Progress
 from ignis_source.queue_refresh import located
 from ignis_source.requests import Requests
 from ignis_source.tickets import tickets_of
 from queue_core import faults
-from queue_core.catalog import consumers, turns
+from queue_core.catalog import consumers
 from queue_core.catalog.notifications import Watch
 from queue_core.errors import BadOption, IgnisError
 from queue_core.model import Consumer, ReadPlan, TicketRange
@@ -64,7 +65,7 @@ class Session:
         # A ticket that is known to be the consumer's newest.
         self._newest = -1
         self._tidied_at = 0.0
-        self._backlog: tuple[float, int] = (0.0, 0)
+        self._progress = Progress(self.store, options.magazine)
         # Now, because Spark first plans a logged batch again.
         quarantine(self.store.catalog, self.store.storage)
 
@@ -117,16 +118,9 @@ class Session:
         self._latest = max(self._latest, end.ticket)
         return plan
 
-    def backlog(self) -> int:
-        """Return how many messages wait; at most a second old."""
-        counted_at, count = self._backlog
-        if time.monotonic() - counted_at > 1.0:
-            ids = [info.id for info in self._tickets.fireable_queues]
-            with self.store.catalog.read() as connection:
-                shards = turns.backlog(connection, ids, self._options.magazine)
-            count = sum(shard.waiting for shard in shards.values())
-            self._backlog = (time.monotonic(), count)
-        return count
+    def figures(self) -> dict[str, float | None]:
+        """Return the figures of the queues, for progress reports; at most a second old."""
+        return self._progress.figures([info.id for info in self._tickets.fireable_queues])
 
     @property
     def columns(self) -> pa.Schema:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ignis_source.imports import without_collections
-from ignis_source.limits import admitted, default_limit
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
@@ -26,8 +24,12 @@ if TYPE_CHECKING:
     from ignis_source.session import Session
 
 
-class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Fires messages of one or more queues, one ticket for each micro-batch."""
+class IgnisStreamReader(DataSourceStreamReader):
+    """
+    Fires messages of one or more queues, one ticket for each micro-batch.
+
+    `admission` and `older_spark` add how each version of Spark asks for the next offset.
+    """
 
     def __init__(self, options: SourceOptions, wanted: StructType) -> None:
         self._options = options
@@ -42,34 +44,28 @@ class IgnisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._name = of_query()
         return Offset(self._name, 0).to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the read limit of each trigger."""
-        return default_limit(self._options)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Note the present end of the queue."""
-        self._driver().set_horizon()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def after(
+        self, start: dict[str, Any], limits: tuple[int | None, int | None] | None = None
+    ) -> dict[str, Any]:
         """
         Acknowledge committed batches, then fire the next messages.
 
         Spark asks only when all batches up to *start* are committed. For the last batch of a run
-        this is the only notice.
+        this is the only notice. *limits*: the most messages and bytes; None: those of the options.
         """
         driver = self._driver()
         begin = Offset.from_json(start)
         self._name = begin.consumer
         driver.acknowledge(begin)
-        return driver.next(begin, *admitted(self._options, limit)).to_json()
+        return driver.next(
+            begin, *(limits or (self._options.max_messages, self._options.max_bytes))
+        ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the last ticket and the number of waiting messages, for progress reports."""
+        """Return the last ticket and the figures of the queues, for progress reports."""
         if self._session is None or self._name is None:
             return None
-        return Offset(self._name, self._session.latest).to_json() | {
-            "waiting": self._session.backlog()
-        }
+        return Offset(self._name, self._session.latest).to_json() | self._session.figures()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the messages of the tickets after *start* up to *end*; the same at each call."""

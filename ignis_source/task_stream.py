@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ignis_source.offset import ReportOffset
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from ignis_source.task_session import TaskSession
 
 
-class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Runs side tasks when they are due, or once."""
+class IgnisTaskReader(DataSourceStreamReader):
+    """Runs side tasks when they are due, or once. `admission` and `older_spark` complete it."""
 
     def __init__(self, options: SourceOptions, wanted: StructType) -> None:
         check_columns(options, wanted, REPORTS)
@@ -37,11 +36,7 @@ class IgnisTaskReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the offset after all present reports."""
         return self._driver().begin().to_json()
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Run the tasks once: later, because Spark has not requested the first offset yet."""
-        self._driver().run_once()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def after(self, start: dict[str, Any]) -> dict[str, Any]:
         """Run the due tasks, and return the offset of the newest report."""
         return self._driver().next(ReportOffset.from_json(start)).to_json()
 

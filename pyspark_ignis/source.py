@@ -79,18 +79,16 @@ class IgnisDataSource(DataSource):
         # A query waits for these.
         with without_collections():
             from ignis_source.options import SourceOptions
-            from ignis_source.stream import IgnisStreamReader
+            from ignis_source.readers import stream_reader, task_reader
 
         options = SourceOptions.of(self.options)
         if options.reports:
-            from ignis_source.task_stream import IgnisTaskReader
-
-            return IgnisTaskReader(options, schema)
+            return task_reader(options, schema)
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
             _refuse_order(options)
-        return IgnisStreamReader(options, schema)
+        return stream_reader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """
@@ -137,6 +135,7 @@ class IgnisDataSource(DataSource):
             BadOption: An option is unknown or malformed, or *overwrite* is true.
             BadOutcome: The columns are not those of a settlement.
         """
+        from ignis_sink.arrow_streams import stream_writer
         from ignis_sink.load import LoadStreamWriter
         from ignis_sink.options import SinkOptions
         from ignis_sink.planning import find_target
@@ -147,12 +146,12 @@ class IgnisDataSource(DataSource):
         _refuse_overwrite(overwrite)
         if options.mode == "settle":
             check_settlement(options, schema)
-            return SettleStreamWriter(options)
+            return stream_writer(SettleStreamWriter(options), schema)
         try:
             target: Target | IgnisError = find_target(options, schema)
         except IgnisError as error:
             target = error
-        return LoadStreamWriter(options, target)
+        return stream_writer(LoadStreamWriter(options, target), schema)
 
 
 def _refuse_order(options: SourceOptions) -> None:

@@ -26,8 +26,8 @@ from ignis_sink.message import LoadMessage, SettleMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.settle import SettleStreamWriter, gather
 from ignis_sink.target import Target
+from ignis_source.admission import AdmittedStreamReader
 from ignis_source.options import SourceOptions
-from ignis_source.stream import IgnisStreamReader
 from queue_core import Store
 from queue_core.address import Address
 from queue_core.segments.staging_spec import StagingSpec
@@ -194,7 +194,7 @@ class Query:
     def run(self) -> None:
         """Live one life of the query; it ends with an error, or by being killed."""
         world, log = self.world, self.checkpoint
-        reader = IgnisStreamReader(self._source(), from_arrow_schema(MESSAGES))
+        reader = AdmittedStreamReader(self._source(), from_arrow_schema(MESSAGES))
         number = log.last
         if number is None:
             start, number = reader.initialOffset(), 0
@@ -222,7 +222,7 @@ class Query:
             start, number = end, number + 1
 
     def _run_batch(
-        self, reader: IgnisStreamReader, number: int, start: dict[str, Any], end: dict[str, Any]
+        self, reader: AdmittedStreamReader, number: int, start: dict[str, Any], end: dict[str, Any]
     ) -> None:
         world, sink = self.world, self.sink
         parts = [list(reader.read(part)) for part in reader.partitions(start, end)] or [[]]

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
+from ignis_source.readers import tells_start
+from queue_core import Store
 
 if TYPE_CHECKING:
     from tests.crash.spark.scene import Scene
@@ -77,6 +81,8 @@ def main(text: str) -> None:
     spark = session(job)
     query = copy(spark, job)
     print("up", flush=True)
+    if job.until_empty and not tells_start():
+        _stop_when_empty(query, job)
     query.awaitTermination()
     spark.stop()
 
@@ -109,8 +115,21 @@ def copy(spark: SparkSession, job: Job) -> StreamingQuery:
         .writeStream.format("ignis")
         .options(**job.store, queue="out", key="customer", checkpointLocation=job.checkpoint)
     )
-    ending = {"availableNow": True} if job.until_empty else {"processingTime": "0 seconds"}
-    return writer.trigger(**ending).start()
+    # Before Spark 4.2, AvailableNow runs one batch.
+    if job.until_empty and tells_start():
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime="0 seconds").start()
+
+
+def _stop_when_empty(query: StreamingQuery, job: Job) -> None:
+    """Stop a query once no message waits or is in flight."""
+    with Store.open(**job.store) as store:
+        queue = store.queue("in")
+        while query.isActive:
+            shards = queue.metadata()
+            if not any(sum(shards.column(name).to_pylist()) for name in ("waiting", "in_flight")):
+                query.stop()
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":

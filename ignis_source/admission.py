@@ -1,0 +1,26 @@
+"""The reader of messages since Spark 4.2, which says where a batch starts, and its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from ignis_source.limits import admitted, default_limit
+from ignis_source.stream import IgnisStreamReader
+
+
+class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
+    """Fires messages within Spark's read limits."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the read limit of each trigger."""
+        return default_limit(self._options)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note the present end of the queue."""
+        self._driver().set_horizon()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the offset of the next batch; *start* if there is none."""
+        return self.after(start, admitted(self._options, limit))

@@ -1,0 +1,43 @@
+"""Pick the streaming reader that the installed version of Spark can call."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from ignis_source.options import SourceOptions
+
+# Each imports only what its query needs: the query waits for it.
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of messages."""
+    if tells_start():
+        from ignis_source.admission import AdmittedStreamReader
+
+        return AdmittedStreamReader(options, schema)
+    from ignis_source.older_spark import OlderStreamReader
+
+    return OlderStreamReader(options, schema)
+
+
+def task_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of side tasks."""
+    if tells_start():
+        from ignis_source.task_admission import AdmittedTaskReader
+
+        return AdmittedTaskReader(options, schema)
+    from ignis_source.older_spark import OlderTaskReader
+
+    return OlderTaskReader(options, schema)
+
+
+@cache
+def tells_start() -> bool:
+    """Return whether Spark says where a batch starts, as it does since 4.2."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
