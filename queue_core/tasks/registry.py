@@ -52,6 +52,13 @@ _ROWS = (
         timing=Timing(86_400.0),
         of_store=True,
     ),
+    Task(
+        name="sample",
+        run="queue_core.tasks.sample:run",
+        steps=("sample",),
+        timing=Timing(10.0),
+        of_store=True,
+    ),
 )
 
 #: Each task by its name, in the order in which they run when several are due.

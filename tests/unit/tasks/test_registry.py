@@ -24,7 +24,8 @@ def said_of(task):
     if task.setting is not None:
         when = f"the queue's `{task.setting}`"
     elif task.timing.first is None:
-        when = f"every {task.timing.every / 60:.0f} minutes"
+        every = task.timing.every
+        when = f"every {every / 60:.0f} minutes" if every >= 60 else f"every {every:.0f} seconds"
     else:
         when = (
             f"every {task.timing.every / 60:.0f} minutes, first after {task.timing.first / 60:.0f}"

@@ -1,0 +1,61 @@
+"""The figures of a query's queues, which Spark shows in the query's progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, func, select
+
+from ignis_source.handle import StoreHandle
+from queue_core.catalog import dialect, turns
+from queue_core.catalog.tables import slices
+from queue_core.model import Magazine
+
+#: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
+_FRESH_SECONDS = 1.0
+_SIZES_FRESH_SECONDS = 10.0
+
+
+class Progress:
+    """Reads the figures, and remembers them for a moment."""
+
+    def __init__(self, store: StoreHandle, magazine: Magazine) -> None:
+        self._store = store
+        self._magazine = magazine
+        self._found: dict[str, float | None] = {}
+        self._read_at = self._sized_at = float("-inf")
+        self._bytes: int | None = None
+
+    def figures(self, queue_ids: Sequence[int]) -> dict[str, float | None]:
+        """Return the figures of some queues together, at most a second old."""
+        now = time.monotonic()
+        if now - self._read_at > _FRESH_SECONDS:
+            with self._store.catalog.read() as connection:
+                if now - self._sized_at > _SIZES_FRESH_SECONDS:
+                    self._bytes = self._size(connection, queue_ids)
+                    self._sized_at = now
+                self._found = self._read(connection, queue_ids)
+            self._read_at = time.monotonic()
+        return self._found | {"bytes": self._bytes}
+
+    def _read(self, connection: Connection, queue_ids: Sequence[int]) -> dict[str, float | None]:
+        # Not at the top: a query's start does not wait for it.
+        from queue_core.catalog import figures
+
+        backlog = turns.backlog(connection, queue_ids, self._magazine)
+        rows = figures.read(connection, queue_ids)
+        ages = [row.oldest_age / 1e6 for row in rows if row.oldest_age is not None]
+        return {
+            "waiting": sum(shard.waiting for shard in backlog.values()),
+            "oldest_age": max(ages, default=None),
+            "in_flight": sum(row.in_flight or 0 for row in rows),
+            "sidelined": sum(row.sidelined or 0 for row in rows),
+        }
+
+    def _size(self, connection: Connection, queue_ids: Sequence[int]) -> int:
+        query = select(func.sum(slices.c.bytes)).where(
+            dialect.of(connection).one_of(slices.c.queue_id, queue_ids),
+            slices.c.magazine == int(self._magazine),
+        )
+        return int(connection.scalar(query) or 0)

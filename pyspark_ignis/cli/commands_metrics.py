@@ -1,0 +1,54 @@
+"""The command `ignis metrics`: an endpoint for Prometheus."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from pyspark_ignis.cli.app import app
+from pyspark_ignis.cli.display import complain
+from pyspark_ignis.cli.invocation import Invocation
+from queue_core.errors import BadOption
+
+
+@app.command(rich_help_panel="Inspect")
+def metrics(
+    ctx: typer.Context,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all of the machine.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = 9464,
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics and exit.")] = False,
+) -> None:
+    """
+    Serve the metrics of the store for Prometheus, until SIGTERM or Ctrl-C.
+
+    Each scrape reads the catalog in one transaction. Nobody has to log in.
+    """
+    call = Invocation.current(ctx)
+    try:
+        from queue_core.monitoring import prometheus
+    except ModuleNotFoundError as error:
+        raise BadOption(
+            f"ignis metrics: {error.name} is not installed: pip install 'ignis-queue[metrics]'"
+        ) from error
+    with call.store() as store:
+        if once:
+            sys.stdout.write(prometheus.page(store.catalog))
+            return
+        try:
+            listening, stop = prometheus.serve(store.catalog, host, port)
+        except OSError as error:
+            raise BadOption(f"--host {host} --port {port}: {error}") from error
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        signal.signal(signal.SIGINT, lambda *_: ended.set())
+        complain(f"metrics at http://{host}:{listening}/metrics; Ctrl-C ends")
+        ended.wait()
+        stop()

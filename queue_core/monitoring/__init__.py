@@ -1,0 +1,1 @@
+"""Metrics of a store for other programs: Prometheus and OpenTelemetry."""

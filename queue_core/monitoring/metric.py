@@ -1,0 +1,127 @@
+"""The metrics: their names after the conventions of Prometheus and OpenTelemetry, and labels.
+
+Labels have values from closed sets: names of queues, of consumers that hold messages, of breakers
+and of side tasks. Nothing in a message becomes a label.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MESSAGES, SECONDS, PLAIN = "messages", "seconds", ""
+
+#: The attributes of OpenTelemetry that correspond to labels of Prometheus.
+ATTRIBUTES = {
+    "queue": "messaging.destination.name",
+    "consumer": "messaging.consumer.group.name",
+    "magazine": "ignis.magazine",
+    "breaker": "ignis.breaker",
+    "task": "ignis.task",
+}
+
+
+class Metric(NamedTuple):
+    """One metric."""
+
+    #: Its name in Prometheus, without the suffix of counters.
+    prometheus: str
+    #: Its name in OpenTelemetry.
+    opentelemetry: str
+    unit: str
+    about: str
+    labels: tuple[str, ...]
+    #: Whether it only grows.
+    counts: bool = False
+
+
+def _of_queue(name: str, about: str) -> Metric:
+    return Metric(f"ignis_{name}_messages", f"ignis.queue.{name}", MESSAGES, about, ("queue",))
+
+
+def _counter(name: str, about: str) -> Metric:
+    labels = ("queue", "magazine")
+    return Metric(f"ignis_{name}_messages", f"ignis.messages.{name}", MESSAGES, about, labels, True)
+
+
+#: Present numbers of messages, by the name of the figure.
+DEPTHS = {
+    "waiting": _of_queue("waiting", "Messages that wait in main."),
+    "in_flight": _of_queue("in_flight", "Messages that were fired and are not settled."),
+    "sidelined": Metric(
+        "ignis_sideline_messages",
+        "ignis.queue.sidelined",
+        MESSAGES,
+        "Messages that wait in the sideline.",
+        ("queue",),
+    ),
+    "retrying": _of_queue("retrying", "Messages of the sideline that return to main at a time."),
+    "dead": _of_queue("dead", "Messages of the sideline that are not tried again."),
+    "damaged": _of_queue("damaged", "Messages whose segment cannot be read."),
+}
+OLDEST_AGE = Metric(
+    "ignis_oldest_message_age_seconds",
+    "ignis.queue.oldest_age",
+    SECONDS,
+    "Time since the oldest message at the head of a shard was loaded; absent: none waits.",
+    ("queue",),
+)
+PAUSED = Metric(
+    "ignis_queue_paused",
+    "ignis.queue.paused",
+    PLAIN,
+    "1 while a person has paused the queue.",
+    ("queue",),
+)
+#: Counters of each magazine since the queue's creation, by their names.
+COUNTERS = {
+    "loaded": _counter("loaded", "Messages that came in, by any verb."),
+    "fired": _counter("fired", "Messages that were fired or left, by any verb."),
+    "reloaded": _counter("reloaded", "Fired messages that wait again."),
+    "deleted": _counter("deleted", "Messages that were finished."),
+    "sidelined": _counter("sidelined", "Messages that failed or were put off."),
+    "shovelled": _counter("shovelled", "Messages that left the sideline to be tried again."),
+    "swept": _counter("swept", "Messages that were stuck, or fired too often."),
+    "expired": _counter("expired", "Messages that were too old."),
+    "ignored": _counter("ignored", "Messages that a load left out."),
+    "replaced": _counter("replaced", "Messages that a policy removed."),
+    "dropped": _counter("dropped", "Messages that a full ring dropped."),
+}
+HELD = Metric(
+    "ignis_consumer_in_flight_messages",
+    "ignis.consumer.in_flight",
+    MESSAGES,
+    "Messages that a consumer holds.",
+    ("consumer",),
+)
+HEARTBEAT_AGE = Metric(
+    "ignis_consumer_heartbeat_age_seconds",
+    "ignis.consumer.heartbeat_age",
+    SECONDS,
+    "Time since the last heartbeat of a consumer that holds messages.",
+    ("consumer",),
+)
+OPEN_BREAKERS = Metric(
+    "ignis_open_breakers",
+    "ignis.breaker.open",
+    PLAIN,
+    "Values, or 1 for the whole handler, for which a breaker lets no messages be fired.",
+    ("breaker",),
+)
+TASK_AGE = Metric(
+    "ignis_side_task_age_seconds",
+    "ignis.task.age",
+    SECONDS,
+    "Time since a side task last began, in any process and for any queue.",
+    ("task",),
+)
+
+METRICS = (
+    *DEPTHS.values(),
+    OLDEST_AGE,
+    PAUSED,
+    *COUNTERS.values(),
+    HELD,
+    HEARTBEAT_AGE,
+    OPEN_BREAKERS,
+    TASK_AGE,
+)

@@ -1,0 +1,90 @@
+"""Readings: the values of all metrics, from one state of the catalog.
+
+It reads counters and not messages, so a scrape is cheap however many messages wait. A figure that
+is not known has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from sqlalchemy import Connection, func, select
+
+from queue_core.catalog import dialect, figures
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import (
+    breakers,
+    consumers,
+    counters,
+    queues,
+    schedule,
+    shard_totals,
+    shards,
+    slices,
+    turns,
+)
+from queue_core.model import Magazine
+from queue_core.monitoring import metric as m
+from queue_core.monitoring.metric import Metric
+
+#: For each metric, values of its labels and the number.
+Readings: TypeAlias = dict[Metric, list[tuple[Sequence[str], float]]]
+
+_MAGAZINES = {int(magazine): magazine.name.lower() for magazine in Magazine}
+
+
+def read(catalog: Catalog) -> Readings:
+    """Read all metrics of a store."""
+    found: Readings = {metric: [] for metric in m.METRICS}
+    with catalog.read() as connection:
+        now = dialect.read_clock(connection)
+        _of_queues(connection, found)
+        _counters(connection, found)
+        _consumers(connection, found, now)
+        opened = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
+        for name, count in connection.execute(opened.where(breakers.c.state != "closed")):
+            found[m.OPEN_BREAKERS].append(((name,), count))
+        newest = func.max(schedule.c.begun_at).label("newest")
+        for task, begun in connection.execute(
+            select(schedule.c.task, newest).group_by(schedule.c.task)
+        ):
+            found[m.TASK_AGE].append(((task,), max(now - begun, 0) / 1e6))
+    return found
+
+
+def _of_queues(connection: Connection, found: Readings) -> None:
+    for row in figures.read(connection):
+        for name, metric in m.DEPTHS.items():
+            if (value := getattr(row, name)) is not None:
+                found[metric].append(((row.queue,), value))
+        if row.oldest_age is not None:
+            found[m.OLDEST_AGE].append(((row.queue,), row.oldest_age / 1e6))
+    for name, paused in connection.execute(select(queues.c.name, queues.c.paused_at)):
+        found[m.PAUSED].append(((name,), int(paused is not None)))
+
+
+def _counters(connection: Connection, found: Readings) -> None:
+    tables = {"loaded": shards, "fired": turns}
+    columns = [tables.get(name, counters).c[name] for name in m.COUNTERS]
+    query = (
+        select(queues.c.name, shards.c.magazine, *(func.sum(column) for column in columns))
+        .select_from(shard_totals.join(queues, queues.c.id == shards.c.queue_id))
+        .group_by(queues.c.name, shards.c.magazine)
+    )
+    for name, magazine, *values in connection.execute(query):
+        labels = (name, _MAGAZINES.get(magazine, str(magazine)))
+        for metric, value in zip(m.COUNTERS.values(), values, strict=True):
+            found[metric].append((labels, int(value)))
+
+
+def _consumers(connection: Connection, found: Readings, now: int) -> None:
+    held = (
+        select(consumers.c.name, consumers.c.heartbeat_at, func.sum(slices.c.count).label("held"))
+        .join(slices, slices.c.consumer_id == consumers.c.id)
+        .group_by(consumers.c.id, consumers.c.name, consumers.c.heartbeat_at)
+    )
+    for name, heartbeat, count in connection.execute(held):
+        found[m.HELD].append(((name,), int(count)))
+        if heartbeat is not None:
+            found[m.HEARTBEAT_AGE].append(((name,), max(now - heartbeat, 0) / 1e6))

@@ -1,0 +1,268 @@
+"""Metrics: the same figures as the views, for Prometheus and for OpenTelemetry."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from queue_core import opentelemetry_instruments, prometheus_collector
+from queue_core.monitoring.metric import COUNTERS, DEPTHS, METRICS
+from queue_core.monitoring.prometheus import page, serve
+from queue_core.tasks.sample import sample
+from tests.factories import make_queue, orders
+
+DOCS = Path(__file__).parents[2] / "docs" / "monitoring"
+RULES = yaml.safe_load((DOCS / "alerts.yml").read_text())
+DASHBOARD = json.loads((DOCS / "dashboard.json").read_text())
+EXPRESSIONS = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]] + [
+    target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+]
+
+
+def work(store):
+    """Use a queue, so that every metric has a value."""
+    queue = make_queue(store, shards=2)
+    make_queue(store, "empty")
+    queue.load(orders(40))
+    firing = queue.fire(20, consumer=store.consumer("till", beats=True))
+    queue.delete(firing.ids[:5])
+    queue.sideline(firing.ids[5:8])
+    queue.pause()
+    store.breaker("payments").open()
+    with store.side_tasks(tasks=["sample"]):
+        deadline = time.monotonic() + 30
+        while "ignis_side_task_age" not in _values_text(store) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    return queue
+
+
+def _values_text(store):
+    return "".join(line for line in page(store.catalog).splitlines() if line[0] != "#")
+
+
+def scraped(text):
+    return {
+        (each.name, tuple(sorted(each.labels.items()))): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_the_metrics_are_the_figures_of_the_views(store):
+    work(store)
+    values = scraped(page(store.catalog))
+
+    for row in store.view("queues").to_pylist():
+        here = (("queue", row["queue"]),)
+        for name, metric in DEPTHS.items():
+            assert values[metric.prometheus, here] == row[name], name
+        assert (("ignis_oldest_message_age_seconds", here) in values) == (row["waiting"] > 0)
+        assert values["ignis_queue_paused", here] == (row["paused_at"] is not None)
+    shards = store.view("shards").to_pylist()
+    for (name, labels), value in values.items():
+        if name.endswith("_total"):
+            place = dict(labels)
+            counter = name.removeprefix("ignis_").removesuffix("_messages_total")
+            assert value == sum(
+                row[counter]
+                for row in shards
+                if (row["queue"], row["magazine"]) == (place["queue"], place["magazine"])
+            )
+    assert values["ignis_consumer_in_flight_messages", (("consumer", "till"),)] == 12
+    assert values["ignis_consumer_heartbeat_age_seconds", (("consumer", "till"),)] < 600
+    assert values["ignis_open_breakers", (("breaker", "payments"),)] == 1
+
+
+def test_every_metric_of_the_rules_and_the_dashboard_is_one_that_a_scrape_has(store):
+    work(store)
+    told = {name for name, _ in scraped(page(store.catalog))}
+
+    assert len(told) == len(METRICS)
+    used = {name for text in EXPRESSIONS for name in re.findall(r"\bignis_\w+", text)}
+    assert used - told == set()
+    page_names = set(re.findall(r"`(ignis_\w+)`", (DOCS.parent / "monitoring.md").read_text()))
+    assert page_names == told
+
+
+def test_opentelemetry_has_the_same_values(store):
+    work(store)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    opentelemetry_instruments(store, provider)
+
+    (found,) = reader.get_metrics_data().resource_metrics
+    (scope,) = found.scope_metrics
+    by_name = {metric.name: metric for metric in scope.metrics}
+    values = scraped(page(store.catalog))
+    assert by_name.keys() == {metric.opentelemetry for metric in METRICS}
+    for name, metric in (DEPTHS | COUNTERS).items():
+        points = by_name[metric.opentelemetry].data.data_points
+        assert by_name[metric.opentelemetry].unit == "{message}"
+        for point in points:
+            labels = {"queue": point.attributes["messaging.destination.name"]}
+            if metric.counts:
+                labels["magazine"] = point.attributes["ignis.magazine"]
+            key = metric.prometheus + "_total" * metric.counts, tuple(sorted(labels.items()))
+            assert point.value == values[key], name
+    provider.shutdown()
+
+
+def test_figures_agree_while_work_goes_on(store):
+    """One state of the catalog is read each time: what came in is there, or was counted."""
+    queue = make_queue(store, shards=2)
+    ended = threading.Event()
+
+    def run():
+        while not ended.is_set():
+            queue.load(orders(7))
+            firing = queue.fire(5)
+            queue.delete(firing.ids[:3])
+            queue.sideline(firing.ids[3:4])
+            queue.shovel(1)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        for _ in range(10):
+            values = scraped(page(store.catalog))
+            sample(store.catalog)
+            main, side = (
+                {
+                    name: values[
+                        f"{metric.prometheus}_total", (("magazine", where), ("queue", "orders"))
+                    ]
+                    for name, metric in COUNTERS.items()
+                }
+                for where in ("main", "sideline")
+            )
+            depth = {
+                name: values[metric.prometheus, (("queue", "orders"),)]
+                for name, metric in DEPTHS.items()
+            }
+            left = main["deleted"] + main["sidelined"]
+            assert depth["waiting"] + depth["in_flight"] == main["loaded"] - left
+            assert depth["sidelined"] == side["loaded"] - side["shovelled"]
+            (row,) = store.view("queues").to_pylist()
+            (figures,) = _figures(store)
+            assert row["waiting"] >= 0
+            assert figures["waiting"] >= 0
+    finally:
+        ended.set()
+        thread.join()
+    sample(store.catalog)
+    (row,) = store.view("queues").to_pylist()
+    (figures,) = _figures(store)
+    last = store.view("samples").to_pylist()[-1]
+    values = scraped(page(store.catalog))
+    for name in ("waiting", "in_flight", "sidelined", "retrying", "dead"):
+        told = values[DEPTHS[name].prometheus, (("queue", "orders"),)]
+        assert row[name] == figures[name] == last[name] == told, name
+
+
+def _figures(store):
+    with store.catalog.read() as connection:
+        found = connection.exec_driver_sql("SELECT * FROM queue_figures").mappings()
+        return [dict(row) for row in found]
+
+
+def test_the_endpoint_answers_until_it_is_stopped(store):
+    make_queue(store)
+    port, stop = serve(store.catalog, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{port}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        values = scraped(answer.read().decode())
+    stop()
+
+    assert values["ignis_waiting_messages", (("queue", "orders"),)] == 0
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url)
+
+
+def test_the_command_prints_the_metrics_once(ignis, store):
+    make_queue(store)
+
+    assert scraped(ignis("metrics", "--once").stdout).keys() == scraped(page(store.catalog)).keys()
+
+
+def test_a_registry_takes_the_collector_without_reading_the_store(store, monkeypatch):
+    registry = CollectorRegistry()
+    monkeypatch.setattr(store.catalog, "read", None)
+    registry.register(prometheus_collector(store))
+
+
+@pytest.mark.slow
+def test_a_real_prometheus_accepts_the_rules_and_answers_every_expression(store, tmp_path):
+    """With `prometheus` and `promtool` on the path, such as those of Debian's package."""
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    if server is None or tool is None:
+        pytest.skip("prometheus is not installed")
+    work(store)
+    subprocess.run([tool, "check", "rules", DOCS / "alerts.yml"], check=True)
+    port, stop = serve(store.catalog, "127.0.0.1", 0)
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(DOCS / "alerts.yml")],
+        "scrape_configs": [
+            {"job_name": "ignis", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        ],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    own = f"127.0.0.1:{9091 + port % 500}"
+    process = subprocess.Popen(
+        [
+            server,
+            f"--config.file={tmp_path}/prometheus.yml",
+            f"--storage.tsdb.path={tmp_path}/data",
+            f"--web.listen-address={own}",
+        ],
+        stdout=sys.stderr,
+    )
+    try:
+        for text in EXPRESSIONS:
+            asked = text.replace("$queue", ".*").replace("$__rate_interval", "1m")
+            answer = ask(own, f"query?query={urllib.parse.quote(asked)}")
+            assert answer["status"] == "success", text
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            found = ask(own, "query?query=ignis_waiting_messages")["data"]["result"]
+            if found:
+                break
+            time.sleep(0.5)
+        assert {each["metric"]["queue"]: each["value"][1] for each in found}["orders"] == "20"
+        rules = ask(own, "rules")["data"]["groups"][0]["rules"]
+        assert [rule for rule in rules if rule.get("lastError")] == []
+        panels = [t["expr"] for panel in DASHBOARD["panels"] for t in panel["targets"]]
+        time.sleep(5)
+        for text in panels:
+            asked = text.replace("$queue", ".*").replace("$__rate_interval", "1m")
+            assert ask(own, f"query?query={urllib.parse.quote(asked)}")["data"]["result"], text
+    finally:
+        process.terminate()
+        process.wait()
+        stop()
+
+
+def ask(address, what):
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{address}/api/v1/{what}") as answer:
+                return json.load(answer)
+        except urllib.error.URLError as error:
+            if isinstance(error, urllib.error.HTTPError) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
