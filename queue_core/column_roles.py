@@ -26,7 +26,8 @@ def holding(settings: QueueSettings, schema: pa.Schema) -> str | None:
 def described(settings: QueueSettings, schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns whose statistics each slice keeps: those that firings evaluate."""
     roles = (expiring(settings, schema), holding(settings, schema), settings.priority)
-    named = (*settings.attributes, *settings.categories, settings.group, *roles)
+    limited = [limit.column for limit in settings.limits]
+    named = (*settings.attributes, *settings.categories, settings.group, *roles, *limited)
     return tuple(dict.fromkeys(name for name in named if name is not None))
 
 
@@ -51,6 +52,14 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
             raise BadOption(
                 f"{setting}={name!r}: the column is {schema.field(name).type}; use {what}"
             )
+    for limit in settings.limits:
+        if limit.column is not None:
+            kind = _field("limits", limit.column, schema).type
+            if not (pt.is_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
+                raise BadOption(
+                    f"limits: column {limit.column!r} is {kind}; use a column of strings, whole "
+                    "numbers or booleans"
+                )
     if settings.group is not None and settings.group != key:
         _field("group", settings.group, schema)
         raise BadOption(

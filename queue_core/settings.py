@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
+from queue_core.limits import Limit, as_limits, text_of
 from queue_core.names import nearest
 from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
 
@@ -101,6 +102,11 @@ _COMPRESSION = Allowed("none, lz4 or zstd", lambda value: value in (None, "lz4",
 _RETRY = Allowed(
     "a policy such as Retry(attempts=5, backoff=exponential(1, factor=2, max=3600)), or none",
     lambda value: value is None or isinstance(value, Retry),
+    "text",
+)
+_LIMITS = Allowed(
+    "limits such as limit(in_flight=100, per_second=10), or none",
+    lambda value: isinstance(value, tuple) and all(isinstance(each, Limit) for each in value),
     "text",
 )
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
@@ -227,8 +233,9 @@ class QueueSettings:
     max_size: int | None = _setting(
         None,
         _or_none(_at_least(0)),
-        "The most messages in main; `room` says which of them count. 0: each load waits until its "
-        "messages are fired. none: no limit. Source: Herzner, FIFO queue.",
+        "The most messages in main; `room` says which of them count. Retries may exceed it, and "
+        "loads wait then. 0: each load waits until its messages are fired. none: no limit. Source: "
+        "Herzner, FIFO queue.",
     )
     max_bytes: int | None = _setting(
         None,
@@ -282,6 +289,13 @@ class QueueSettings:
         "Name of the queue's key column, which makes each key a group. At most one message of a "
         "group is in flight, and the messages of a group are fired in the order of loading. none: "
         "no groups.",
+    )
+    limits: tuple[Limit, ...] = _setting(
+        (),
+        _LIMITS,
+        "The most messages that all consumers together fire per second, and have in flight, by the "
+        "catalog's clock: a `limit` of the whole queue, and one of each value of a column. A "
+        "message counts each time it is fired from main. none: no limits.",
     )
     policy: str | None = _setting(
         None,
@@ -397,6 +411,8 @@ class QueueSettings:
                 given[name] = _names(name, value)
             elif name == "retry":
                 given[name] = as_retry(value)
+            elif name == "limits":
+                given[name] = as_limits(value)
             elif name == "concurrency" and is_whole(value):
                 given[name] = min(value, MAX_CONCURRENCY)
         return replace(self, **given)
@@ -420,7 +436,8 @@ class QueueSettings:
     def to_json(self) -> str:
         """Return the settings as JSON."""
         retry = None if self.retry is None else str(self.retry)
-        return json.dumps({**asdict(self), "retry": retry}, sort_keys=True)
+        texts = {"retry": retry, "limits": text_of(self.limits)}
+        return json.dumps({**asdict(self), **texts}, sort_keys=True)
 
 
 class Description(NamedTuple):

@@ -3,7 +3,7 @@
 Changes: the line, and the changes of a firing. Some firings wait beside the line. A firing with a
 selector, or from the sideline, does: if it were first in line and wanted none of the messages, the
 others would wait in vain. So does a firing that a consumer with a priority or a claim, or a pause,
-holds back.
+holds back, and one from a queue with limits, which sleeps until there are tokens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def fire_or_wait(
 
     Without a *timeout*, wait until there are.
     """
-    uses_line = request.selection is None and request.magazine is Magazine.MAIN
+    takes_any = request.selection is None and request.magazine is Magazine.MAIN
+    # The first in line would wait for tokens.
+    uses_line = takes_any and request.limits is None
     ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
     if ticket is not None or (timeout is not None and timeout <= 0):
         return ticket
@@ -87,4 +89,5 @@ def _beside(
             if ticket is not None or time.monotonic() >= end:
                 return ticket
             # After a quiet time, look again at the next change.
-            poller.looked(new=due is not Due.CHANGE)
+            blind = request.refused_for
+            poller.looked(new=due is not Due.CHANGE, blind=blind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,9 @@ from queue_core.selection.selection import QueueRules, Selection
 from queue_core.selection.shares import by_horizon
 from queue_core.selection.top_k import BYTES, TopK
 
+if TYPE_CHECKING:
+    from queue_core.selector import Condition
+
 #: A column of merged rows: the time of loading, in microseconds.
 TIME = "#time"
 
@@ -45,10 +49,14 @@ def find_candidates(catalog: Catalog, request: FireRequest) -> Candidates | None
     if request.selection is None:
         return None
     with catalog.read() as connection:
-        candidates = _CandidateSearch(connection, request, request.selection).run()
+        search = _CandidateSearch(connection, request, request.selection)
+        candidates = search.run()
         if not len(candidates.ids) and request.selection.fallback:
             anything = request.selection.without_selector()
-            candidates = _CandidateSearch(connection, request, anything).run()
+            search = _CandidateSearch(connection, request, anything)
+            candidates = search.run()
+    if not len(candidates.ids) and search.waits and request.limits is not None:
+        request.limits.refuse(search.waits)
     return candidates
 
 
@@ -65,36 +73,69 @@ class _CandidateSearch:
         )
         now = dialect.read_clock(connection)
         self._scan = SliceScan(connection, selection.queues, selection.storage, now)
+        #: What limits of values leave out, and after how many seconds they may not any more.
+        self._left_out: tuple[Condition, ...] = ()
+        self._values: dict[int, pa.Table] = {}
+        self.waits: list[float] = []
 
     def run(self) -> Candidates:
         """Search all shards, those of the same rules together."""
-        families: dict[QueueRules, list[ShardKey]] = {}
+        # A queue with limits of values is a family of its own.
+        of_family: dict[tuple[QueueRules, int | None], list[ShardKey]] = {}
         for key in self._backlog:
-            families.setdefault(self._selection.rules[key[0]], []).append(key)
+            rules = self._selection.rules[key[0]]
+            of_family.setdefault((rules, key[0] if rules.limits else None), []).append(key)
+        families = [(rules, keys) for (rules, _), keys in of_family.items()]
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
         if max_bytes is not None:
-            waiting = sum(any(self._backlog[k].waiting for k in keys) for keys in families.values())
+            waiting = sum(any(self._backlog[k].waiting for k in keys) for _, keys in families)
             max_bytes = max(max_bytes // max(waiting, 1), 1)
-        found = [self._search(rules, keys, max_bytes) for rules, keys in families.items()]
+        found = [
+            self._limited(rules, keys, max_bytes)
+            if rules.limits
+            else self._search(rules, keys, max_bytes)
+            for rules, keys in families
+        ]
         if limit is not None and len(found) > 1:
             # Evenly from each family: the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
-        grouped = [key for rules, keys in families.items() if rules.group for key in keys]
-        ranked = [
-            key for rules, keys in families.items() if rules.order or rules.merged for key in keys
-        ]
+        grouped = [key for rules, keys in families if rules.group for key in keys]
+        ranked = [key for rules, keys in families if rules.order or rules.merged for key in keys]
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
             ranked=frozenset(ranked if max_bytes is not None else ()),
+            values=self._values,
         )
 
     @property
     def _turn(self) -> int:
         """Return the number of fired messages: each firing begins where the last one ended."""
         return sum(shard.fired for shard in self._backlog.values())
+
+    def _limited(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
+        """Return the ids of candidates that the limits of values allow."""
+        # Not at the top: few queues have such limits.
+        from queue_core.selection.by_value import ValueRooms, ValueSearch
+
+        rooms = ValueRooms(self._scan, keys[0][0], rules.limits)
+        self.waits += rooms.waits
+        whole = self._request
+
+        def search(most: int | None, left_out: tuple[Condition, ...]) -> Numbers:
+            self._request, self._left_out = replace(whole, max_messages=most), left_out
+            try:
+                return self._search(rules, keys, max_bytes)
+            finally:
+                self._request, self._left_out = whole, ()
+
+        once = max_bytes is not None or whole.max_messages is None
+        found = ValueSearch(rooms, search, once=once).run(whole)
+        self._values[keys[0][0]] = found
+        ids: Numbers = found.column(ID).to_numpy()
+        return ids
 
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
         """Return the ids of the candidates of some shards."""
@@ -169,7 +210,7 @@ class _CandidateSearch:
     def _conditions(self, rules: QueueRules, key: ShardKey) -> ScanConditions:
         selector = self._selection.selector
         eligible = (rules.condition,) if rules.condition else ()
-        matching = (selector,) if selector else ()
+        matching = ((selector,) if selector else ()) + self._left_out
         by_time = frozenset({"_loaded_at"} if rules.merged else ())
         if rules.group is None:
             return ScanConditions(eligible=eligible, matching=matching, keep=by_time)

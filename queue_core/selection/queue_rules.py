@@ -10,18 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from queue_core.column_roles import expiring, holding
+from queue_core.limits import Limit
 from queue_core.model import Magazine, QueueInfo
 from queue_core.schema import AGE, NOW
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """A condition, an order and a grouping; None for each that is missing."""
+    """A condition, an order, a grouping, and limits; None for each that is missing."""
 
     condition: str | None = None
     order: str | None = None
     #: The group column: at most one message of each value is in flight.
     group: str | None = None
+    #: The limits of values of columns.
+    limits: tuple[Limit, ...] = ()
 
     def __bool__(self) -> bool:
         return self != Eligibility()
@@ -35,6 +38,7 @@ def of_firing(queue: QueueInfo, magazine: Magazine) -> Eligibility:
         condition=" AND ".join(rule for rule in rules if rule) or None,
         order=_order(queue),
         group=queue.settings.group if in_main else None,
+        limits=tuple(each for each in queue.settings.limits if in_main and each.column),
     )
 
 

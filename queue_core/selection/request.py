@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
+import pyarrow as pa
 from sqlalchemy import ColumnElement
 
 from queue_core.catalog import dialect, turns
@@ -13,9 +16,14 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
+from queue_core.limits import Limit
 from queue_core.model import Magazine
 from queue_core.selection.selection import Selection
 from queue_core.settings import check_count
+
+#: Seconds after which to look again for room below a limit of messages in flight. The settlement
+#: that makes room also wakes those who wait.
+IN_FLIGHT_SECONDS = 1.0
 
 #: A number of messages, or all that wait.
 Count: TypeAlias = int | Literal["all"]
@@ -39,6 +47,8 @@ class FireRequest:
     selection: Selection | None = None
     #: Only slices that meet all of these: the settings of the queues.
     rules: Rules = ()
+    #: The limits of the queues, if they have some.
+    limits: Limits | None = None
     #: Also from a paused queue (its setting ``concurrency`` is 0).
     even_if_paused: bool = False
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
@@ -47,6 +57,31 @@ class FireRequest:
     shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
+
+    @property
+    def refused_for(self) -> float | None:
+        """Seconds after which limits allow messages; None if they have refused it none."""
+        return None if self.limits is None else self.limits.refused_for
+
+
+@dataclass(slots=True)
+class Limits:
+    """The limits of the queues of a firing, and whether they have refused messages to it."""
+
+    #: Each limit with its queue's id.
+    each: tuple[tuple[int, Limit], ...]
+    #: Seconds after which they may allow messages; None if they have refused none.
+    refused_for: float | None = None
+    #: Whether messages are allowed then without a settlement, just because time passes.
+    by_time: bool = False
+
+    def refuse(self, waits: Sequence[float]) -> None:
+        """Note a refusal, and the seconds after which its parts end; infinite: a settlement."""
+        least = min(waits)
+        self.by_time = least < inf
+        # Those who wait should not all come at the same moment, so that none always comes first.
+        seconds = min(least, IN_FLIGHT_SECONDS) if inf in waits else least
+        self.refused_for = seconds * random.uniform(1, 1.25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +110,8 @@ class Candidates(NamedTuple):
     fired: Mapping[ShardKey, int]
     #: The shards whose candidates were already cut to the byte limit, by an order.
     ranked: frozenset[ShardKey]
+    #: By the id of a queue with limits of values: the ids of its candidates, and these columns.
+    values: Mapping[int, pa.Table] = {}
 
 
 def most_messages(max_messages: Count | None, max_bytes: int | None) -> int | None:

@@ -58,7 +58,7 @@ class SliceScan:
         self.now = now
         self._queues = queues
         self._storage = storage
-        self._schema = queues[0].schema
+        self._schema = self.schema = queues[0].schema
         self._types = {field.name: field.type for field in output_schema(self._schema)}
         self._types |= {NOW: _MOMENT, AGE: pa.float64()}
         url = str(connection.engine.url)

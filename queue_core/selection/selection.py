@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import BadOption
+from queue_core.limits import Limit
 from queue_core.model import BY_SHARD, GLOBAL, Magazine, QueueInfo
 from queue_core.schema import AGE, NOW, output_schema
 from queue_core.selection.queue_rules import Eligibility, of_firing
@@ -36,6 +37,8 @@ class QueueRules(NamedTuple):
     group: str | None
     #: Whether the shards are merged by the time of loading (`merging`); not with an order.
     merged: bool = False
+    #: The limits of values of columns.
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,7 @@ def _rules(
         order=_order(order, schema) if order else None,
         group=eligibility.group,
         merged=across and not order,
+        limits=eligibility.limits,
     )
 
 

@@ -1,12 +1,12 @@
 """Fire: take the next eligible messages of main or the sideline.
 
-Changes: the taken slices belong to the ticket. A slice that a limit cuts is split. Guard: the
-consumer's epoch is checked, and only one firing at a time takes from a shard; otherwise, a later
-message could be fired before an earlier one. A firing skips shards from which others fire, and
-waits, for one transaction, only if there are no other shards. Only the catalog records which
-consumer holds a message. Crash before the commit: nothing was fired. Crash after it: the ticket
-holds its messages. The consumer finds the ticket when it comes back. If it does not come back,
-unseen messages are put back (`recover`) and others are swept (`sweep`).
+Changes: the taken slices belong to the ticket. A slice that a limit cuts is split. Limits of the
+queue lose tokens (`limited`). Guard: the consumer's epoch is checked, and only one firing at a time
+takes from a shard; otherwise, a later message could be fired before an earlier one. A firing skips
+shards from which others fire, and waits, for one transaction, only if there are no other shards.
+Only the catalog records which consumer holds a message. Crash before the commit: nothing was fired.
+Crash after it: the ticket holds its messages. The consumer finds the ticket when it comes back. If
+it does not come back, unseen messages are put back (`recover`) and others are swept (`sweep`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, Magazine, State, Ticket
 from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.turn_choice import Lock
 
@@ -42,9 +43,10 @@ def fire(
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
     the result is then also None while others wait before it. Without *waits*, it is also None if
     others are firing from all shards. With *seen* False, the messages can be
-    recovered until their tickets are planned. Paused queues, and queues in which others go first
-    (`interests`), are left out. Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`, and
-    `Unacknowledged` if earlier tickets must be acknowledged first.
+    recovered until their tickets are planned. Paused queues, queues in which others go first
+    (`interests`), and queues whose limits allow no message, are left out. Raises `ConsumerFenced`,
+    `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must be acknowledged
+    first.
     """
     with catalog.read() as connection:
         open_to = interests.open_to(
@@ -58,10 +60,17 @@ def fire(
     # Not `transact`: a firing may try two transactions, and only the one that fires passes the
     # crash points.
     while True:
-        candidates = _candidates(catalog, request)
+        allowed = request
+        if request.limits is not None:
+            with catalog.read() as connection:
+                within = narrowed(connection, request, request.limits)
+            if within is None:
+                return None
+            allowed = within
+        candidates = _candidates(catalog, allowed)
         if candidates is not None and not len(candidates.ids):
             return None
-        work = partial(_take, consumer, request, candidates, seen, waiter)
+        work = partial(_take, consumer, allowed, candidates, seen, waiter)
         ticket = None
         for lock in _locks(request):
             if waits or lock == "skip":
@@ -105,10 +114,22 @@ def _take(
 ) -> Ticket | None:
     consumers.check(connection, consumer, request.after, request.queue_ids)
     consumers.check_committed(connection, consumer.id, request.after)
+    allotment = None
+    if request.limits is not None:
+        allotment = Allotment(connection, request, request.limits)
+        if allotment.request is None or (candidates is not None and allotment.request != request):
+            # Another firing has taken tokens since the search.
+            return None
+        request = allotment.request
+        candidates = None if candidates is None else allotment.admitted(candidates)
     taken = acquire(connection, request, lock, candidates)
+    if allotment is not None:
+        taken = allotment.fitting(taken)
     if not taken:
         return None
     number, fired_at = consumers.new_ticket(connection, consumer, seen=seen)
+    if allotment is not None:
+        allotment.spend(taken, fired_at)
     changes = Changes()
     for piece, rows in taken:
         changes.mark(

@@ -1,0 +1,255 @@
+"""Limits by value: how many messages of each value of a column a firing may take.
+
+Values that may have no message now are a condition of the search, so that statistics skip slices
+that hold only such values. The others have a room, the number of messages that they may have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection
+
+from queue_core import buckets
+from queue_core.catalog import allotments, dialect
+from queue_core.catalog.slices import fetch
+from queue_core.catalog.tables import slices
+from queue_core.ids import IdSet
+from queue_core.limits import Limit
+from queue_core.model import Magazine, State
+from queue_core.plan import Taken
+from queue_core.rows import Numbers
+from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.request import FireRequest
+from queue_core.selection.scan import ID, Mask, SliceScan
+from queue_core.selector import NoneOf
+
+#: A longer key is stored as its hash.
+_LONGEST = 300
+#: The most searches of one firing.
+ROUNDS = 6
+#: More messages than any limit allows.
+MANY = 1 << 62
+
+
+class ColumnRooms:
+    """The rooms of the values of a column, by one limit of a queue, at one moment."""
+
+    def __init__(
+        self, connection: Connection, queue_id: int, limit: Limit, in_flight: dict[Any, int]
+    ) -> None:
+        assert limit.column is not None, "the limit is one of values"
+        self.column = limit.column
+        self._queue_id = queue_id
+        self._limit = limit
+        self._in_flight = in_flight if limit.in_flight is not None else {}
+        rated = limit.per_second is not None
+        self._spent = allotments.of_values(connection, queue_id, self.column) if rated else {}
+        self._now = dialect.read_clock(connection)
+        #: The values that may have no message, and after how many seconds they may; infinite: after
+        #: a settlement.
+        self.closed: dict[Any, float] = {}
+        for key, spent_until in self._spent.items():
+            # A key that is a hash has a room of 0 without being closed.
+            if not key.startswith("#") and not buckets.tokens(limit, spent_until, self._now):
+                wait = buckets.wait(limit, spent_until, self._now) / 1e6
+                self.closed[json.loads(key)] = wait
+        for value, count in self._in_flight.items():
+            if limit.in_flight is not None and count >= limit.in_flight:
+                self.closed[value] = inf
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether the limit is one of messages per second."""
+        return self._limit.per_second is not None
+
+    def rooms(self, values: Sequence[Any]) -> list[int]:
+        """Return how many messages each value may have."""
+        return [self._room(value) for value in values]
+
+    def spend(self, connection: Connection, column: pa.ChunkedArray, at: int) -> None:
+        """Take the tokens of messages with these values that are fired at a moment."""
+        if self._limit.per_second is None or not len(column):
+            return
+        until = {}
+        for each in pc.value_counts(column).to_pylist():
+            key = key_of(each["values"])
+            until[key] = buckets.spend(self._limit, self._spent.get(key), at, each["counts"])
+        full_before = at - int(buckets.window(self._limit))
+        allotments.spend_of_values(connection, self._queue_id, self.column, until, full_before)
+
+    def _room(self, value: Any) -> int:
+        room = MANY
+        if self._limit.per_second is not None:
+            room = buckets.tokens(self._limit, self._spent.get(key_of(value)), self._now)
+        if self._limit.in_flight is not None:
+            room = min(room, max(self._limit.in_flight - self._in_flight.get(value, 0), 0))
+        return room
+
+
+class ValueRooms:
+    """The rooms by all limits of values of one queue."""
+
+    def __init__(self, scan: SliceScan, queue_id: int, limits: Sequence[Limit]) -> None:
+        self._scan = scan
+        counted = {each.column for each in limits if each.in_flight is not None and each.column}
+        in_flight = _in_flight(scan, queue_id, counted) if counted else {}
+        self.by_column = [
+            ColumnRooms(scan.connection, queue_id, each, in_flight.get(each.column, {}))
+            for each in limits
+        ]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the limits."""
+        return frozenset(each.column for each in self.by_column)
+
+    @property
+    def conditions(self) -> tuple[NoneOf, ...]:
+        """The conditions that messages have no closed value."""
+        return tuple(
+            NoneOf(each.column, frozenset(each.closed)) for each in self.by_column if each.closed
+        )
+
+    @property
+    def waits(self) -> list[float]:
+        """The seconds after which closed values may have messages."""
+        return [seconds for each in self.by_column for seconds in each.closed.values()]
+
+    def admitted(self, rows: pa.Table) -> tuple[Mask, Mask]:
+        """Return which rows fit, the first of each value; and which have a crowded value."""
+        fit = np.ones(rows.num_rows, dtype=np.bool_)
+        crowded = np.zeros(rows.num_rows, dtype=np.bool_)
+        for each in self.by_column:
+            column = rows.column(each.column).combine_chunks()
+            encoded = column.dictionary_encode(null_encoding="encode")
+            codes = encoded.indices.to_numpy()
+            rooms = np.array(each.rooms(encoded.dictionary.to_pylist()), dtype=np.int64)
+            # Only rows that fit so far take room.
+            ranks = np.full(rows.num_rows, MANY)
+            ranks[fit] = _ranks(codes[fit])
+            within = ranks < rooms[codes] if len(codes) else fit
+            rejected = np.unique(codes[fit & ~within])
+            crowded |= np.isin(codes, rejected)
+            fit &= within
+        return fit, crowded
+
+    def spend(self, taken: Sequence[Taken], at: int) -> None:
+        """Take the tokens of messages that are fired at a moment."""
+        if taken and any(each.has_rate for each in self.by_column):
+            rows = self._scan.table(taken, self.columns)
+            for each in self.by_column:
+                each.spend(self._scan.connection, rows.column(each.column), at)
+
+    def close(self, rows: pa.Table) -> None:
+        """Close the crowded values of rows for the rest of the search."""
+        for each in self.by_column:
+            counts = pc.value_counts(rows.column(each.column)).to_pylist()
+            for count, room in zip(
+                counts, each.rooms([one["values"] for one in counts]), strict=True
+            ):
+                if count["counts"] > room:
+                    each.closed.setdefault(count["values"], 0.0)
+
+    def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
+        """Return the columns of rows of segments, which are given and returned as ids."""
+        located = IdSet.of(ids)
+        found = fetch(
+            self._scan.connection,
+            *eligible_slices(self._scan.connection, request),
+            dialect.of(self._scan.connection).one_of(slices.c.segment_id, located.segments),
+        )
+        taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in found]
+        taken = [(piece, rows) for piece, rows in taken if rows]
+        if not taken:
+            fields = [self._scan.schema.field(name) for name in sorted(self.columns)]
+            return pa.schema([(ID, pa.int64()), *fields]).empty_table()
+        rows = self._scan.table(taken, self.columns).select([ID, *sorted(self.columns)])
+        # In the order of the ids.
+        order = np.argsort(rows.column(ID).to_numpy())
+        places = np.searchsorted(rows.column(ID).to_numpy()[order], ids)
+        return rows.take(pa.array(order[places]))
+
+
+class ValueSearch:
+    """
+    A search for messages whose values have room.
+
+    *search* finds at most a number of messages that meet conditions. Where the oldest messages have
+    more of a value than its room, it is called again without that value, unless *once* is set.
+    """
+
+    def __init__(
+        self,
+        rooms: ValueRooms,
+        search: Callable[[int | None, tuple[NoneOf, ...]], Numbers],
+        *,
+        once: bool,
+    ) -> None:
+        self._rooms = rooms
+        self._search = search
+        self._rounds = 1 if once else ROUNDS
+
+    def run(self, request: FireRequest) -> pa.Table:
+        """Return the found messages, in order: their rows in segments as `ID`, and the columns."""
+        found: list[pa.Table] = []
+        left = request.max_messages
+        for number in range(1, self._rounds + 1):
+            rows = self._rooms.read(request, self._search(left, self._rooms.conditions))
+            fit, crowded = self._rooms.admitted(rows)
+            is_last = number == self._rounds or not crowded.any()
+            kept = rows.filter(pa.array(fit if is_last else fit & crowded))
+            found.append(kept)
+            left = None if left is None else left - kept.num_rows
+            if is_last or (left is not None and left <= 0):
+                break
+            self._rooms.close(rows.filter(pa.array(crowded)))
+        return pa.concat_tables(found)
+
+
+def key_of(value: Any) -> str:
+    """Return the key of a value in the catalog."""
+    key = json.dumps(value, ensure_ascii=False)
+    if len(key) <= _LONGEST and not key.startswith("#"):
+        return key
+    return "#" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def _in_flight(
+    scan: SliceScan, queue_id: int, columns: set[str]
+) -> dict[str | None, dict[Any, int]]:
+    """Return how many messages of each value of some columns are in flight."""
+    fired = fetch(
+        scan.connection,
+        slices.c.queue_id == queue_id,
+        slices.c.magazine == int(Magazine.MAIN),
+        slices.c.state == int(State.FIRED),
+    )
+    if not fired:
+        return {}
+    rows = scan.table([(piece, piece.rows) for piece in fired], columns)
+    return {
+        name: {
+            each["values"]: each["counts"]
+            for each in pc.value_counts(rows.column(name)).to_pylist()
+        }
+        for name in columns
+    }
+
+
+def _ranks(codes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return for each code how many equal ones come before it."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    lengths = np.diff(np.append(starts, len(ordered)))
+    ranks = np.empty(len(codes), dtype=np.int64)
+    ranks[order] = np.arange(len(ordered)) - np.repeat(starts, lengths)
+    return ranks

@@ -1,0 +1,193 @@
+"""Limits: how many messages a firing may take by the setting `limits`, and when there are more.
+
+Changes: tokens of the buckets, in the transaction of the firing. Messages that come back unhandled
+do not bring their tokens back: a limit counts firings. Guard: a firing locks the bucket of its
+queue before the turns, and counts the messages in flight afterwards. So no two firings take the
+same tokens, and none sees too few messages in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, select
+
+from queue_core import buckets
+from queue_core.catalog import allotments, id_map
+from queue_core.catalog.allotments import Bucket
+from queue_core.catalog.tables import slices
+from queue_core.ids import IdSet
+from queue_core.model import Magazine, QueueInfo, State
+from queue_core.plan import Taken, share, take
+from queue_core.selection.acquire import anything, by_shard
+from queue_core.selection.request import Candidates, FireRequest, Limits
+
+if TYPE_CHECKING:
+    from queue_core.selection.by_value import ValueRooms
+
+#: More messages than any limit allows.
+MANY = 1 << 62
+
+_IN_FLIGHT = select(func.sum(slices.c.count)).where(
+    slices.c.queue_id == bindparam("queue"),
+    slices.c.magazine == int(Magazine.MAIN),
+    slices.c.state == int(State.FIRED),
+)
+
+
+def limits_of(queues: Sequence[QueueInfo], magazine: Magazine) -> Limits | None:
+    """Return the limits of a firing, if there are any. They count only in main."""
+    if magazine is not Magazine.MAIN:
+        return None
+    each = tuple((queue.id, limit) for queue in queues for limit in queue.settings.limits)
+    return Limits(each) if each else None
+
+
+def narrowed(connection: Connection, request: FireRequest, limits: Limits) -> FireRequest | None:
+    """Return a request for as many messages as the limits allow now; None if they allow none."""
+    found = {id: allotments.read(connection, id) for id in _limited(request, limits)}
+    return _within(connection, request, limits, _rooms(connection, limits, found))
+
+
+class _Room(NamedTuple):
+    """How many messages the limits of a queue allow, and after how many seconds, if none."""
+
+    messages: int
+    #: Infinite if a settlement must make room.
+    seconds: float | None
+
+
+class Allotment:
+    """The tokens of one firing; the buckets of its queues are locked until its transaction ends."""
+
+    def __init__(self, connection: Connection, request: FireRequest, limits: Limits) -> None:
+        self._connection = connection
+        self._request = request
+        self._limits = limits
+        #: By the ids of queues with limits of values.
+        self._values: dict[int, ValueRooms] = {}
+        self._buckets = allotments.lock(connection, _limited(request, limits))
+        self._rooms = _rooms(connection, limits, self._buckets)
+        #: The request for as many messages as the limits allow; None if they allow none.
+        self.request = _within(connection, request, limits, self._rooms)
+
+    def fitting(self, taken: Sequence[Taken]) -> list[Taken]:
+        """Cut the messages of each queue to its limits, evenly from its shards."""
+        kept = []
+        for queue_id, of_queue in _by_queue(taken).items():
+            room = self._rooms.get(queue_id)
+            if room is None or sum(len(rows) for _, rows in of_queue) <= room.messages:
+                kept += of_queue
+            else:
+                kept += _first(of_queue, room.messages)
+        return kept
+
+    def admitted(self, candidates: Candidates) -> Candidates:
+        """Return the candidates that the limits of values allow now."""
+        rejected = []
+        for queue_id, rows in candidates.values.items():
+            rooms = self._rooms_of_values(queue_id)
+            fit, _ = rooms.admitted(rows)
+            located = rows.column("#id").to_numpy()[~fit]
+            rejected.append(id_map.logical(self._connection, located))
+        if not any(map(len, rejected)):
+            return candidates
+        left = np.setdiff1d(candidates.ids.numbers(), np.concatenate(rejected))
+        return candidates._replace(ids=IdSet.of(left))
+
+    def spend(self, taken: Sequence[Taken], at: int) -> None:
+        """Take the tokens of messages that are fired at a moment, a little after the lock."""
+        self._spend_of_values(taken, at)
+        counts = {id: sum(len(r) for _, r in of) for id, of in _by_queue(taken).items()}
+        for queue_id, limit in self._limits.each:
+            if limit.per_second and limit.column is None and queue_id in counts:
+                spent_until = self._buckets[queue_id].spent_until
+                until = buckets.spend(limit, spent_until, at, counts[queue_id])
+                allotments.spend(self._connection, queue_id, until)
+
+    def _rooms_of_values(self, queue_id: int) -> ValueRooms:
+        from queue_core.selection.by_value import ValueRooms
+        from queue_core.selection.scan import SliceScan
+
+        selection = self._request.selection
+        assert selection is not None, "limits of values make a selection"
+        now = self._buckets[queue_id].now
+        scan = SliceScan(self._connection, selection.queues, selection.storage, now)
+        limits = selection.rules[queue_id].limits
+        self._values[queue_id] = ValueRooms(scan, queue_id, limits)
+        return self._values[queue_id]
+
+    def _spend_of_values(self, taken: Sequence[Taken], at: int) -> None:
+        by_queue = _by_queue(taken)
+        for queue_id, rooms in self._values.items():
+            rooms.spend(by_queue.get(queue_id, []), at)
+
+
+def _limited(request: FireRequest, limits: Limits) -> list[int]:
+    return sorted({queue_id for queue_id, _ in limits.each} & set(request.queue_ids))
+
+
+def _rooms(connection: Connection, limits: Limits, found: Mapping[int, Bucket]) -> dict[int, _Room]:
+    """Return how many messages the limits of each queue allow."""
+    rooms: dict[int, _Room] = {}
+    for queue_id, limit in limits.each:
+        if queue_id not in found or limit.column is not None:
+            continue
+        room = _Room(MANY, None)
+        if limit.per_second is not None:
+            tokens = buckets.tokens(limit, *found[queue_id])
+            room = _Room(tokens, None if tokens else buckets.wait(limit, *found[queue_id]) / 1e6)
+        if limit.in_flight is not None:
+            left = limit.in_flight - _in_flight(connection, queue_id)
+            room = _Room(min(room.messages, max(left, 0)), room.seconds if left > 0 else inf)
+        rooms[queue_id] = room
+    return rooms
+
+
+def _within(
+    connection: Connection, request: FireRequest, limits: Limits, rooms: Mapping[int, _Room]
+) -> FireRequest | None:
+    """Narrow a request, and note whether messages of some queues are refused."""
+    closed = {id: room.seconds for id, room in rooms.items() if not room.messages}
+    limits.refused_for, limits.by_time = None, False
+    refused = replace(request, queue_ids=tuple(closed))
+    if closed and anything(connection, refused):
+        limits.refuse([each for each in closed.values() if each is not None])
+    open_to = tuple(id for id in request.queue_ids if id not in closed)
+    if not open_to:
+        return None
+    most = request.max_messages
+    if all(id in rooms for id in open_to):
+        room = sum(rooms[id].messages for id in open_to)
+        most = room if most is None else min(most, room)
+    return replace(request, queue_ids=open_to, max_messages=None if most == MANY else most)
+
+
+def _in_flight(connection: Connection, queue_id: int) -> int:
+    return int(connection.scalar(_IN_FLIGHT, {"queue": queue_id}) or 0)
+
+
+def _by_queue(taken: Sequence[Taken]) -> dict[int, list[Taken]]:
+    found: dict[int, list[Taken]] = {}
+    for piece, rows in taken:
+        found.setdefault(piece.queue_id, []).append((piece, rows))
+    return found
+
+
+def _first(taken: Sequence[Taken], limit: int) -> list[Taken]:
+    """Return the first rows of each shard, as many as a limit over all shards allows."""
+    whole = {piece.id: piece for piece, _ in taken}
+    shards = by_shard(
+        [replace(piece, rows=rows, position=piece.place_of(rows.start)) for piece, rows in taken]
+    )
+    sizes = {key: sum(len(piece.rows) for piece in pieces) for key, pieces in shards.items()}
+    shares = share(sizes, limit)
+    return [
+        (whole[piece.id], rows)
+        for key, pieces in shards.items()
+        for piece, rows in take(sorted(pieces, key=lambda piece: piece.position), shares[key])
+    ]

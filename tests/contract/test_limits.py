@@ -1,0 +1,261 @@
+"""Limits of messages per second and in flight, which all consumers of a queue share."""
+
+import threading
+import time
+
+import pytest
+from sqlalchemy import Engine, event
+
+from ignis_source.offset import Offset
+from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
+from queue_core.catalog import allotments
+from queue_core.catalog.tables import allotments as rows
+from queue_core.verbs.drop import drop
+from tests.clocks import jump
+from tests.contract.pools import PATIENCE
+from tests.factories import make_queue, numbers_of, orders
+
+#: A rate that gives no second message during a test.
+SLOW = 0.001
+SECOND = 1 / 86_400
+START = Offset("reader", 0)
+
+
+def ask(session, start):
+    return session.next(start, None, None)
+
+
+@pytest.fixture
+def begun():
+    """How many transactions this process has begun."""
+    connections = []
+
+    def begin(connection):
+        connections.append(connection)
+
+    event.listen(Engine, "begin", begin)
+    yield lambda: len(connections)
+    event.remove(Engine, "begin", begin)
+
+
+@pytest.mark.parametrize("order", ["shard", "global"])
+def test_a_firing_takes_the_tokens_of_one_window(store, order):
+    queue = make_queue(store, shards=4, limits=limit(per_second=SLOW, window=10 / SLOW))
+    queue.load(orders(30))
+
+    assert len(queue.fire("all", order=order)) == 10
+    refused = queue.fire(order=order)
+
+    assert len(refused) == 0
+    assert 0.9 / SLOW < refused.opens_in < 1.3 * 0.1 * 10 / SLOW
+    jump(store, 3 * SECOND / SLOW)
+    assert len(queue.fire("all", order=order)) == 3
+
+
+def test_a_firing_without_messages_takes_no_tokens(store):
+    queue = make_queue(store, limits=limit(per_second=SLOW))
+
+    assert queue.fire().opens_in is None
+    queue.load(orders(2))
+    assert len(queue.fire(10)) == 1
+
+
+def test_messages_that_come_back_have_spent_their_tokens(store):
+    queue = make_queue(store, limits=limit(per_second=SLOW, window=3 / SLOW))
+    queue.load(orders(2))
+
+    queue.reload(queue.fire(2))
+
+    assert len(queue.fire(2)) == 1
+
+
+@pytest.mark.parametrize("selector", [None, "number >= 0"])
+def test_no_more_messages_than_the_limit_are_in_flight(store, selector):
+    queue = make_queue(store, shards=3, limits=limit(in_flight=5))
+    queue.load(orders(20))
+
+    first = queue.fire(3, selector=selector)
+    second = queue.fire(10, selector=selector)
+    refused = queue.fire(selector=selector)
+
+    assert (len(first), len(second), len(refused)) == (3, 2, 0)
+    assert refused.opens_in is not None
+    queue.delete(second)
+    queue.sideline(first)
+    assert len(queue.fire("all", selector=selector)) == 5
+    # Limits count only in main.
+    assert len(queue.fire("all", magazine="sideline")) == 3
+
+
+def test_limits_change_while_a_queue_is_in_use(store, ignis):
+    queue = make_queue(store)
+    queue.load(orders(20))
+    assert len(queue.fire(2)) == 2
+
+    ignis("set", "orders", "limits=limit(in_flight=3, per_second=1000)")
+
+    assert queue.refresh().info.settings.limits == (limit(in_flight=3, per_second=1000),)
+    assert len(queue.fire(10)) == 1
+    ignis("set", "orders", "limits=none")
+    assert len(queue.fire(10)) == 10
+
+
+def test_a_rate_in_order_of_priority_takes_the_first(store):
+    queue = make_queue(
+        store, shards=3, priority="amount", limits=limit(per_second=SLOW, window=4 / SLOW)
+    )
+    queue.load(orders(12))
+
+    assert sorted(numbers_of(queue.fire(10).messages)) == [8, 9, 10, 11]
+
+
+def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
+    queue = make_queue(store, limits=limit(per_second=10, window=0.1))
+    queue.load(orders(5))
+    queue.fire()
+    began = time.monotonic()
+    firing = queue.fire(timeout=PATIENCE)
+    assert len(firing) == 1
+    assert time.monotonic() - began < 5
+    queue.change_settings(limits=limit(in_flight=2))
+
+    timer = threading.Timer(0.2, lambda: queue.delete(firing))
+    timer.start()
+    assert len(queue.fire(timeout=PATIENCE)) == 1
+    timer.join()
+
+
+def test_one_message_in_flight_at_a_time_among_threads(store):
+    queue = make_queue(store, shards=4, limits=limit(in_flight=3))
+    queue.load(orders(40))
+    taken, errors = [], []
+
+    def work():
+        try:
+            while len(taken) < 40:
+                firing = queue.fire(2)
+                in_flight = store.view("queues").column("in_flight").to_pylist()[0]
+                assert in_flight <= 3
+                taken.extend(firing.ids.to_pylist())
+                queue.delete(firing)
+        except Exception as error:  # noqa: BLE001 - the test shows it
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert not errors
+    assert len(taken) == len(set(taken)) == 40
+
+
+def test_a_pool_keeps_a_rate_and_drains(store):
+    queue = make_queue(store, shards=2, limits=limit(per_second=50, window=0.2))
+    queue.load(orders(40))
+    calls = []
+
+    @batch_handler
+    def handler(batch):
+        calls.extend([time.monotonic()] * batch.num_rows)
+        return [True] * batch.num_rows
+
+    began = time.monotonic()
+    with ConsumerPool(store, "orders", handler, concurrency=3, batch=4) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert len(calls) == 40
+    # The tokens of one window, and then fifty a second.
+    for number, at in enumerate(sorted(calls), 1):
+        assert number <= 10 + (at - began) * 50 + 0.5
+
+
+def test_a_pool_that_waits_for_tokens_sleeps(store, begun):
+    queue = make_queue(store, limits=limit(per_second=SLOW))
+    queue.load(orders(5))
+    handled = threading.Event()
+
+    with ConsumerPool(store, "orders", lambda _: handled.set() or True, concurrency=2, tasks=()):
+        assert handled.wait(PATIENCE)
+        time.sleep(1.0)
+        before = begun()
+        time.sleep(1.5)
+    # A look a second, heartbeats, and the settings of the queue.
+    assert begun() - before <= 15
+
+
+def test_a_target_is_woken_when_there_are_tokens(store):
+    queue = make_queue(store, limits=limit(per_second=5))
+    queue.load(orders(7))
+    woken, pulled = threading.Event(), []
+
+    with ConsumerTarget(store, "orders", woken.set) as target:
+        end = time.monotonic() + PATIENCE
+        while len(pulled) < 7 and time.monotonic() < end:
+            assert woken.wait(PATIENCE)
+            woken.clear()
+            for consumer in target.ready():
+                while (firing := consumer.pull(10)) is not None:
+                    pulled.extend(numbers_of(firing.messages))
+        target.stop()
+
+    assert sorted(pulled) == list(range(7))
+
+
+def test_a_query_takes_only_as_many_messages_as_the_limit_allows(store, session):
+    queue = make_queue(store, shards=3, limits=limit(per_second=SLOW, window=6 / SLOW))
+    queue.load(orders(20))
+    query = session()
+
+    offset = ask(query, START)
+    assert len(query.plan(START, offset)) == 6
+    assert ask(query, offset) == offset
+    jump(store, 2 * SECOND / SLOW)
+    query.look_at_once()
+    after = ask(query, offset)
+    assert len(query.plan(offset, after)) == 2
+
+
+def test_a_run_to_the_end_waits_for_tokens(store, session):
+    queue = make_queue(store, limits=limit(per_second=10, window=0.5))
+    queue.load(orders(12))
+    query = session()
+    query.set_horizon()
+
+    offset, counts = START, []
+    while (after := ask(query, offset)) != offset:
+        counts.append(len(query.plan(offset, after)))
+        query.acknowledge(after)
+        offset = after
+
+    assert sum(counts) == 12
+    assert max(counts) <= 5
+
+
+def test_limits_of_one_of_two_queues(store, session):
+    limited = make_queue(store, shards=2, limits=limit(per_second=SLOW, window=3 / SLOW))
+    other = make_queue(store, "others", shards=2)
+    limited.load(orders(20))
+    other.load(orders(20, 100))
+    query = session(queues="orders,others")
+
+    offset = ask(query, START)
+    assert len(query.plan(START, offset)) == 23
+    other.load(orders(2, 200))
+    after = ask(query, offset)
+    assert len(query.plan(offset, after)) == 2
+
+
+def test_a_dropped_queue_leaves_no_bucket(store):
+    queue = make_queue(store, limits=limit(per_second=10))
+    queue.load(orders(1))
+    queue.delete(queue.fire())
+    with store.catalog.read() as connection:
+        assert allotments.read(connection, queue.info.id).spent_until is not None
+
+    queue.deactivate()
+    assert drop(store.catalog, queue.info)
+
+    with store.catalog.read() as connection:
+        assert connection.execute(rows.select()).all() == []

@@ -1,0 +1,211 @@
+"""Limits of each value of a column."""
+
+import threading
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from ignis_source.offset import Offset
+from queue_core import ConsumerPool, limit
+from queue_core.catalog import allotments
+from queue_core.errors import BadOption
+from queue_core.segments import column_cache
+from tests.clocks import jump
+from tests.command_line import answer
+from tests.contract.pools import PATIENCE
+from tests.factories import ORDERS, make_queue, numbers_of, orders
+
+#: A rate that gives no second message during a test.
+SLOW = 0.001
+SECOND = 1 / 86_400
+START = Offset("reader", 0)
+
+
+def of(*customers, first=0):
+    """Messages of these customers."""
+    numbers = range(first, first + len(customers))
+    rows = {"number": numbers, "customer": customers, "amount": [float(n) for n in numbers]}
+    return pa.table({name: list(column) for name, column in rows.items()}, schema=ORDERS)
+
+
+def by_customer(firing):
+    return Counter(firing.messages.column("customer").to_pylist())
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"priority": "amount"}, {"key": "number", "group": "number"}], ids=str
+)
+@pytest.mark.parametrize("order", ["shard", "global"])
+def test_each_value_has_its_own_messages_in_flight(store, order, settings):
+    queue = make_queue(store, shards=3, limits=limit("customer", in_flight=2), **settings)
+    queue.load(of(*["a"] * 40, *["b", None] * 5, "c"))
+
+    first = queue.fire(20, order=order)
+    second = queue.fire(20, order=order)
+
+    assert by_customer(first) == {"a": 2, "b": 2, None: 2, "c": 1}
+    assert len(second) == 0
+    assert second.opens_in is not None
+    of_b = [
+        n
+        for n, c in zip(first.ids.to_pylist(), first.messages["customer"].to_pylist(), strict=True)
+        if c == "b"
+    ]
+    queue.delete(of_b[:1])
+    assert by_customer(queue.fire(20, order=order)) == {"b": 1}
+
+
+def test_each_value_has_its_own_rate(store):
+    queue = make_queue(store, shards=2, limits=limit("customer", per_second=SLOW, window=3 / SLOW))
+    queue.load(of(*["a", "b"] * 10, "c"))
+
+    assert by_customer(queue.fire("all")) == {"a": 3, "b": 3, "c": 1}
+    refused = queue.fire("all")
+    assert len(refused) == 0
+    assert 0.9 / SLOW < refused.opens_in < 1.3 / SLOW
+    jump(store, SECOND / SLOW)
+    assert by_customer(queue.fire(1)).total() == 1
+    assert by_customer(queue.fire(20)).total() == 1
+    assert len(queue.fire(20)) == 0
+
+
+def test_the_oldest_messages_of_a_value_come_first(store):
+    queue = make_queue(store, limits=limit("customer", in_flight=3))
+    queue.load(of(*["a"] * 30, *["b"] * 30))
+
+    assert numbers_of(queue.fire(5).messages) == [0, 1, 2, 30, 31]
+    assert numbers_of(queue.fire(5).messages) == [32]
+
+
+def test_limits_of_values_and_of_the_whole_queue(store):
+    limits = [limit("customer", in_flight=3), limit(in_flight=5), limit("number", per_second=SLOW)]
+    queue = make_queue(store, shards=2, limits=limits)
+    queue.load(of(*["a"] * 10, *["b"] * 10))
+
+    firing = queue.fire("all")
+    assert by_customer(firing).total() == 5
+    assert max(by_customer(firing).values()) == 3
+    # The rate of each number is used up.
+    queue.reload(firing)
+    again = queue.fire("all")
+    assert not set(numbers_of(again.messages)) & set(numbers_of(firing.messages))
+
+
+def test_a_group_keeps_its_order_while_a_value_waits(store):
+    queue = make_queue(store, key="number", group="number", limits=limit("customer", in_flight=1))
+    rows = pa.table(
+        {"number": [1, 2, 2], "customer": ["a", "a", "b"], "amount": [0.0, 1.0, 2.0]}, schema=ORDERS
+    )
+    queue.load(rows)
+
+    firing = queue.fire("all")
+    assert firing.messages.column("amount").to_pylist() == [0.0]
+    assert len(queue.fire("all")) == 0
+    queue.delete(firing)
+    assert queue.fire("all").messages.column("amount").to_pylist() == [1.0]
+
+
+def test_slices_of_closed_values_are_not_read(store, monkeypatch):
+    queue = make_queue(store, limits=limit("customer", in_flight=1))
+    for first in range(0, 2000, 500):
+        queue.load(of(*["a"] * 500, first=first))
+    queue.load(of("b", "a", "c", first=5000))
+    assert numbers_of(queue.fire(1).messages) == [0]
+    read = []
+    whole = column_cache.read_columns
+
+    def counted(plan, columns):
+        read.append(len(plan))
+        return whole(plan, columns)
+
+    monkeypatch.setattr("queue_core.selection.scan.read_columns", counted)
+    assert numbers_of(queue.fire(10).messages) == [5000, 5002]
+    assert sum(read) < 20
+
+
+def test_buckets_that_are_full_again_are_removed(store, monkeypatch):
+    monkeypatch.setattr(allotments, "FORGETS", 2)
+    queue = make_queue(store, limits=limit("number", per_second=1000, window=0.001))
+    queue.load(orders(20))
+    queue.fire(19)
+    jump(store, SECOND)
+
+    queue.fire("all")
+
+    with store.catalog.read() as connection:
+        assert len(allotments.of_values(connection, queue.info.id, "number")) == 1
+
+
+def test_a_long_value_has_a_limit_too(store):
+    queue = make_queue(store, limits=limit("customer", per_second=SLOW))
+    queue.load(of(*["long" * 500] * 3, *["long" * 400 + "er"] * 3))
+
+    assert len(queue.fire("all")) == 2
+    assert len(queue.fire("all")) == 0
+
+
+def test_the_view_shows_what_limits_allow(store, ignis):
+    whole, each = (
+        limit(in_flight=9, per_second=SLOW, window=4 / SLOW),
+        limit("customer", per_second=SLOW, window=2 / SLOW),
+    )
+    queue = make_queue(store, limits=[whole, each])
+    make_queue(store, "others")
+    queue.load(of("a", "a", "b"))
+    assert [row["tokens"] for row in store.view("limits").to_pylist()] == [4]
+
+    queue.fire("all")
+
+    shown = answer(ignis("--json", "limits", "orders"))
+    assert [(row["limit"], row["value"], row["in_flight"], row["tokens"]) for row in shown] == [
+        (str(whole), None, 3, 1),
+        (str(each), '"a"', None, 0),
+        (str(each), '"b"', None, 1),
+    ]
+    assert [row["next_at"] is None for row in shown] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("column", "told"), [("custmer", "no column 'custmer'"), ("amount", "is double")]
+)
+def test_other_columns_are_refused(store, column, told):
+    with pytest.raises(BadOption, match=told):
+        make_queue(store, limits=limit(column, in_flight=1))
+    queue = make_queue(store)
+    with pytest.raises(BadOption, match=told):
+        queue.change_settings(limits=limit(column, in_flight=1))
+
+
+def test_a_pool_has_one_message_of_each_value_in_flight(store):
+    queue = make_queue(store, shards=2, limits=limit("customer", in_flight=1))
+    queue.load(orders(24, customers=3))
+    busy, lock, errors = Counter(), threading.Lock(), []
+
+    def handler(message):
+        with lock:
+            busy[message["customer"]] += 1
+            if busy[message["customer"]] > 1:
+                errors.append(message)
+        with lock:
+            busy[message["customer"]] -= 1
+        return True
+
+    with ConsumerPool(store, "orders", handler, concurrency=4) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert not errors
+    assert pool.counts["deleted"] == 24
+
+
+def test_a_query_keeps_limits_of_values(store, session):
+    queue = make_queue(store, shards=2, limits=limit("customer", in_flight=2))
+    queue.load(of(*["a"] * 20, *["b"] * 3))
+    query = session()
+
+    offset = query.next(START, None, None)
+    assert len(query.plan(START, offset)) == 4
+    assert query.next(offset, None, None) == offset
+    query.acknowledge(offset)
+    after = query.next(offset, None, None)
+    assert len(query.plan(offset, after)) == 3
