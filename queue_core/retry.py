@@ -236,6 +236,12 @@ def _value(node: Any) -> Any:
     import ast
 
     if not isinstance(node, ast.Call):
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name | ast.Attribute):
+                raise BadOption(
+                    f"{ast.unparse(each)} is not in quotes; a text names failures by their kinds, "
+                    f"and only a Retry of Python can name exception classes; {_FORM}"
+                )
         return ast.literal_eval(node)
     name = node.func.id if isinstance(node.func, ast.Name) else None
     if name not in _MAKERS:

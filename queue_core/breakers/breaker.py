@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -39,8 +40,9 @@ class Breaker:
         pause: Seconds from the opening to the first probe, more than 0.
         max_pause: The longest pause between two probes, in seconds; at least *pause*.
         by: A column of the queues, of strings, whole numbers or booleans. Each of its values has a
-            state of its own, and an open one holds back only messages with that value. By default,
-            the handler has one state.
+            state of its own, and an open one holds back only messages with that value. Values of
+            more than about 300 characters have no state, and are never held back. By default, the
+            handler has one state.
         check: A function that is called instead of a probe, or its import path ``module:name``. It
             takes no argument, or with *by* the value, and returns True if the handler's calls would
             succeed now. In Spark, only functions with an import path can be used. By default,
@@ -131,11 +133,12 @@ class Breaker:
             The function, imported if *check* is a path; None if messages are the probes.
 
         Raises:
-            BadOption: The path cannot be imported.
+            BadOption: The path cannot be imported, or the function cannot take its arguments.
         """
-        if not isinstance(self.check, str):
-            return self.check
-        return _imported(self.check)
+        check = _imported(self.check) if isinstance(self.check, str) else self.check
+        if check is not None:
+            _check_takes(check, self.by)
+        return check
 
 
 _DEFAULTS: dict[str, Any] = {
@@ -166,6 +169,22 @@ def _imported(path: str) -> Callable[..., object]:
     if not callable(found):
         raise BadOption(f"breaker: check={path!r} is {found!r}, not a function")
     return found
+
+
+def _check_takes(check: Callable[..., object], by: str | None) -> None:
+    """Raise `BadOption` if a function cannot take the arguments of a check."""
+    try:
+        signature = inspect.signature(check)
+    except (TypeError, ValueError):
+        # Some functions in C have none.
+        return
+    try:
+        signature.bind(*([] if by is None else [None]))
+    except TypeError as error:
+        what = "no argument" if by is None else f"one argument, a value of the column {by!r}"
+        raise BadOption(
+            f"breaker: check={check!r} is called with {what}, but takes {signature}"
+        ) from error
 
 
 def _path_of(check: Callable[..., object] | str) -> str:

@@ -44,7 +44,7 @@ class Gate:
     Admits messages to a handler by their keys, and watches its calls. Thread-safe.
 
     *on_event* is called after each new event; it must not wait. *sources*: how many sources may
-    have messages for a probe.
+    have messages for a probe. *at_once* returns how many probes may be fired at the same time.
     """
 
     def __init__(
@@ -52,11 +52,13 @@ class Gate:
         breaker: Breaker,
         on_event: Callable[[], None] = lambda: None,
         sources: int = 1,
+        at_once: Callable[[], int] = lambda: 1,
     ) -> None:
         self.by = breaker.by
         self._windows = Windows(breaker.share, breaker.of)
         self._on_event = on_event
         self._sources = sources
+        self._at_once = at_once
         self._lock = threading.Lock()
         #: The keys whose messages are held back.
         self.stopped: frozenset[str] = frozenset()
@@ -123,12 +125,17 @@ class Gate:
         if not stopped:
             return FirePlan(None, stopped)
         with self._lock:
-            for key, probe in self._probes.items():
+            for key, probe in self._probes.items() if self._may_probe() else ():
                 tried = self._found_nothing.setdefault(key, set())
                 if probe is _Probe.WANTED and source not in tried:
                     self._probes[key] = _Probe.FIRED
                     return FirePlan(key, self.stopped)
             return None if WHOLE in self.stopped else FirePlan(None, self.stopped)
+
+    def others(self) -> FirePlan | None:
+        """Return what may be fired without a probe; None: nothing."""
+        stopped = self.stopped
+        return None if WHOLE in stopped else FirePlan(None, stopped)
 
     def found_nothing(self, key: str, source: Hashable = None) -> None:
         """Note that a source has no message for the probe of a key."""
@@ -193,6 +200,11 @@ class Gate:
             self.stopped, self._exempt = now, frozenset(exempt)
             self.vacant &= now
             return changed
+
+    def _may_probe(self) -> bool:
+        """Return whether another probe may be fired, so that not all workers wait for probes."""
+        fired = sum(probe is not _Probe.WANTED for probe in self._probes.values())
+        return fired < self._at_once()
 
     def _place(self, key: str) -> str:
         return WHOLE if WHOLE in self.stopped else key

@@ -5,7 +5,8 @@ until it is deleted, expires or goes to the sideline. With the setting `room` on
 until it is fired, and again when it comes back, even if the queue is full by then. Guard: a
 transaction that adds messages to a bounded queue first takes a lock of this queue, before all other
 locks, and then counts. Transactions that remove or fire messages meanwhile only add capacity.
-Unbounded queues take no such lock.
+Retries had their room before: they take no lock, and may exceed the bound. Unbounded queues take no
+such lock.
 """
 
 from __future__ import annotations
@@ -106,11 +107,18 @@ def can_ever_fit(usage: Usage, load: Amount) -> bool:
 def limit_to_capacity(
     connection: Connection, queue: QueueInfo, request: FireRequest
 ) -> FireRequest | None:
-    """Limit a request for sidelined messages to main's free capacity; None if there is none."""
+    """
+    Limit a request for sidelined messages to main's free capacity; None if there is none.
+
+    A ring is full as a rule, and a rendezvous always. So neither limits it: the next load into the
+    ring drops the oldest messages, and the messages of a rendezvous wait for a consumer.
+    """
     if not queue.settings.is_bounded:
         return request
     named_locks.lock_room(connection, queue.id)
     usage = read_usage(connection, queue)
+    if usage.settings.overflow == "ring" or usage.settings.is_rendezvous:
+        return request
     free = [
         None if bound is None else bound - held
         for bound, held in (

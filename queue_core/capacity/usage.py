@@ -17,6 +17,7 @@ from queue_core.catalog.consumers import KEEPER
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.queues import check_in_use
 from queue_core.catalog.tables import (
+    LEFT,
     consumers,
     counters,
     queues,
@@ -29,14 +30,10 @@ from queue_core.errors import Conflict
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.settings import QueueSettings
 
-#: Counters of messages that have left a magazine.
-_LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
-
-
 # Built once: building a statement takes several times as long as SQLite needs to run it.
 _TOTALS = (
     select(
-        func.sum(reduce(sub, (counters.c[name] for name in _LEFT), shards.c.loaded)).label("there"),
+        func.sum(reduce(sub, (counters.c[name] for name in LEFT), shards.c.loaded)).label("there"),
         # Damaged messages that were in flight count as reloaded.
         func.sum(shards.c.loaded + counters.c.reloaded - turns.c.fired).label("not_in_flight"),
     )

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from queue_core.errors import Conflict
+
+
+class TransactionFailed(Conflict):
+    """A statement of the caller's transaction has failed, and the database ends it."""
+
 
 class LentConnection:
     """

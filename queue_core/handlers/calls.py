@@ -51,6 +51,10 @@ class Superseded(BaseException):
     """Another thread has taken over. Not an `Exception`, because the handler did not raise it."""
 
 
+class Uncommitted(BaseException):
+    """The transaction of a call was rolled back. Not an `Exception`: no handler may ignore it."""
+
+
 class CallOutcome(NamedTuple):
     """The outcome of one message."""
 
@@ -183,6 +187,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
             dead = _is_final(error, self._retry)
             return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
+        except Uncommitted as error:
+            return CallOutcome(SIDELINE, EXCEPTION, str(error))
         except TimedOut as late:
             return self._timed_out(str(late))
         if decision is None and self.results.none():
@@ -262,6 +268,8 @@ class BatchCall(HandlerCalls[Verdicts]):
             dead = _is_final(error, self._retry)
             reason = reason_of(error)
             return Verdicts.same(self._messages, SIDELINE, EXCEPTION, reason, dead=dead)
+        except Uncommitted as error:
+            return self._same(SIDELINE, EXCEPTION, str(error))
         except TimedOut as late:
             return self._timed_out(str(late))
         if decisions is None and self.results.none():

@@ -16,6 +16,9 @@ class Later(Exception):
     the time has passed, counted from its settlement. A batch handler puts its whole batch off; to
     put off only some messages, it returns a table with ``outcome`` ``reload`` and ``delay``.
 
+    Do not raise it in a handler of a sideline: its consumers fire messages before their time, so
+    they would get the message again at once.
+
     Args:
         seconds: For how long the message waits, 0 or more.
         reason: Any text, for the log.

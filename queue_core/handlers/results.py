@@ -2,7 +2,8 @@
 
 A handler that forgets its `return` has done its work, and repeating its messages would do the work
 again. So the first result decides: if it is None, the handler is refused. Its message is sidelined
-as undecided and dead, and no other message is handled. If the handler has decided before, a None is
+as undecided and dead, and no other call begins; calls of other workers that are in progress end as
+they do. If the handler has decided before, a None is
 the mistake of one message, which alone is sidelined.
 """
 

@@ -37,7 +37,8 @@ class PoolBreaker:
     A breaker in one process.
 
     *on_change* is called when other messages can be fired than before, with True when fewer.
-    *sources*: the number of queues. *fail* is called with an error that ends the thread.
+    *sources*: the number of queues. *workers* returns the number of workers. *fail* is called with
+    an error that ends the thread.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PoolBreaker:
         consumer: str,
         *,
         sources: int,
+        workers: Callable[[], int],
         on_change: Callable[[bool], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -58,9 +60,12 @@ class PoolBreaker:
         self._on_change = on_change
         self._fail = fail
         self._check = breaker.asks()
+        #: The last error of the check.
+        self._failure = ""
         self._wake = threading.Event()
         self._ended = False
-        self.gate = Gate(breaker, self._wake.set, sources)
+        # Slow probes leave half of the workers to the other messages.
+        self.gate = Gate(breaker, self._wake.set, sources, lambda: max(workers() // 2, 1))
         #: When each probe of this process was wanted, and when its lease was last renewed.
         self._wanted: dict[str, float] = {}
         self._renewed: dict[str, float] = {}
@@ -110,32 +115,33 @@ class PoolBreaker:
         self._write(self.gate.events())
         self._renew()
         known = self._refresh()
-        for key in known.due[: MOST_PROBES - len(self._wanted)]:
-            if key not in self._wanted and self._claim(key):
-                self._probe(key)
+        due = [key for key in known.due if key not in self._wanted]
+        self._probe(self._claim(due[: max(MOST_PROBES - len(self._wanted), 0)]))
         return OPEN_SECONDS if self.gate.stopped else CLOSED_SECONDS
 
     def _write(self, events: list[Event]) -> None:
-        for number, event in enumerate(events):
-            try:
-                self._catalog.write(partial(self._note, event))
-            except BaseException:
-                self.gate.written(events[:number])
-                self.gate.put_back(events[number:])
-                raise
+        if not events:
+            return
+        try:
+            self._catalog.write(partial(self._note, events))
+        except BaseException:
+            self.gate.put_back(events)
+            raise
+        for event in events:
             self._report(event)
             self._wanted.pop(event.key, None)
-        if events:
-            known = self._read()
-            self.gate.written(events)
-            self._take_over(known)
+        known = self._read()
+        self.gate.written(events)
+        self._take_over(known)
 
-    def _note(self, event: Event, connection: Connection) -> None:
+    def _note(self, events: list[Event], connection: Connection) -> None:
         name, breaker, consumer = self.name, self._breaker, self._consumer
-        if event.trip:
-            breakers.trip(connection, name, event.key, breaker, consumer)
-        else:
-            breakers.probed(connection, name, event.key, breaker, event.failed, consumer)
+        # All processes lock the rows in the same order; a stable sort keeps the order of a key.
+        for event in sorted(events, key=lambda event: event.key):
+            if event.trip:
+                breakers.trip(connection, name, event.key, breaker, consumer)
+            else:
+                breakers.probed(connection, name, event.key, breaker, event.failed, consumer)
 
     def _report(self, event: Event) -> None:
         value = f" for {self._breaker.by}={value_of(event.key)!r}" if event.key else ""
@@ -160,27 +166,41 @@ class PoolBreaker:
         for key in self._wanted.keys() - self.gate.stopped:
             del self._wanted[key]
 
-    def _claim(self, key: str) -> bool:
+    def _claim(self, keys: list[str]) -> list[str]:
+        """Claim probes; return the keys for which no other process was faster."""
+        if not keys:
+            return []
+        name, consumer = self.name, self._consumer
         return self._catalog.write(
-            lambda connection: breakers.claim(
-                connection, self.name, key, LEASE_SECONDS, self._consumer
-            )
+            lambda connection: [
+                key
+                for key in sorted(keys)
+                if breakers.claim(connection, name, key, LEASE_SECONDS, consumer)
+            ]
         )
 
-    def _probe(self, key: str) -> None:
-        self._wanted[key] = self._renewed[key] = time.monotonic()
-        if self._check is None:
+    def _probe(self, keys: list[str]) -> None:
+        if not keys:
+            return
+        self._wanted |= dict.fromkeys(keys, time.monotonic())
+        self._renewed |= dict.fromkeys(keys, time.monotonic())
+        if self._check is not None:
+            for key in keys:
+                self._write([Event(key, False, not self._asked(key))])
+            return
+        for key in keys:
             self.gate.probe(key)
-            self._on_change(False)
-        else:
-            self._write([Event(key, False, not self._asked(key))])
+        self._on_change(False)
 
     def _asked(self, key: str) -> bool:
         assert self._check is not None
         try:
             return bool(self._check(*([value_of(key)] if self._breaker.by and key else [])))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            _log.info("breaker %r: its check failed: %s", self.name, error)
+            # A check that cannot succeed would keep the breaker open in silence.
+            level = logging.INFO if repr(error) == self._failure else logging.WARNING
+            self._failure = repr(error)
+            _log.log(level, "breaker %r: its check failed: %r", self.name, error)
             return False
 
     def _renew(self) -> None:

@@ -159,6 +159,7 @@ def checked(config: PoolConfig) -> PoolConfig:
         columns = pa.schema([*queue.schema, *METADATA])
         if config.breaker is not None:
             check_by(config.breaker, queue.name, queue.schema)
+            config.breaker.asks()
         if isinstance(config.payload, ObjectPayload):
             config.payload.kind.check_fits(queue.schema, queue.name)
         check_columns([queue.name], columns.names, read)

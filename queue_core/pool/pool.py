@@ -90,16 +90,18 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             too, as a dict and second argument.
         on_none: The outcome of a message for which the handler returns None: ``delete`` or
             ``sideline``. By default, a handler whose first result is None ends the pool with
-            `BadOutcome`: its message is sidelined as ``undecided``, and the others wait. A None
-            after a decision only sidelines its message.
-        retry: Which failures are tried again, how often and when: a `Retry` or its text, which may
-            name exception classes. By default, the queues' setting ``retry``.
+            `BadOutcome`: its message is sidelined as ``undecided``, and so are those of other
+            workers whose calls are in progress; the others wait. A None after a decision only
+            sidelines its message.
+        retry: Which failures are tried again, how often and when: a `Retry`, which may name
+            exception classes, or its text. By default, the queues' setting ``retry``.
         transactional: Whether each call has a transaction of its own in the database of the
             catalog. The handler then takes a ``Connection`` of SQLAlchemy as its last argument. Its
             rows are committed together with the end of its messages: if a row handler returns True,
             or a batch handler deletes at least one message. Otherwise they are rolled back. The
-            handler must not commit or roll back itself. A call that other transactions disturb is
-            repeated. On SQLite, one call runs at a time, and nobody else writes meanwhile. Cannot
+            handler must not commit or roll back itself, or settle its own messages. A call that
+            other transactions disturb is repeated. A call that cannot commit sidelines its
+            messages. On SQLite, one call runs at a time, and nobody else writes meanwhile. Cannot
             be combined with *browse*, or for a batch handler with *payload* or *message_type*.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
@@ -128,8 +130,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
             same name. A browser continues where the last browser of its name ended.
         tasks: The side tasks that the pool runs in the background when they are due: any of
-            ``shovel``, ``sweep``, ``expire``, ``compact`` and ``vacuum``. They are run for the
-            pool's queues; the leader sweeps all queues of the store. By default, all of them; a
+            ``shovel``, ``sweep``, ``expire``, ``compact``, ``vacuum``, ``fsck`` and ``sample``.
+            They are run for the pool's queues; the leader sweeps all queues of the store, and
+            ``vacuum``, ``fsck`` and ``sample`` concern all as well. By default, all of them; a
             browser runs none.
         breaker: A `Breaker`, which stops firing while too many calls of the handler fail. Processes
             whose breakers have the same name share it. Not with *browse*. By default, none.
@@ -511,6 +514,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             config.breaker_name,
             consumer.name,
             sources=len(dispatchers),
+            workers=lambda: self.concurrency,
             on_change=changed,
             fail=self._fail,
         )
@@ -573,7 +577,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         # A paused queue gives no messages, but it may have some.
         is_idle = not self._queue_paused and self._started.found_nothing and self._credit.used == 0
         # A consumer that could not take messages has found nothing either.
-        is_idle = is_idle and not self._is_in_trouble
+        is_idle = is_idle and not self._is_in_trouble and not self._is_refused
         is_idle = is_idle and not (self._breaker is not None and self._breaker.holds_back)
         # A batch may have been settled between the two looks, which frees others of its groups.
         return is_idle and self._started.arrivals == arrivals
@@ -582,6 +586,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def _is_in_trouble(self) -> bool:
         sources = () if self._context is None else self._context.sources.values()
         return any(source.trouble.error is not None for source in sources)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether limits have refused messages."""
+        sources = () if self._context is None else self._context.sources.values()
+        return any(source.refused_for is not None for source in sources)
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)

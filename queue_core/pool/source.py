@@ -41,6 +41,8 @@ class MessageSource(Protocol):
 
     #: What keeps the pool from taking messages.
     trouble: Trouble
+    #: Seconds after which the queue's limits allow messages; None if they refused none lately.
+    refused_for: float | None
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Take up to *limit* messages; None when there are none."""
@@ -86,12 +88,16 @@ class AcquiringSource:
         self._selector = selector
         self._order_by = order_by
         self._order = order
+        #: As in `MessageSource`.
+        self.refused_for: float | None = None
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
         self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
         self._fire = Coalescer(self._fire_for, exclusion)
         self._settle = Coalescer(self._settle_all, exclusion)
+        #: Whether the last firing was for a probe.
+        self._probed = False
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Return messages that were fired ahead, or fire some."""
@@ -99,9 +105,10 @@ class AcquiringSource:
         return self._fire(limit) if prefetched is None else prefetched
 
     def settle(self, settlement: pa.Table) -> None:
-        """Settle; the next messages of their groups can be fired then."""
+        """Settle; others of their groups, or below limits in flight, can be fired then."""
         self._settle(settlement)
-        if self._queue.info.settings.group is not None:
+        limited = any(limit.in_flight is not None for limit in self._queue.limits)
+        if limited or self._queue.info.settings.group is not None:
             self._on_available()
 
     def delete_within(self, connection: Connection, ids: pa.Array) -> None:
@@ -122,22 +129,37 @@ class AcquiringSource:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
     def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
-        plan = None
-        if self._gate is not None:
-            plan = self._gate.firing(self)
-            if plan is not None and plan.probe is not None:
-                probe = self._fire_now(1, narrowed(self._selector, self._gate.by, plan))
-                if probe.num_rows:
-                    rest = self._fire_for(limits[1:]) if limits[1:] else []
-                    return [_part(probe, 0, 1), *rest]
-                self._gate.found_nothing(plan.probe, self)
-                return self._fire_for(limits)
-            if plan is None:
-                return [None] * len(limits)
-        selector = self._selector
-        if self._gate is not None and plan is not None:
-            selector = narrowed(selector, self._gate.by, plan)
-        messages = self._fire_now(self._prefetch.amount(sum(limits)), selector)
+        gate = self._gate
+        if gate is None:
+            return self._fire_evenly(limits, self._selector)
+        others = gate.others()
+        if self._probed and others is not None:
+            # Otherwise, the probes of many values would keep all other messages waiting.
+            self._probed = False
+            parts = self._fire_evenly(limits, narrowed(self._selector, gate.by, others))
+            if any(part is not None for part in parts):
+                return parts
+        plan = gate.firing(self)
+        if plan is None:
+            return [None] * len(limits)
+        selector = narrowed(self._selector, gate.by, plan)
+        if plan.probe is None:
+            return self._fire_evenly(limits, selector)
+        self._probed = True
+        probe = self._fire_now(1, selector)
+        if not probe.num_rows:
+            gate.found_nothing(plan.probe, self)
+            return self._fire_for(limits)
+        rest = self._fire_for(limits[1:]) if limits[1:] else []
+        return [_part(probe, 0, 1), *rest]
+
+    def _fire_evenly(
+        self, limits: list[int], selector: AnySelector | None
+    ) -> Sequence[pa.RecordBatch | None]:
+        most = sum(limits)
+        # A limit counts messages when they are fired, so their calls should follow at once.
+        ahead = most if self._queue.limits else self._prefetch.amount(most)
+        messages = self._fire_now(ahead, selector)
         parts, left = _split(messages, limits)
         self._prefetch.put(left)
         return parts
@@ -152,6 +174,7 @@ class AcquiringSource:
                 order=self._order,
                 consumer=self._consumer,
             )
+        self.refused_for = firing.opens_in
         return firing.messages.select(self._columns)
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
@@ -178,6 +201,8 @@ class BrowsingSource:
         self.trouble = Trouble(queue.name, on_available)
         #: A ticket whose messages could not be read yet.
         self._unread: Ticket | None = None
+        #: Limits count firings, and a browser fires nothing.
+        self.refused_for: float | None = None
         self._browse = Coalescer(self._browse_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:

@@ -318,6 +318,8 @@ def _acquire(
         )
         if firing.ticket is not None:
             return firing
+        if firing.opens_in is not None:
+            dispatcher.look_in(firing.opens_in)
         if yields:
             with queue.store.catalog.read() as connection:
                 seconds = interests.held_back(connection, consumer, queue.info.id)

@@ -4,7 +4,8 @@ Each call has a transaction on a connection of its own, which the handler takes 
 argument. If the call deletes messages, they are settled in this transaction before its commit.
 Otherwise it is rolled back, and the messages are settled as usual. Changes: those of the handler
 and of a settlement. Guard: a settlement of messages that are not held any more is refused, so a
-late call commits nothing. Crash: the database rolls back, and the messages are swept.
+late call commits nothing. A call that could not commit deletes no message: those that it still
+holds are sidelined. Crash: the database rolls back, and the messages are swept.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
+from queue_core.databases.lent import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
+from queue_core.failure_kinds import reason_of
+from queue_core.handlers.calls import Uncommitted
 from queue_core.handlers.coroutines import Awaited, finish, is_coroutine
 from queue_core.handlers.handler import takes_batches
 from queue_core.handlers.verdicts import Verdicts
@@ -34,6 +38,8 @@ from queue_core.pool.timings import RETRY_SECONDS
 from queue_core.transaction.settle import NotHeld
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import ExceptionContext
+
     from queue_core.pool.batch import Batch
 
 #: Calls of a handler for the same messages while other transactions are in the way.
@@ -43,7 +49,7 @@ PAUSE_SECONDS = 0.01
 #: Transactions of one pool at the same time, as many as its connections.
 AT_ONCE = 16
 _log = logging.getLogger(__name__)
-#: Whether this thread is in a handler.
+#: Whether this thread is in a handler, and the last error of a statement in its transaction.
 _here = threading.local()
 
 
@@ -66,6 +72,7 @@ class Transactions:
         self._engine = dialect.connect(catalog.url)
         for name in ("commit", "rollback"):
             event.listen(self._engine, name, _refuse_to_end)
+        event.listen(self._engine, "handle_error", _remember)
         # On SQLite, others would poll for the one transaction that writes.
         self._free = threading.BoundedSemaphore(AT_ONCE if self._dialect.writes_in_parallel else 1)
         #: The driver's connections in use, by thread.
@@ -102,13 +109,16 @@ class Transactions:
                     # Nobody else can settle meanwhile, and a call that takes too long is timed out.
                     time.sleep(RETRY_SECONDS)
                     continue
-                tries += 1
-                if not self._is_in_the_way(error) or tries == TRIES:
+                if not self._is_in_the_way(error):
                     raise
+                tries += 1
+                if tries == TRIES:
+                    raise Uncommitted(reason_of(error)) from error
             time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
 
     def _try(self, batch: Batch, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
         with self._begun() as connection:
+            _here.error = None
             try:
                 _here.in_handler = True
                 decision = finish(self._handler(*arguments, connection))
@@ -116,13 +126,8 @@ class Transactions:
                 _here.in_handler = False
             done = self._done(decision, ids)
             if len(done):
-                try:
-                    batch.source.delete_within(connection, done)
-                except NotHeld as error:
-                    # They were swept, or a commit succeeded whose answer was lost.
-                    _log.warning("%s", error)
-                else:
-                    connection.commit()
+                _delete(batch, connection, done)
+                connection.commit()
             return decision
 
     def _is_in_the_way(self, error: Exception) -> bool:
@@ -173,6 +178,28 @@ class Transactions:
             raise _NoConnection from error
 
 
+def _delete(batch: Batch, connection: Connection, ids: pa.Array) -> None:
+    """Delete the messages of a call in its transaction; raises `Uncommitted` if it cannot."""
+    try:
+        batch.source.delete_within(connection, ids)
+    except NotHeld as error:
+        # They were swept, or a commit succeeded whose answer was lost, or the handler settled them.
+        _log.warning("%s", error)
+        raise Uncommitted(
+            "the rows of the call were rolled back, since the pool does not hold its messages any "
+            "more: they were swept, or the handler has settled them itself; let the handler return "
+            "True instead"
+        ) from error
+    except TransactionFailed as error:
+        if _here.error is not None:
+            # The handler has caught it, but the transaction cannot be committed.
+            raise _here.error from None
+        raise Uncommitted(
+            "a statement of the handler has failed, so that its transaction cannot be committed; "
+            "let the handler raise the error, or use a savepoint"
+        ) from error
+
+
 class _NoConnection(IgnisError):
     """The database cannot be reached."""
 
@@ -181,6 +208,10 @@ def _is_lost(error: Exception) -> bool:
     cause = error if isinstance(error, DBAPIError) else error.__cause__
     lost = isinstance(cause, DBAPIError) and cause.connection_invalidated
     return lost or isinstance(error, _NoConnection)
+
+
+def _remember(context: ExceptionContext) -> None:
+    _here.error = context.sqlalchemy_exception
 
 
 def _refuse_to_end(_: Connection) -> None:

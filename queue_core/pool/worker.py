@@ -201,9 +201,10 @@ class Worker:
         credit.give_back(granted - (0 if messages is None else messages.num_rows))
         source = self._context.sources[dispatcher]
         if messages is None:
-            seconds = source.held_back() if self._context.yields else None
-            if seconds is not None:
-                dispatcher.look_in(seconds)
+            held_back = source.held_back() if self._context.yields else None
+            for seconds in (held_back, source.refused_for):
+                if seconds is not None:
+                    dispatcher.look_in(seconds)
             return
         self._ready.put_back(consumer)
         self.batch = Batch(messages, source, self._context.runner, self._context.transactions)

@@ -22,8 +22,8 @@ from queue_core.verbs.retry import retry
 
 #: The name of the claims in the schedule.
 _CLAIM = "retry"
-#: Seconds after which a queue without room is tried again: at first, and at most.
-_NO_ROOM_SECONDS = (1.0, 10.0)
+#: Seconds after which a queue is tried again in which others have locked the due messages.
+_LOCKED_SECONDS = 1.0
 
 
 class Retries:
@@ -42,8 +42,8 @@ class Retries:
         self._catalog = catalog
         self._storage = storage
         self._clock = clock
-        #: Queues that are not tried before a time: the time, and the seconds of the last pause.
-        self._resting: dict[str, tuple[float, float]] = {}
+        #: Queues that are not tried before a time.
+        self._resting: dict[str, float] = {}
 
     def run(self, names: Collection[str] | None = None) -> tuple[list[Ran], float]:
         """
@@ -65,8 +65,7 @@ class Retries:
         return ran, min(lefts, default=inf)
 
     def _left(self, queue: str) -> float:
-        until, _ = self._resting.get(queue, (-inf, 0.0))
-        return until - self._clock()
+        return self._resting.get(queue, -inf) - self._clock()
 
     def _attempt(self, name: str) -> list[Ran]:
         try:
@@ -91,10 +90,7 @@ class Retries:
                 return 0
         done = retry(self._catalog, queue, self._storage.uri, limit)
         if done.stopped and not done.moved:
-            # There is no room, or others have locked the messages.
-            _, before = self._resting.get(queue.name, (0.0, 0.0))
-            first, most = _NO_ROOM_SECONDS
-            self._rest(queue.name, min(max(2 * before, first), most))
+            self._rest(queue.name, _LOCKED_SECONDS)
         else:
             self._resting.pop(queue.name, None)
         return done.moved
@@ -105,4 +101,4 @@ class Retries:
         )
 
     def _rest(self, queue: str, seconds: float) -> None:
-        self._resting[queue] = (self._clock() + seconds, seconds)
+        self._resting[queue] = self._clock() + seconds

@@ -14,6 +14,7 @@ from queue_core.catalog import turns as turns_of
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
+    allotments,
     counters,
     dedup,
     failures,
@@ -71,6 +72,8 @@ def drop(catalog: Catalog, queue: QueueInfo, *, keeps_sideline: bool = False) ->
         )
         if connection.scalar(in_use) is not None:
             raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
+        # Before the turns, as a firing locks them.
+        _remove(connection, (allotments,), queue.id)
         for magazine in Magazine:
             turns_of.lock(connection, [queue.id], magazine)
         left = _messages(connection, queue)

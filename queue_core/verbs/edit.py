@@ -28,10 +28,11 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
-from queue_core.errors import BadOption, Conflict, QueueFull
+from queue_core.errors import BadOption, Conflict, QueueFull, SchemaMismatch
 from queue_core.failure_kinds import BY_HAND
 from queue_core.ids import IdSet
 from queue_core.model import Magazine, QueueInfo, Slice, Staged
+from queue_core.names import nearest
 from queue_core.policies.inputs import Overwritten
 from queue_core.rows import Rows
 from queue_core.schema import conform
@@ -117,6 +118,12 @@ def _conformed(queue: QueueInfo, values: Mapping[str, Any]) -> dict[str, pa.Arra
     """Return the new values as columns of one row; raises `SchemaMismatch` and `BadOption`."""
     if not values:
         raise BadOption("edit: give at least one column and its new value")
+    for name in values:
+        # Metadata columns, such as `_attempt`, are not of the message.
+        if name not in queue.schema.names:
+            names = queue.schema.names
+            hint = nearest(name, names) or f"; its columns are {', '.join(names)}"
+            raise SchemaMismatch(f"queue {queue.name!r} has no column {name!r}{hint}")
     known = pa.schema([field for field in queue.schema if field.name in values])
     row = conform([dict(values)], known, queue.name)
     return {name: row.column(name).combine_chunks() for name in row.column_names}

@@ -3,8 +3,9 @@
 Changes: due slices of the sideline become slices at the tail of main, with the time of the move. No
 other slice is looked at, however many wait. Messages that could not be fired from main, because
 they have expired there or were fired too often, become dead instead. Guard: the turns of their
-shards, as in a firing. Messages for which a bounded queue has no room stay due. Crash before the
-commit: the transaction's messages are still in the sideline, and due.
+shards, as in a firing. The messages had their room before, and wait for none: a bounded queue may
+then hold more than its bound. Crash before the commit: the transaction's messages are still in the
+sideline, and due.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.capacity.bounds import limit_to_capacity
 from queue_core.catalog import dialect, id_map, retries, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
@@ -43,7 +43,7 @@ class Retried:
 
     #: How many messages are back in main.
     moved: int = 0
-    #: Whether it stopped before all due messages were moved, for lack of room or by its limit.
+    #: Whether it stopped before all due messages were moved: others had locked them, or the limit.
     stopped: bool = False
 
 
@@ -101,19 +101,20 @@ class _Round:
             )
             candidates = find_candidates(catalog, here)
             self._unexpired = candidates.ids if candidates is not None else None
-        #: Whether each due message was moved or became dead: none was locked, or found no room.
+        #: Whether a due message was found that others had not locked.
         self.complete = True
 
     def __call__(self, connection: Connection) -> int:
         queue = self._queue
-        fitting = limit_to_capacity(connection, queue, self._request)
         turns.lock(connection, [queue.id], Magazine.SIDELINE, [s for _, _, s in self._shards])
         now = dialect.read_clock(connection)
         pieces = self._lock(connection, now)
         self.complete = bool(pieces)
         changes, moves = Changes([queue]), Moves()
-        sound = list(self._sound(connection, pieces, now, changes))
-        for piece, rows in self._fitting(sound, fitting):
+        left = self._request.max_messages
+        for piece, sound in self._sound(connection, pieces, now, changes):
+            rows, _ = sound.split(len(sound) if left is None else left)
+            left = None if left is None else left - len(rows)
             changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
             moves.add(piece, len(rows), Magazine.MAIN)
         changes.apply(connection)
@@ -150,21 +151,3 @@ class _Round:
             changes.mark(piece, piece.rows - rows, state=int(State.LOADED), due_at=NEVER)
             if rows:
                 yield piece, rows
-
-    def _fitting(self, taken: Sequence[Taken], fitting: FireRequest | None) -> Iterator[Taken]:
-        """Yield as many rows as fit into a bounded queue."""
-        most = None if fitting is None else fitting.max_messages
-        size = None if fitting is None else fitting.max_bytes
-        for piece, rows in taken:
-            count = len(rows) if fitting is not None else 0
-            if most is not None:
-                count = min(count, most)
-            if size is not None:
-                count = min(count, size // max(piece.bytes // max(len(piece.rows), 1), 1))
-            these, left = rows.split(count)
-            if left:
-                self.complete = False
-            if these:
-                most = None if most is None else most - len(these)
-                size = None if size is None else size - piece.bytes_of(these)
-                yield piece, these

@@ -144,6 +144,22 @@ def test_only_messages_of_the_failing_value_are_held_back(store, queue, selector
     assert service.calls["customer-1"] <= 100 + 10
 
 
+def test_probes_of_many_values_do_not_keep_the_others_waiting(store, queue):
+    queue.load(orders(600, customers=20))
+    service = Service({f"customer-{number}" for number in range(1, 20)})
+    # A probe is always due.
+    breaker = Breaker(of=4, pause=0.01, max_pause=0.01, by="customer")
+
+    with ConsumerPool(store, "orders", service, concurrency=4, breaker=breaker) as pool:
+        eventually(lambda: store.view("breakers").num_rows == 19)
+        eventually(lambda: len(service.handled) == 30)
+        queue.load(orders(300, customers=1))
+        eventually(lambda: len(service.handled) == 330)
+        assert queue.peek(600).num_rows > 300
+        service.down = False
+        assert pool.drain(PATIENCE)
+
+
 @pytest.mark.parametrize("by", ["amount", "customr"])
 def test_a_column_that_cannot_be_used_is_refused(store, queue, by):
     with pytest.raises(BadOption, match=f"by={by!r}"):
@@ -166,6 +182,28 @@ def test_a_check_is_asked_instead_of_a_probe(store, queue):
         assert pool.drain(PATIENCE)
 
     assert pool.counts["sidelined"] == 2
+
+
+def test_a_check_that_fails_is_reported_once(store, queue, caplog):
+    queue.load(orders(10))
+    asked = []
+
+    def check():
+        asked.append(True)
+        raise TypeError("check() takes 1 argument")
+
+    breaker = Breaker(of=4, pause=0.05, max_pause=0.05, check=check)
+    with ConsumerPool(store, "orders", Service(), concurrency=1, breaker=breaker):
+        eventually(lambda: len(asked) >= 2)
+
+    (record,) = [each for each in caplog.records if "its check failed" in each.message]
+    assert (record.levelname, "TypeError" in record.message) == ("WARNING", True)
+
+
+@pytest.mark.parametrize(("by", "check"), [(None, lambda value: True), ("customer", lambda: True)])
+def test_a_check_that_cannot_take_its_arguments_is_refused(store, queue, by, check):
+    with pytest.raises(BadOption, match=r"check=.* is called with"):
+        ConsumerPool(store, "orders", Service(), breaker=Breaker(by=by, check=check))
 
 
 def test_two_pools_share_it_by_its_name(store, queue):
@@ -200,6 +238,9 @@ def test_a_person_opens_it_and_leaves_it_to_itself_again(store, queue):
         assert pool.drain(PATIENCE)
 
     assert len(service.handled) == 10
+    # A breaker that has never opened has no row.
+    store.breaker("typo").release()
+    assert store.view("breakers").column("breaker").to_pylist() == ["orders"]
 
 
 def test_a_probe_of_a_pool_that_stops_is_left_to_others(store, queue):

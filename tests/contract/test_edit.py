@@ -86,7 +86,8 @@ def test_only_messages_that_wait_in_the_sideline_are_edited(store):
     ("values", "error", "text"),
     [
         ({}, BadOption, "at least one column"),
-        ({"amont": 1.0}, SchemaMismatch, "amont"),
+        ({"amont": 1.0}, SchemaMismatch, r"'amont'; did you mean 'amount'"),
+        ({"_attempt": 0}, SchemaMismatch, r"'_attempt'; its columns are .*amount"),
         ({"amount": "much"}, SchemaMismatch, "amount"),
         ({"number": None}, SchemaMismatch, "number"),
     ],

@@ -81,8 +81,10 @@ def test_a_statement_that_fails_sidelines_its_message_alone(store, queue, caller
         try:
             return handler(message, connection)
         except sa.exc.IntegrityError:
+            calls.append(message["number"])
             return True
 
+    calls = []
     with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1) as pool:
         assert pool.drain(PATIENCE)
     assert caller.sold() == [0, 1]
@@ -95,6 +97,9 @@ def test_a_statement_that_fails_sidelines_its_message_alone(store, queue, caller
         assert pool.drain(PATIENCE)
         kept = 0 if store.catalog.file is not None else 1
         assert pool.counts.get("sidelined", 0) == kept
+    # The true error is its reason, and the call is not repeated.
+    assert calls == [2]
+    assert all("IntegrityError" in reason for reason in reasons(queue))
 
 
 def test_batches_and_coroutines_have_transactions(store, queue, caller):
@@ -177,8 +182,29 @@ def test_a_message_that_was_taken_away_commits_nothing(store, queue, caller):
     with ConsumerPool(store, "orders", handler, transactional=True, name="shop") as pool:
         assert pool.drain(PATIENCE)
     assert caller.sold() == []
-    # The handler's own deletion was rolled back too, so the usual settlement has deleted it.
-    assert queue.browse().num_rows == 0
+    # The handler's own deletion was rolled back too, so the message must come back.
+    assert numbers_of(queue.browse(magazine="sideline")) == [0]
+    (reason,) = reasons(queue)
+    assert "settled them itself" in reason
+
+
+def test_a_call_that_could_not_commit_is_never_ignored(store, queue, caller):
+    queue.load(orders(4))
+
+    @batch_handler
+    def handler(batch, connection):
+        numbers = batch.column("number").to_pylist()
+        connection.execute(INSERT, [{"number": number} for number in numbers])
+        queue.delete(batch.column("_message_id")[:1], consumer="shop", connection=connection)
+        return [True] * len(numbers)
+
+    with ConsumerPool(
+        store, "orders", handler, transactional=True, name="shop", ignorable=Exception
+    ) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"sidelined": 4}
+    assert caller.sold() == []
+    assert numbers_of(queue.browse(magazine="sideline")) == [0, 1, 2, 3]
 
 
 def test_a_late_call_commits_nothing_and_keeps_nobody_waiting(store, queue, caller):

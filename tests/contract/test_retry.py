@@ -9,7 +9,7 @@ from sqlalchemy import select
 from queue_core import IdSet, Retry, Settlement, constant, exponential
 from queue_core.catalog.tables import slices
 from queue_core.due import NEVER
-from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.errors import BadOption, CatalogUnavailable, QueueFull
 from queue_core.leader.lease import LeaseLeader
 from queue_core.settings import QueueSettings
 from queue_core.tasks import retries as retries_module
@@ -19,6 +19,7 @@ from queue_core.tasks.task import Timing
 from queue_core.verbs import retry as module
 from tests.due import make_due
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, Caller
 
 SECOND = 10**6
 MINUTE = Retry(attempts=3, backoff=constant(60))
@@ -258,16 +259,52 @@ def test_messages_whose_own_time_is_over_stay_as_dead(store):
     assert store.fsck().to_pylist() == []
 
 
-def test_a_message_without_room_stays_due(store):
+def test_a_retry_waits_for_no_room_and_loads_wait_for_it(store):
     queue = failing(store, 3, AT_ONCE, max_size=3)
-    queue.load(orders(2, 3))
+    queue.load(orders(3, 3))
 
-    tasks = retries(store)
-    assert [each.moved for each in tasks.run()[0]] == [1]
-    ran, left = tasks.run()
-    assert (ran, 0 < left <= 10) == ([], True)
-    queue.delete(queue.fire("all"))
-    assert run(store) == 2
+    # A shovel by a person keeps the bound. A retry had its room before, and may exceed it.
+    assert queue.shovel() == 0
+    assert run(store) == 3
+    assert sorted(numbers_of(queue.browse())) == list(range(6))
+    queue.delete(queue.fire(3))
+    with pytest.raises(QueueFull):
+        queue.load(orders(1, 6), timeout=0)
+    queue.delete(queue.fire(1))
+    queue.load(orders(1, 6), timeout=0)
+    assert store.fsck().to_pylist() == []
+
+
+def test_messages_come_back_to_a_full_ring(store):
+    queue = failing(store, 3, AT_ONCE, max_size=3, overflow="ring", shards=1)
+    queue.load(orders(3, 3))
+    assert run(store) == 3
+    assert numbers_of(queue.browse()) == [3, 4, 5, 0, 1, 2]
+    # The next load drops the oldest ones.
+    queue.load(orders(1, 6))
+    assert numbers_of(queue.browse()) == [1, 2, 6]
+
+    queue.sideline(queue.fire(1), reason="again")
+    queue.load(orders(1, 7))
+    assert queue.choose("all").requeue() == 1
+
+
+def test_messages_come_back_to_a_rendezvous(store):
+    queue = make_queue(store, retry=AT_ONCE, max_size=0)
+    loading = Caller(lambda: queue.load(orders(1)))
+    firing = queue.fire(timeout=PATIENCE)
+    loading.done()
+
+    def edited():
+        (message,) = queue.browse(magazine="sideline").column("_message_id").to_pylist()
+        queue.edit(message, {"amount": 1.0})
+        return 1
+
+    for move in (lambda: run(store), queue.shovel, lambda: queue.choose("all").requeue(), edited):
+        queue.sideline(firing)
+        assert move() == 1
+        firing = queue.fire()
+        assert numbers_of(firing.messages) == [0]
 
 
 def test_a_rate_spreads_retries_over_time(store):

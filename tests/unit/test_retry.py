@@ -38,7 +38,7 @@ def test_a_text_is_read_as_python_writes_it():
         ("Retry(backof=constant(1))", "backof"),
         ("Retry(backoff=linear(1))", "linear is unknown"),
         ("Retry(**{'attempts': 1})", "write it as Retry"),
-        ("Retry(on=[ValueError])", "malformed"),
+        ("Retry(on=[ValueError])", "ValueError is not in quotes.*exception classes"),
         ("Retry(backoff=5)", "backoff=5"),
         ("__import__('os').abort()", "unknown"),
         ("Retry(", "write it as Retry"),

@@ -54,7 +54,7 @@ def test_other_texts_are_refused(text):
 
 
 def test_a_check_is_imported_by_its_path():
-    assert Breaker(check="os.path:exists").asks()(".")
+    assert Breaker(by="path", check="os.path:exists").asks()(".")
     assert Breaker(check=is_up).asks() is is_up
     assert Breaker().asks() is None
     for path in ("no.such.module:x", "os.path:no_such_name", "os.path:sep"):
