@@ -1,32 +1,188 @@
-"""How costs grow with the size of messages: ``python -m benchmarks.growth [ROW ...]``.
+"""How costs grow with the size of a store: ``python -m benchmarks.growth [ROW ...]``.
 
-A row measures one cost at several sizes, in CPU time, which depends little on other work of the
-machine.
+Each row measures one cost at several sizes. It prints CPU seconds of this process, which on SQLite
+include the database, beside the number of statements; so the figures hardly depend on other work of
+the machine. ``--catalog URL`` measures on PostgreSQL, where the time on the wall is printed.
+
+Large stores are made by copying rows of the catalog, so that a million slices take seconds.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+from sqlalchemy import event, text
 
-from queue_core import Store
+from queue_core import Firing, Queue, Store
 from queue_core.model import ReadPlan, TicketRange
 from queue_core.segments.reader import read as read_plan
 from queue_core.selection.request import FireRequest
+from queue_core.tasks import compaction
+from queue_core.tasks.purge import purge
+from queue_core.tasks.task import TaskContext
 from queue_core.verbs.fire import fire as fire_verb
 from queue_core.verbs.read_tickets import read_tickets
 
+SCHEMA = pa.schema([("number", pa.int64())])
+SHARDS = 32
 ROUNDS = 3
+DAY = 24 * 3600 * 10**6
+
+#: Copies the only slice of a queue, and its segment, so that they are *count* in all.
+_SEGMENTS = """
+    INSERT INTO segments (queue_id, schema_version, data, rows, bytes, chunks, loaded_at)
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count - 1)
+    SELECT queue_id, schema_version, data, rows, bytes, chunks, loaded_at
+    FROM segments, n WHERE id = :segment
+"""
+_SLICES = """
+    INSERT INTO slices (queue_id, magazine, shard, state, position, segment_id, row_start, row_stop,
+        count, bytes, attempts, deliveries, loaded_at, moved_at)
+    SELECT s.queue_id, s.magazine, g.id % :shards, s.state, (10 + g.id - :segment) * s.count, g.id,
+        s.row_start, s.row_stop, s.count, s.bytes, 0, 0, s.loaded_at, s.moved_at
+    FROM slices s, segments g WHERE s.segment_id = :segment AND g.id > :segment
+"""
+_COUNTS = """
+    UPDATE shards SET load_pointer = (10 + :count) * :each,
+        loaded = (SELECT coalesce(sum(s.count), 0) FROM slices s
+            WHERE s.queue_id = shards.queue_id AND s.magazine = shards.magazine
+            AND s.shard = shards.shard)
+    WHERE queue_id = (SELECT queue_id FROM segments WHERE id = :segment)
+"""
+
+
+class Statements:
+    """Counts the statements of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.number = 0
+        event.listen(store.catalog.engine, "before_cursor_execute", self._count)
+
+    def _count(self, *_: object) -> None:
+        self.number += 1
+
+
+class Growth:
+    """A store that grows, and the costs in it."""
+
+    def __init__(self, catalog: str | None) -> None:
+        self.catalog = catalog
+        self._clock = time.perf_counter if catalog else time.process_time
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """Open a new store."""
+        with tempfile.TemporaryDirectory(prefix="ignis-growth-", dir=".") as folder:
+            if self.catalog is None:
+                with Store.open(folder) as store:
+                    yield store
+                return
+            with Store.open(self.catalog, storage=str(Path(folder) / "data")) as store:
+                for name in store.queues():
+                    store.drop_queue(name)
+                yield store
+
+    def measure(
+        self,
+        label: str,
+        size: int,
+        store: Store,
+        work: Callable[[], object],
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run *work* some times, each time after *before*, and print the median time."""
+        times = []
+        statements = Statements(store)
+        for _ in range(ROUNDS):
+            before()
+            gc.collect()
+            statements.number = 0
+            begun = self._clock()
+            work()
+            times.append(self._clock() - begun)
+            if times[-1] > 5:
+                break
+        median = statistics.median(times) * 1e3
+        print(f"{label:36} {size:>9,} {median:>10.1f} ms {statements.number:>5}", flush=True)
+
+
+def make(store: Store, name: str, slices: int, each: int = 1, **settings: object) -> Queue:
+    """Return a queue with this many slices of *each* messages, by default of one."""
+    # Messages with the same key are loaded into one shard, as one slice.
+    queue = store.create_queue(name, SCHEMA, shards=SHARDS, key="number", **settings)
+    queue.load(pa.table({"number": [1] * each}))
+    segment = store.view("slices", name)["segment_id"][0].as_py()
+    values = {"count": slices, "segment": segment, "shards": SHARDS, "each": each}
+
+    def work(connection) -> None:
+        if slices > 1:
+            connection.execute(text(_SEGMENTS), values)
+            connection.execute(text(_SLICES), values)
+            connection.execute(text(_COUNTS), values)
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("ANALYZE"))
+
+    store.catalog.write(work)
+    return queue
+
+
+def run(store: Store, statement: str) -> None:
+    """Run a statement on the catalog."""
+    store.catalog.write(lambda connection: connection.execute(text(statement)))
+
+
+def age_failures(store: Store, days: int) -> None:
+    """Let all failures be older."""
+    run(store, f"UPDATE failures SET failed_at = failed_at - {days * DAY}")  # noqa: S608 - a number
+
+
+def forget(growth: Growth) -> None:
+    """Purge 20 old failures of a queue, beside many slices that were loaded later."""
+    for size in (100, 10_000, 100_000):
+        with growth.store() as store:
+            queue = make(store, "many", size)
+
+            def fail(store: Store = store, queue: Queue = queue) -> None:
+                for _ in range(20):
+                    queue.sideline(queue.fire(1), reason="benchmark")
+                age_failures(store, 8)
+
+            label = "forget: 20 failures, slices"
+            growth.measure(label, size, store, partial(purge, store.catalog), before=fail)
+
+
+def compact(growth: Growth) -> None:
+    """Look for slices that are worth compacting, where none is."""
+    for size in (100, 10_000, 100_000, 1_000_000):
+        with growth.store() as store:
+            queue = make(store, "many", size)
+            run(store, "UPDATE segments SET bytes = 100000")
+            run(store, "UPDATE slices SET bytes = 100000")
+            growth.measure("compact: nothing to do, slices", size, store, queue.compact)
+
+
+def candidates(growth: Growth) -> None:
+    """Choose what one round of compaction rewrites, where all slices are small."""
+    for size in (100, 10_000, 100_000, 1_000_000):
+        with growth.store() as store, mock.patch.object(compaction, "_rewrite", return_value=0):
+            queue = make(store, "many", size)
+            before = _peak()
+            work = partial(compaction.run, _context(store), queue.info)
+            growth.measure("compact: candidates, slices", size, store, work)
+            print(f"{'':36} peak memory before {before:.0f} MB, after {_peak():.0f} MB")
 
 
 def _peak() -> float:
@@ -35,7 +191,96 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def read() -> None:
+def _context(store: Store):
+    return TaskContext(
+        catalog=store.catalog, storage=store.storage, leader=None, shovelful=lambda _: None
+    )
+
+
+def views(growth: Growth) -> None:
+    """Views of one queue, beside other queues and beside other slices."""
+    for size in (1, 100, 1_000):
+        with growth.store() as store:
+            queues = [make(store, f"queue-{number}", 1) for number in range(size)]
+            _views(growth, store, queues[0], size, "queues")
+    for size in (100, 100_000, 1_000_000):
+        with growth.store() as store:
+            _views(growth, store, make(store, "many", size), size, "slices")
+
+
+def _views(growth: Growth, store: Store, queue: Queue, size: int, of: str) -> None:
+    def view(name: str, one: str | None = queue.name) -> Callable[[], object]:
+        return lambda: store.view(name, one)
+
+    growth.measure(f"metadata(), {of}", size, store, queue.metadata)
+    growth.measure(f"view queues of one, {of}", size, store, view("queues"))
+    if of == "queues":
+        growth.measure("view slices of one, queues", size, store, view("slices"))
+        growth.measure("view failures of one, queues", size, store, view("failures"))
+        growth.measure("view failures of all, queues", size, store, view("failures", None))
+        growth.measure("store.queues(), queues", size, store, store.queues)
+
+
+def expire(growth: Growth) -> None:
+    """Expire where no message has expired."""
+    for size in (100, 10_000, 100_000, 1_000_000):
+        with growth.store() as store:
+            queue = make(store, "many", size, message_expiry=86_400.0)
+            growth.measure("expire: nothing expired, slices", size, store, queue.expire)
+
+
+def vacuum(growth: Growth) -> None:
+    """Vacuum where nothing is left over."""
+    for size in (100, 10_000, 100_000, 1_000_000):
+        with growth.store() as store:
+            make(store, "many", size)
+            growth.measure("vacuum: nothing to do, slices", size, store, store.vacuum)
+
+
+def settle(growth: Growth) -> None:
+    """Settle one message beside many slices that the consumer holds."""
+    for size in (100, 10_000, 60_000):
+        with growth.store() as store:
+            queue = make(store, "many", size)
+            consumer = store.consumer("holder")
+            ids = queue.fire("all", consumer=consumer).ids.to_pylist()
+            growth.measure(
+                "settle 1, in flight",
+                size,
+                store,
+                lambda queue=queue, ids=ids: queue.delete([ids.pop()], consumer="holder"),
+            )
+
+
+def whole(growth: Growth) -> None:
+    """Verbs in one queue: alone with few large slices, and in stores of more and more slices."""
+    for queues, slices, each in ((1, 100, 10_000), (1_000, 100, 100), (1, 100_000, 100)):
+        with growth.store() as store:
+            queue, *_ = [make(store, f"queue-{n}", slices, each) for n in range(queues)]
+            print(f"{queues:,} queues of {slices:,} slices of {each:,} messages", flush=True)
+            _verbs(growth, store, queue, queues * slices * each)
+
+
+def _verbs(growth: Growth, store: Store, queue: Queue, size: int) -> None:
+    fired: list[Firing] = []
+
+    def fire() -> None:
+        fired.append(queue.fire(100))
+
+    def aside() -> None:
+        queue.sideline(queue.fire(100), reason="benchmark")
+
+    fire()
+    fired[-1].messages  # noqa: B018 - the first reading imports
+    growth.measure("fire 100", size, store, fire)
+    growth.measure("read them", size, store, lambda: fired[-1].messages, before=fire)
+    growth.measure("delete them", size, store, lambda: queue.delete(fired[-1]), before=fire)
+    growth.measure("shovel 100", size, store, queue.shovel, before=aside)
+    growth.measure("peek(10)", size, store, partial(queue.peek, 10))
+    growth.measure("metadata()", size, store, queue.metadata)
+
+
+def read(growth: Growth) -> None:
     """Read 500 MB of large messages, beside a bare Arrow file of the same rows."""
     for size in (1_000, 100_000, 1_000_000, 10_000_000):
         with tempfile.TemporaryDirectory(prefix="ignis-growth-", dir=".") as folder:
@@ -116,20 +361,25 @@ def _plan(folder: str) -> ReadPlan:
         return read_tickets(store.catalog, store.storage.uri, [queue.info], tickets)
 
 
-ROWS = {"read": read}
+ROWS = {
+    row.__name__: row
+    for row in (read, forget, compact, candidates, views, expire, vacuum, settle, whole)
+}
 
 
 def main() -> None:
     """Measure the rows that were asked for."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("rows", nargs="*", choices=[[], *ROWS])
+    arguments.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
     arguments.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.reader:
         _reader(*given.reader)
         return
+    growth = Growth(given.catalog)
     for name in given.rows or ROWS:
-        ROWS[name]()
+        ROWS[name](growth)
 
 
 if __name__ == "__main__":

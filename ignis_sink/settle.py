@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
+from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
 from ignis_sink.message import SettleMessage, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store

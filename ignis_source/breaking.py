@@ -30,6 +30,8 @@ class QueryBreaker:
         self._breaker = breaker
         self._name = name
         self._check = breaker.asks()
+        #: The last error of the check.
+        self._failure = ""
         #: Whether some messages were held back at the last look.
         self.stops = False
 
@@ -79,5 +81,10 @@ class QueryBreaker:
             return bool(self._check(*([value_of(key)] if self._breaker.by and key else [])))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             took = time.monotonic() - began
-            _log.info("breaker %r: its check failed after %.1f s: %s", self._name, took, error)
+            # A check that cannot succeed would keep the breaker open in silence.
+            level = logging.INFO if repr(error) == self._failure else logging.WARNING
+            self._failure = repr(error)
+            _log.log(
+                level, "breaker %r: its check failed after %.1f s: %r", self._name, took, error
+            )
             return False

@@ -12,6 +12,7 @@ from ignis_source.tickets import Tickets
 from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
+from queue_core.selection.request import Limits
 
 if TYPE_CHECKING:
     from ignis_source.breaking import QueryBreaker
@@ -37,6 +38,8 @@ class TicketFirer:
         self._options = options
         self._requests = requests
         self._tickets = tickets
+        #: The limits of the last firing, which say whether they have refused messages.
+        self._limits: Limits | None = None
         # In a store that others keep busy, five vain looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
 
@@ -49,7 +52,7 @@ class TicketFirer:
     ) -> int | None:
         """Return the number of a new ticket after *after*; None if no message came in time."""
         if self._requests.horizon is not None:
-            return self._fire(presence, after, max_messages, max_bytes)
+            return self._to_the_end(presence, after, max_messages, max_bytes)
         end = time.monotonic() + self._options.idle_wait
         while self._poller.wait(end):
             self._poller.pause()
@@ -71,6 +74,23 @@ class TicketFirer:
     def close(self) -> None:
         """Stop listening for changes."""
         self._poller.close()
+
+    def _to_the_end(
+        self,
+        presence: QueryPresence,
+        after: int,
+        max_messages: int | None,
+        max_bytes: int | None,
+    ) -> int | None:
+        """Fire; without messages, the run ends, so wait until limits per second allow some."""
+        while True:
+            number = self._fire(presence, after, max_messages, max_bytes)
+            limits = self._limits
+            if number is not None or limits is None or limits.refused_for is None:
+                return number
+            if not limits.by_time:
+                return None
+            time.sleep(limits.refused_for)
 
     def _fire(
         self,
@@ -94,7 +114,7 @@ class TicketFirer:
         request = self._requests.request(
             self._tickets.fireable_queues, max_messages, max_bytes, after, condition
         )
-        ticket = None
+        ticket, self._limits = None, request.limits
         if request.queue_ids and (max_messages is None or max_messages > 0):
             faults.point("source.before_fire")
             ticket = self._tickets.fire(presence.consumer, request)
@@ -113,4 +133,5 @@ class TicketFirer:
         most = HELD_SECONDS if by_time else IDLE_SECONDS
         # A consumer that goes first may die without notice.
         gone = presence.held_back()
-        return most if gone is None else min(gone, most)
+        refused = None if self._limits is None else self._limits.refused_for
+        return min(each for each in (most, gone, refused) if each is not None)

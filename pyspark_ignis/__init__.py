@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark_ignis.consuming import consume, consumer_of
+    from pyspark_ignis.listening import BatchReport, listener
     from pyspark_ignis.managed_query import QueueState
     from pyspark_ignis.manager import IgnisManager
     from pyspark_ignis.queue_stats import QueueStats
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
     from queue_core.backoff import constant, exponential
     from queue_core.handlers.handler import batch_handler
     from queue_core.handlers.later import Later
+    from queue_core.limits import Limit, limit
     from queue_core.retry import Retry
 
 #: The module and the attribute of each public name.
 _HOMES = {
+    "BatchReport": ("pyspark_ignis.listening", "BatchReport"),
     # Spark looks for this name in packages called ``pyspark_…``.
     "DefaultSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisDataSource": ("pyspark_ignis.source", "IgnisDataSource"),
     "IgnisManager": ("pyspark_ignis.manager", "IgnisManager"),
     "Later": ("queue_core.handlers.later", "Later"),
+    "Limit": ("queue_core.limits", "Limit"),
     "QueueState": ("pyspark_ignis.managed_query", "QueueState"),
     "QueueStats": ("pyspark_ignis.queue_stats", "QueueStats"),
     "Retry": ("queue_core.retry", "Retry"),
@@ -39,13 +43,17 @@ _HOMES = {
     "consume": ("pyspark_ignis.consuming", "consume"),
     "consumer_of": ("pyspark_ignis.consuming", "consumer_of"),
     "exponential": ("queue_core.backoff", "exponential"),
+    "limit": ("queue_core.limits", "limit"),
+    "listener": ("pyspark_ignis.listening", "listener"),
 }
 
 __all__ = [
+    "BatchReport",
     "DefaultSource",
     "IgnisDataSource",
     "IgnisManager",
     "Later",
+    "Limit",
     "QueueState",
     "QueueStats",
     "Retry",
@@ -54,6 +62,8 @@ __all__ = [
     "consume",
     "consumer_of",
     "exponential",
+    "limit",
+    "listener",
 ]
 
 
@@ -69,7 +79,7 @@ def __getattr__(name: str) -> object:
             raise
         # Spark looks for the source in each package: an ImportError would hide all data sources.
         kind = AttributeError if name == "DefaultSource" else ImportError
-        raise kind(f"pyspark_ignis needs PySpark 4.2 or later{what}") from error
+        raise kind(f"pyspark_ignis needs PySpark 4 or later{what}") from error
 
 
 def _wrong_pyspark() -> str | None:
@@ -81,8 +91,8 @@ def _wrong_pyspark() -> str | None:
             ", which is not installed: pip install 'ignis-queue[spark]', or use the Python of your "
             "Spark platform"
         )
-    major, minor = map(int, __version__.split(".")[:2])
-    return None if (major, minor) >= (4, 2) else f"; this is PySpark {__version__}"
+    major = int(__version__.partition(".")[0])
+    return None if major >= 4 else f"; this is PySpark {__version__}"
 
 
 def __dir__() -> list[str]:

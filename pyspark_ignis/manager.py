@@ -73,7 +73,7 @@ class IgnisManager:
             commas. By default, a lease in the catalog elects the leader.
         client_id: With *zookeeper*, the name of the group of managers that elect one leader.
         tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
-            ``vacuum`` and ``fsck``.
+            ``vacuum``, ``fsck`` and ``sample``.
 
     Raises:
         BadOption: An argument is unknown, malformed or out of range.

@@ -46,11 +46,13 @@ if TYPE_CHECKING:
         StorageUnavailable,
         Unavailable,
     )
+    from queue_core.exporting import opentelemetry_instruments, prometheus_collector
     from queue_core.firing import Firing
     from queue_core.handlers.handler import batch_handler
     from queue_core.handlers.later import Later
     from queue_core.handlers.magazine_handler import MagazineHandler
     from queue_core.ids import IdSet
+    from queue_core.limits import Limit, limit
     from queue_core.model import Consumer, Ticket
     from queue_core.outcomes import Settlement
     from queue_core.policies.aggregates import Take
@@ -109,6 +111,7 @@ _HOMES = {
     "Invalid": "queue_core.errors",
     "Later": "queue_core.handlers.later",
     "Latest": "queue_core.policies.builtin",
+    "Limit": "queue_core.limits",
     "METADATA": "queue_core.schema",
     "MagazineHandler": "queue_core.handlers.magazine_handler",
     "Merge": "queue_core.policies.builtin",
@@ -145,7 +148,10 @@ _HOMES = {
     "batch_handler": "queue_core.handlers.handler",
     "constant": "queue_core.backoff",
     "exponential": "queue_core.backoff",
+    "limit": "queue_core.limits",
+    "opentelemetry_instruments": "queue_core.exporting",
     "per_message": "queue_core.policies.checks",
+    "prometheus_collector": "queue_core.exporting",
     "tracing": "queue_core.consumers.trace",
     "vectorised": "queue_core.policies.checks",
 }
@@ -182,6 +188,7 @@ __all__ = [
     "Invalid",
     "Later",
     "Latest",
+    "Limit",
     "METADATA",
     "MagazineHandler",
     "Merge",
@@ -218,7 +225,10 @@ __all__ = [
     "batch_handler",
     "constant",
     "exponential",
+    "limit",
+    "opentelemetry_instruments",
     "per_message",
+    "prometheus_collector",
     "tracing",
     "vectorised",
 ]

@@ -16,11 +16,16 @@ Messages = Any
 class Firing:
     """The messages of one firing, ``firing.messages``, and the ticket that holds them."""
 
-    def __init__(self, ticket: Ticket | None, messages: pa.Table) -> None:
+    def __init__(
+        self, ticket: Ticket | None, messages: pa.Table, opens_in: float | None = None
+    ) -> None:
         #: None when there was nothing to fire.
         self.ticket = ticket
         #: The queue's columns, then those of `queue_core.schema.METADATA`.
         self.messages = messages
+        #: Seconds after which a firing may find messages that the queue's limits have refused; None
+        #: if they have refused none.
+        self.opens_in = opens_in
 
     @property
     def ids(self) -> pa.ChunkedArray:

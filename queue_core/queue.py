@@ -26,6 +26,7 @@ from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
 from queue_core.inspection import views
 from queue_core.integrity import clock
+from queue_core.limits import Limit
 from queue_core.model import (
     BY_SHARD,
     THIS_PROCESS,
@@ -55,6 +56,7 @@ from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
 from queue_core.selection.conditions import fireable
+from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages
 from queue_core.selection.selection import Selection, condition_of
@@ -138,6 +140,8 @@ class Queue:
         self.is_sideline = sideline
         #: The class of the queue's messages; None if the queue was opened without one.
         self.message_type = message_type
+        #: The limits that its last firing found in its settings.
+        self.limits: tuple[Limit, ...] = ()
         self._buffers = BufferPool(info.name, info.schema, buffers)
         self._spread = Distributor(store.storage)
 
@@ -430,7 +434,8 @@ class Queue:
         with self._quarantining():
             ticket = fire_or_wait(catalog, self.info, consumer, request, timeout)
         if ticket is None:
-            return Firing(None, output_schema(self.schema).empty_table())
+            nothing = output_schema(self.schema).empty_table()
+            return Firing(None, nothing, request.refused_for)
         uri = self._store.storage.uri
         with catalog.read() as connection:
             plan = plan_tickets(connection, uri, [self.info], TicketRange.of(ticket))
@@ -792,7 +797,8 @@ class Queue:
 
         Messages that wait for their time are moved too; dead messages are not. Messages that enter
         the sideline during the call stay there, and so do messages that would expire in main. A
-        bounded queue takes only as many messages as it has room for. Source: IgnisMQ.
+        bounded queue takes only as many messages as it has room for, and a ring or a rendezvous
+        takes all. Source: IgnisMQ.
 
         Args:
             limit: At most this many messages, 1 or more. By default, the setting ``shovel_limit``.
@@ -808,7 +814,8 @@ class Queue:
             dry_run: Whether to count the messages without moving them.
 
         Returns:
-            How many messages were moved, or would be moved.
+            How many messages were moved; with *dry_run*, how many would be moved into a queue with
+            enough room.
 
         Raises:
             BadOption: An argument is out of range, or the queue *to* has a policy or ``dedup``, is
@@ -1148,6 +1155,7 @@ class Queue:
         # Another process may have changed the settings since.
         with self._store.catalog.read() as connection:
             queue = queues.as_it_is(connection, self.info)
+        self.limits = queue.settings.limits
         return FireRequest(
             queue_ids=(self.info.id,),
             magazine=self._magazine(magazine),
@@ -1163,6 +1171,7 @@ class Queue:
                 eligibility=partial(of_firing, magazine=self._magazine(magazine)),
             ),
             rules=fireable([queue], self._magazine(magazine)),
+            limits=limits_of([queue], self._magazine(magazine)),
             makes_room=queue.settings.firing_wakes_loads,
         )
 

@@ -265,7 +265,7 @@ class Store(AbstractContextManager["Store"]):
             Their names, sorted.
         """
         with self.catalog.read() as connection:
-            return [info.name for info in queues.find_all(connection)]
+            return queues.names(connection)
 
     def view(self, name: str, queue: str | None = None) -> pa.Table:
         """
@@ -273,7 +273,8 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             name: A key of `VIEWS`: ``queues``, ``shards``, ``slices``, ``consumers``,
-                ``sideline``, ``failures``, ``reports``, ``jobs`` or ``breakers``.
+                ``sideline``, ``failures``, ``reports``, ``jobs``, ``breakers``,
+                ``samples`` or ``limits``.
             queue: Show only the rows of this queue. By default, those of all queues. The views
                 ``consumers`` and ``breakers`` ignore it.
 
@@ -499,7 +500,7 @@ class Store(AbstractContextManager["Store"]):
                 of the store, including queues that are created later. As the leader, the process
                 sweeps all queues in any case.
             tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
-                ``vacuum`` and ``fsck``. By default, all.
+                ``vacuum``, ``fsck`` and ``sample``. By default, all.
             zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated
                 by commas. By default, a lease in the catalog elects the leader. All processes of
                 the store must use the same.

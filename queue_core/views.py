@@ -32,6 +32,12 @@ _QUEUE = ViewColumn("queue", _TEXT, "Name of the queue.")
 _MAGAZINE = ViewColumn("magazine", _TEXT, "`main` or `sideline`.")
 _SHARD = ViewColumn("shard", _INT, "Number of the shard, from 0.")
 
+_OLDEST = ViewColumn(
+    "oldest_age",
+    pa.float64(),
+    "Seconds since the oldest message at the head of a shard of main was loaded; null: none waits.",
+)
+
 _QUEUES = (
     _QUEUE,
     ViewColumn("shards", _INT, "How many shards it has."),
@@ -43,6 +49,7 @@ _QUEUES = (
     ViewColumn("retrying", _LONG, "Of these, messages that return to main at a time."),
     ViewColumn("dead", _LONG, "Of these, messages that are not tried again."),
     ViewColumn("damaged", _LONG, "Messages whose segment cannot be read."),
+    _OLDEST,
     ViewColumn("bytes", _LONG, "Size of all its messages, uncompressed."),
     ViewColumn("settings", _TEXT, "Its settings, as JSON."),
     ViewColumn("created_at", TIMESTAMP, "Time of its creation."),
@@ -188,6 +195,15 @@ _JOBS = (
     ViewColumn("error", _TEXT, "The error with which it failed."),
 )
 
+_LIMITS = (
+    _QUEUE,
+    ViewColumn("limit", _TEXT, "The limit, as the setting `limits` has it."),
+    ViewColumn("value", _TEXT, "Value of its column, as JSON; null: the whole queue."),
+    ViewColumn("in_flight", _LONG, "Messages in flight from main; null for a value."),
+    ViewColumn("tokens", _LONG, "Messages that may be fired now; null without `per_second`."),
+    ViewColumn("next_at", TIMESTAMP, "Time at which messages may be fired; null: now."),
+)
+
 _BREAKERS = (
     ViewColumn("breaker", _TEXT, "Name of the breaker: by default, its queues."),
     ViewColumn("value", _TEXT, "Value of its column, as JSON; empty: the whole handler."),
@@ -197,6 +213,31 @@ _BREAKERS = (
     ViewColumn("until_at", TIMESTAMP, "Time of the next probe; null: none is planned."),
     ViewColumn("opened", _LONG, "How often it has opened."),
     ViewColumn("consumer", _TEXT, "Consumer that changed its state last; null: a person."),
+)
+
+_SAMPLES = (
+    _QUEUE,
+    ViewColumn(
+        "seconds",
+        _INT,
+        "Seconds that the row stands for: 10, 60 or 3600. A row of 60 or 3600 has the highest "
+        "numbers and the mean rates of that time.",
+    ),
+    ViewColumn("taken_at", TIMESTAMP, "Time of its newest sample."),
+    ViewColumn("waiting", _LONG, "Messages that waited in main."),
+    _OLDEST,
+    ViewColumn("in_flight", _LONG, "Messages that were in flight."),
+    ViewColumn("sidelined", _LONG, "Messages that waited in the sideline."),
+    ViewColumn("retrying", _LONG, "Of these, messages that return to main at a time."),
+    ViewColumn("dead", _LONG, "Of these, messages that are not tried again."),
+    *(
+        ViewColumn(
+            f"{counter}_per_s",
+            pa.float64(),
+            f"Growth of main's counter `{counter}`, per second; null: unknown.",
+        )
+        for counter in ("loaded", "fired", "deleted", "sidelined")
+    ),
 )
 
 #: The columns of each view, by its name.
@@ -219,6 +260,11 @@ COLUMNS = {
     "jobs": _JOBS,
     #: One row for each circuit breaker, or each value of its column, that has opened.
     "breakers": _BREAKERS,
+    #: One row for each queue and ten seconds of the last hour, minute of the last day, and hour of
+    #: the last 30 days. The side task `sample` writes them.
+    "samples": _SAMPLES,
+    #: One row for each limit of a queue, and for each of its values whose tokens are used.
+    "limits": _LIMITS,
 }
 
 #: The schema of each view, by its name.

@@ -23,14 +23,14 @@ from scripts.docstrings import (
 )
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
-PACKAGES = ("queue_core", "pyspark_ignis")
+PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
 
 _HEAD = """# API reference
 
 Generated from the docstrings by `make docs`. These names are the public surface: import them from
-`queue_core` or `pyspark_ignis`. All other modules may change without notice. See also the
-[settings of a queue](settings.md), the [options of the Spark format](options.md) and the
-[command line](cli.md).
+`queue_core`, `queue_core.testing` or `pyspark_ignis`. All other modules may change without notice.
+See also the [settings of a queue](settings.md), the [options of the Spark format](options.md) and
+the [command line](cli.md).
 """
 
 

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, update
 from queue_core import Store
 from queue_core.catalog import seals
 from queue_core.catalog.tables import (
+    allotments,
     clocks,
     consumers,
     files,
@@ -21,6 +22,7 @@ from queue_core.catalog.tables import (
 DAY = 24 * 3600 * 1_000_000
 #: Columns that hold times of the catalog.
 _TIMES = {
+    allotments: ("spent_until",),
     clocks: ("catalog_at", "jumped_at"),
     slices: ("loaded_at", "moved_at", "fired_at"),
     segments: ("loaded_at",),

@@ -22,13 +22,15 @@ from queue_core.views import VIEWS
 _UNKNOWABLE = {(consumers.name, "heartbeat_at"), (publications.name, "published_at")}
 #: What the catalog keeps about itself and about processes that run. Checks of its own guard it.
 _UNSEEN = {"facts", "locks", "clocks", "leases", "waiters", "schedule"}
+#: Figures of the past, which no decision needs.
+_UNSEEN |= {"samples"}
 
 
 def visible(store: Store) -> dict[str, Any]:
     """All that a user sees: views and messages, and last the messages that a firing takes."""
     seen: dict[str, Any] = {}
     for name in VIEWS:
-        seen[name] = _answer(lambda name=name: sorted(map(repr, store.view(name).to_pylist())))
+        seen[name] = _answer(lambda name=name: sorted(map(repr, _view(store, name).to_pylist())))
     for name in _answer(store.queues) or []:
         for magazine in ("main", "sideline"):
             seen[name, magazine] = _answer(
@@ -51,6 +53,12 @@ def visible(store: Store) -> dict[str, Any]:
             )
         )
     return seen
+
+
+def _view(store: Store, name: str) -> Any:
+    table = store.view(name)
+    # An age is another one at each look.
+    return table.drop_columns(["oldest_age"]) if name == "queues" else table
 
 
 def _answer(look: Any) -> Any:

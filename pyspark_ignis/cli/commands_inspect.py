@@ -23,7 +23,7 @@ _INSPECT = "Inspect"
 @app.command(rich_help_panel=_INSPECT)
 def queues(ctx: typer.Context) -> None:
     """List the queues and count their messages."""
-    shown = ["queue", "shards", "key", "waiting", "in_flight", "sidelined", "damaged", "bytes"]
+    shown = ["queue", "shards", "key", "waiting", "oldest_age", "in_flight", "sidelined", "damaged"]
     call = Invocation.current(ctx)
     with call.store() as store:
         rows = store.view("queues")
@@ -109,6 +109,12 @@ def shards(ctx: typer.Context, queue: AnyName = None) -> None:
 def consumers(ctx: typer.Context) -> None:
     """Show the consumers and the messages that they hold."""
     Invocation.current(ctx).show_view("consumers")
+
+
+@app.command(rich_help_panel=_INSPECT)
+def limits(ctx: typer.Context, queue: AnyName = None) -> None:
+    """Show the limits of queues, and how many messages they allow now."""
+    Invocation.current(ctx).show_view("limits", queue)
 
 
 @app.command(rich_help_panel=_INSPECT)

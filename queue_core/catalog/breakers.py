@@ -104,6 +104,9 @@ def force(connection: Connection, name: str, key: str, to: str | None) -> State:
     def decide(state: State, now: int) -> State:
         return states.released(state, now) if to is None else states.forced(state, to, now)
 
+    if to is None and connection.execute(select(breakers).where(*_of(name, key))).first() is None:
+        # It has never opened.
+        return State()
     _change(connection, name, key, decide, None)
     row = connection.execute(select(breakers).where(*_of(name, key))).one()
     return _state(row)

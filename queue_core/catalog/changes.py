@@ -40,7 +40,8 @@ class Changes:
     Changes to some slices; nothing is written before `apply`.
 
     `apply` notifies consumers that wait for messages if some became loaded. If some left main, it
-    notifies loads that wait for room, and consumers that wait for the next message of a group.
+    notifies loads that wait for room, and consumers that wait for the next message of a group, or
+    for a limit of messages in flight.
     """
 
     def __init__(self, queues: Sequence[QueueInfo] | None = None) -> None:
@@ -217,8 +218,9 @@ class Changes:
 
 
 def _frees(settings: QueueSettings) -> bool:
-    """Whether a message that leaves main makes room, or frees the next message of its group."""
-    return settings.is_bounded or settings.group is not None
+    """Whether a message that leaves main makes room, or lets others be fired."""
+    limited = any(limit.in_flight is not None for limit in settings.limits)
+    return settings.is_bounded or settings.group is not None or limited
 
 
 def _key(piece: Slice) -> ShardKey:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from sqlalchemy import Connection, delete, exists, insert, select
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from queue_core.catalog import dialect, id_map, seals
 from queue_core.catalog.damage import decoding
@@ -89,39 +90,69 @@ def record(
     )
 
 
-def read(connection: Connection, queue_ids: Sequence[int]) -> pa.Table:
-    """Return the failures of some queues, oldest first, with the columns of `FAILURE_LOG`."""
+def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
+    """
+    Yield the failures of each of some queues that has any, in the order of *queue_ids*.
+
+    The oldest comes first, with the columns of `FAILURE_LOG`. One statement reads those of all
+    queues.
+    """
     rows = connection.execute(
         select(failures)
         .where(dialect.of(connection).one_of(failures.c.queue_id, queue_ids))
-        .order_by(failures.c.failed_at, failures.c.id)
+        .order_by(failures.c.queue_id, failures.c.failed_at, failures.c.id)
     )
-    import pyarrow.compute as pc
-
-    tables = [FAILURE_LOG.empty_table()]
+    found: dict[int, list[pa.Table]] = defaultdict(list)
     for row in rows:
         with decoding(failures, f"id {row.id}"):
-            kept = unpack(row.arrow)
-            steps, *others = kept.columns
-            messages = [pc.cumulative_sum(steps), *others]
-            consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
-            failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
-            table = pa.table([*messages, consumer, failed_at], names=FAILURE_LOG.names)
-            tables.append(table.cast(FAILURE_LOG))
-    return pa.concat_tables(tables)
+            found[row.queue_id].append(_unpacked(row))
+    for queue_id in queue_ids:
+        if queue_id in found:
+            yield queue_id, pa.concat_tables(found[queue_id])
 
 
-def forget(connection: Connection, before: int) -> None:
+def of_queue(connection: Connection, queue_id: int) -> pa.Table:
+    """Return the failures of one queue, oldest first."""
+    return next((found for _, found in read(connection, [queue_id])), FAILURE_LOG.empty_table())
+
+
+def forgettable(connection: Connection, before: int) -> dict[int, int]:
     """
-    Remove failures older than a time, in microseconds, of messages that are gone.
+    Return, for each queue with failures older than a time, until when its failures can be removed.
 
     If a queue still has messages that were loaded before a failure, the failure stays, because it
-    may belong to one of them.
+    may belong to one of them. A reading transaction is enough: no message gets older.
     """
-    there = exists().where(
-        slices.c.queue_id == failures.c.queue_id, slices.c.loaded_at <= failures.c.failed_at
+    old = select(failures.c.queue_id).where(failures.c.failed_at < before).distinct()
+    queue_ids = connection.scalars(old).all()
+    if not queue_ids:
+        return {}
+    oldest = (
+        select(slices.c.queue_id, func.min(slices.c.loaded_at).label("loaded_at"))
+        .where(dialect.of(connection).one_of(slices.c.queue_id, queue_ids))
+        .group_by(slices.c.queue_id)
     )
-    connection.execute(delete(failures).where(failures.c.failed_at < before, ~there))
+    until = dict.fromkeys(queue_ids, before)
+    until |= {row.queue_id: min(row.loaded_at, before) for row in connection.execute(oldest)}
+    return until
+
+
+def forget(connection: Connection, until: Mapping[int, int]) -> None:
+    """Remove failures of some queues, each older than a time of `forgettable`."""
+    for queue_id, time in until.items():
+        here = failures.c.queue_id == queue_id
+        connection.execute(delete(failures).where(here, failures.c.failed_at < time))
+
+
+def _unpacked(row: Row[Any]) -> pa.Table:
+    import pyarrow.compute as pc
+
+    kept = unpack(row.arrow)
+    steps, *others = kept.columns
+    consumer = pa.repeat(pa.scalar(row.consumer, pa.string()), kept.num_rows)
+    failed_at = pa.repeat(pa.scalar(row.failed_at, TIMESTAMP), kept.num_rows)
+    columns = [pc.cumulative_sum(steps), *others, consumer, failed_at]
+    return pa.table(columns, names=FAILURE_LOG.names).cast(FAILURE_LOG)
 
 
 def _attempts(moved: Moved) -> tuple[Numbers, npt.NDArray[np.int32]]:

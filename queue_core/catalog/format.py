@@ -6,7 +6,7 @@ from typing import Protocol
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect, due_times, named_locks
+from queue_core.catalog import dialect, due_times, named_locks, sql_views
 from queue_core.catalog.tables import facts, locks, metadata
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
@@ -46,6 +46,11 @@ def _rename_tables(connection: Connection) -> None:
         "until_at BIGINT, pause BIGINT NOT NULL, opened BIGINT NOT NULL, "
         "consumer VARCHAR(200), PRIMARY KEY (name, value))"
     )
+    connection.exec_driver_sql(
+        "CREATE TABLE allotments (queue_id BIGINT NOT NULL, of_column VARCHAR(255) NOT NULL, "
+        "value VARCHAR(400) NOT NULL, spent_until BIGINT, "
+        "PRIMARY KEY (queue_id, of_column, value))"
+    )
     connection.exec_driver_sql("INSERT INTO locks (name, queue_id) VALUES ('task_log', 0)")
     connection.exec_driver_sql("ALTER TABLE publications ADD COLUMN content TEXT")
     for table in (
@@ -64,6 +69,18 @@ def _rename_tables(connection: Connection) -> None:
         "begun_at BIGINT NOT NULL, state VARCHAR(16) NOT NULL, moved BIGINT NOT NULL, "
         "runner VARCHAR(200), heartbeat_at BIGINT, ended_at BIGINT, error TEXT, seal BIGINT, "
         "PRIMARY KEY (id))"
+    )
+    by_key = " WITHOUT ROWID" if database.name == "sqlite" else ""
+    connection.exec_driver_sql(
+        "CREATE TABLE samples (seconds INTEGER NOT NULL, taken_at BIGINT NOT NULL, "
+        "queue_id BIGINT NOT NULL, waiting BIGINT, oldest_age BIGINT, in_flight BIGINT, "
+        "sidelined BIGINT, retrying BIGINT, dead BIGINT, elapsed BIGINT, new_loaded BIGINT, "
+        "new_fired BIGINT, new_deleted BIGINT, new_sidelined BIGINT, all_loaded BIGINT, "
+        "all_fired BIGINT, all_deleted BIGINT, all_sidelined BIGINT, "
+        f"PRIMARY KEY (seconds, taken_at, queue_id)){by_key}"
+    )
+    connection.exec_driver_sql(
+        "CREATE INDEX samples_of_queue ON samples (queue_id, seconds, taken_at)"
     )
 
 
@@ -121,6 +138,7 @@ def prepare(
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         if dialect.of(connection).create_alone(connection, facts):
             dialect.of(connection).create_tables(connection, metadata)
+            sql_views.create(connection)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
             connection.execute(
                 insert(locks).values(name=named_locks.REPORTING, queue_id=named_locks.STORE)
@@ -135,8 +153,11 @@ def prepare(
     if found == FORMAT:
         # Another process was faster.
         return None
+    # They show tables that a step changes, and hold nothing themselves.
+    sql_views.drop(connection)
     for version in range(found, FORMAT):
         STEPS[version](connection)
+    sql_views.create(connection)
     _check_tables(_tables(connection), catalog)
     connection.execute(update(facts).where(facts.c.name == "format").values(value=str(FORMAT)))
     faults.point("migrate.before_commit")

@@ -66,6 +66,8 @@ _CONSUMER: dict[Table, Rights] = {
     t.clocks: (_READ, _ADD, "UPDATE (catalog_at, host_at, steady_at, jumped_at)"),
     t.dedup: (_READ,),
     t.breakers: _ALL,
+    t.samples: _ALL,
+    t.allotments: _ALL,
 }
 
 #: For each right on a table, the right on the sequence of its ids.

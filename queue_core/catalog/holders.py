@@ -16,24 +16,30 @@ from queue_core.model import Consumer, Holder, Slice, Ticket
 
 
 def conditions(connection: Connection, holder: Holder) -> list[ColumnElement[bool]]:
-    """Return the conditions of slices that the holder holds; raises `BadOption`."""
+    """
+    Return the conditions of slices that the holder holds; raises `BadOption`.
+
+    They are conditions on messages that are found by their segments. A consumer may hold many more,
+    so a database without statistics must not begin with its index.
+    """
+    consumer_id = dialect.of(connection).not_indexed(slices.c.consumer_id)
     match holder:
         case Ticket():
             # A thread of the same consumer may hold them now, by a later firing.
             mine = slices.c.consumer_id == holder.consumer.id
             return [mine, slices.c.ticket == holder.number]
         case Consumer():
-            return [slices.c.consumer_id == holder.id]
+            return [consumer_id == holder.id]
         case str():
             found = by_name(connection, holder)
             if found is None:
                 raise BadOption(f"consumer={holder!r} has never fired from this store")
-            return [slices.c.consumer_id == found.id]
+            return [consumer_id == found.id]
         case None:
             return []
         case _:
             own = own_ids(connection)
-            return [dialect.of(connection).one_of(slices.c.consumer_id, own)]
+            return [dialect.of(connection).one_of(consumer_id, own)]
 
 
 def name_of(holder: Holder) -> str | None:

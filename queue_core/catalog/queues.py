@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, Select, bindparam, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
 from queue_core.catalog import dialect, named_locks, notifications, retries, seals
@@ -86,6 +86,22 @@ def by_id(connection: Connection, queue_id: int) -> QueueInfo:
 def find_all(connection: Connection) -> list[QueueInfo]:
     """Return every queue, sorted by name."""
     return [_info(row) for row in connection.execute(_described().order_by(queues.c.name))]
+
+
+def names(connection: Connection) -> list[str]:
+    """Return the name of every queue, sorted; raises `DamagedCatalog` if one has no schema."""
+    query = (
+        select(queues.c.id, queues.c.name, queues.c.schema_version, schemas.c.version)
+        .outerjoin(schemas, _newest_schema())
+        .order_by(queues.c.name)
+    )
+    found = []
+    for row in connection.execute(query):
+        if row.version is None:
+            where = f"queue_id {row.id} and version {row.schema_version}"
+            raise damaged(schemas, where, "it is missing")
+        found.append(row.name)
+    return found
 
 
 def create(
@@ -236,9 +252,12 @@ def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
 def _described() -> Select[Any]:
     # A queue whose schema is missing is damaged, and does not vanish.
     return select(queues, schemas.c.arrow, schemas.c.seal.label("schema_seal")).outerjoin(
-        schemas,
-        (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version),
+        schemas, _newest_schema()
     )
+
+
+def _newest_schema() -> ColumnElement[bool]:
+    return (schemas.c.queue_id == queues.c.id) & (schemas.c.version == queues.c.schema_version)
 
 
 def _info(row: Row[Any]) -> QueueInfo:

@@ -129,6 +129,10 @@ counters = Table(
 )
 
 
+#: The counters of messages that have left a shard.
+LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
+
+
 def _same_place(one: Table, other: Table) -> ColumnElement[bool]:
     return and_(*(one.c[key] == other.c[key] for key in ("queue_id", "magazine", "shard")))
 
@@ -469,4 +473,49 @@ breakers = Table(
     Column("opened", BigInteger, nullable=False),
     #: The consumer that changed it last; null for a person.
     Column("consumer", String(200)),
+)
+
+#: The figures of each queue at one moment, or the highest and the sums of a longer time.
+samples = Table(
+    "samples",
+    metadata,
+    #: The seconds that the row stands for.
+    Column("seconds", Integer, primary_key=True, autoincrement=False),
+    #: When the newest of its figures were read.
+    Column("taken_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("waiting", BigInteger),
+    #: Microseconds.
+    Column("oldest_age", BigInteger),
+    Column("in_flight", BigInteger),
+    Column("sidelined", BigInteger),
+    Column("retrying", BigInteger),
+    Column("dead", BigInteger),
+    #: Microseconds in which the following numbers of messages were counted; null: unknown.
+    Column("elapsed", BigInteger),
+    Column("new_loaded", BigInteger),
+    Column("new_fired", BigInteger),
+    Column("new_deleted", BigInteger),
+    Column("new_sidelined", BigInteger),
+    #: The counters of main, from which the next sample counts; null in rows of a longer time.
+    Column("all_loaded", BigInteger),
+    Column("all_fired", BigInteger),
+    Column("all_deleted", BigInteger),
+    Column("all_sidelined", BigInteger),
+    Index("samples_of_queue", "queue_id", "seconds", "taken_at"),
+    info={"by_key": True},
+)
+
+#: The buckets of the limits of queues: one row per queue, and per value of a column that has lately
+#: been fired.
+allotments = Table(
+    "allotments",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    #: The column of the limit, and the value as JSON; both empty for the whole queue. Each firing
+    #: of a queue with limits locks that row.
+    Column("of_column", String(255), primary_key=True),
+    Column("value", String(400), primary_key=True),
+    #: Up to which time the tokens are spent; null: none was spent.
+    Column("spent_until", BigInteger),
 )

@@ -71,6 +71,10 @@ class Dialect(ABC):
         """Return the file that is the whole catalog; None where a server keeps it."""
 
     @abstractmethod
+    def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
+        """Return a time for tools that read the catalog, from microseconds since 1970."""
+
+    @abstractmethod
     def place(self, connection: Connection, table: Table) -> str:
         """Return a name for the place of the catalog with *table*; a copy has another one."""
 
@@ -135,9 +139,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def one_of(
-        self, column: Column[Any], values: Collection[int] | Collection[str]
+        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Return ``column IN values`` for any number of integers or texts, in one parameter."""
+
+    def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
+        """Return a column in a form for which no index is used; by default, the planner decides."""
+        return column
 
     @abstractmethod
     def first_of_each(

@@ -33,8 +33,8 @@ from sqlalchemy.ext.compiler import compiles
 from queue_core.databases import bounded_waits
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, QueueIds, now
-from queue_core.databases.lent import LentConnection
-from queue_core.errors import BadOption, Conflict
+from queue_core.databases.lent import LentConnection, TransactionFailed
+from queue_core.errors import BadOption
 
 #: The channel of all notifications; the payload names the queues.
 CHANNEL = "ignis"
@@ -92,6 +92,10 @@ class Postgresql(Dialect):
         """Return None: a server keeps the catalog."""
         return None
 
+    def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
+        """Return a timestamp with time zone."""
+        return func.to_timestamp(micros / 1e6)
+
     def place(self, connection: Connection, table: Table) -> str:
         """Return the server, the database and the table; a restored dump has another table."""
         # A standby that takes over keeps all three.
@@ -144,7 +148,7 @@ class Postgresql(Dialect):
                 "use psycopg (3), or SQLAlchemy with postgresql+psycopg://"
             )
         if driver.info.transaction_status == TransactionStatus.INERROR:
-            raise Conflict(
+            raise TransactionFailed(
                 "the transaction of connection has failed before, and can only be rolled back; "
                 "nothing was changed"
             )
@@ -194,7 +198,7 @@ class Postgresql(Dialect):
         return query.with_for_update(of=of or None)
 
     def one_of(
-        self, column: Column[Any], values: Collection[int] | Collection[str]
+        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Compare with an array."""
         kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)

@@ -17,8 +17,10 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    MetaData,
     Select,
     Table,
+    UnaryExpression,
     bindparam,
     create_engine,
     event,
@@ -31,6 +33,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import operators
 
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, QueueIds, now
@@ -138,6 +141,17 @@ class Sqlite(Dialect):
     def file_of(self, engine: Engine) -> Path | None:
         """Return the database's file."""
         return Path(engine.url.database or "")
+
+    def create_tables(self, connection: Connection, metadata: MetaData) -> None:
+        """Create all tables. The *info* of a table may store its rows in order of the key."""
+        for table in metadata.tables.values():
+            if table.info.get("by_key"):
+                table.dialect_options[self.name]["with_rowid"] = False
+        super().create_tables(connection, metadata)
+
+    def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
+        """Return a text, as SQLite's own functions do."""
+        return func.strftime("%Y-%m-%d %H:%M:%S", micros // 1_000_000, "unixepoch")
 
     def place(self, connection: Connection, table: Table) -> str:
         """Return the number of the file's inode."""
@@ -290,7 +304,7 @@ class Sqlite(Dialect):
         return query
 
     def one_of(
-        self, column: Column[Any], values: Collection[int] | Collection[str]
+        self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
         each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
@@ -317,6 +331,10 @@ class Sqlite(Dialect):
         found = table.alias("found")
         among = found.c.id.in_(first.correlate(each))
         return select(found).select_from(each.join(found, among))
+
+    def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
+        """Return ``+column``: SQLite's documented way to keep it from an index."""
+        return UnaryExpression(column, operator=operators.custom_op("+"), type_=column.type)
 
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
         """Return the larger of a column and a value."""

@@ -11,13 +11,11 @@ from typing import Any
 
 from sqlalchemy import Table, func, select
 
-from queue_core.catalog.tables import counters, queues, shards, slices, turns
+from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
 from queue_core.fsck.finding import Finding, Remedy
 from queue_core.fsck.scope import ALTERED, Scope, is_altered
 from queue_core.model import Magazine, State
 
-#: Counters of messages that have left a shard.
-LEFT = ("deleted", "sidelined", "shovelled", "swept", "expired", "replaced", "dropped")
 _TABLES = (shards, turns, counters)
 
 _Place = tuple[int, int, int]

@@ -25,7 +25,10 @@ INVARIANTS = {
     "I21": "a ticket that holds messages is one that its consumer has had",
     "I22": "a ticket belongs to a consumer, and was planned wholly or not at all",
     "I23": "a consumer has acknowledged only tickets that it has had, and in a way that there is",
-    "I24": "no heartbeat, lease, waiter, begin of a task or state of a breaker is in the future",
+    "I24": (
+        "no heartbeat, lease, waiter, begin of a task, state of a breaker or bucket of a limit is "
+        "in the future"
+    ),
     "I25": "an interest belongs to a consumer and to a queue",
     "I26": "publications, failures, reports, keys and jobs belong to a queue, and can be read",
     "I27": "a queue has a name, settings and columns that can be read",

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, and_, bindparam, delete, func, or_, se
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
+    LEFT,
     counters,
     files,
     metadata,
@@ -25,7 +26,6 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
-from queue_core.fsck.counters import LEFT
 from queue_core.fsck.finding import Finding, Remedy
 from queue_core.model import Magazine, State
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import or_, select
 
 from queue_core.catalog.tables import (
+    allotments,
     breakers,
     consumers,
     interests,
@@ -109,6 +110,9 @@ def check_times(scope: Scope) -> Iterator[Finding]:
     for row in scope.connection.execute(select(breakers).where(breakers.c.since_at > late)):
         text = f"breaker {row.name!r}: the time of its state is in the future"
         yield of_row(breakers, row, "I24", text, Remedy.REMOVE)
+    for row in scope.connection.execute(select(allotments).where(allotments.c.spent_until > late)):
+        text = "the tokens of a limit are spent until a time in the future"
+        yield of_row(allotments, row, "I24", text, Remedy.REMOVE)
 
 
 def _is_json(text: str) -> bool:

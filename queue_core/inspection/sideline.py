@@ -35,7 +35,7 @@ def _of_queue(connection: Connection, queue_id: int, name: str, found: list[Slic
     rows = [piece.rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece in found]
     counts = [len(each) for each in rows]
     ids = pa.array(id_map.logical(connection, np.concatenate(rows)))
-    log = failures.read(connection, [queue_id])
+    log = failures.of_queue(connection, queue_id)
     # The newest failure of each message comes first.
     newest = log.take(pa.array(np.arange(log.num_rows)[::-1]))
     place = pc.index_in(ids, value_set=newest.column("message_id").combine_chunks())

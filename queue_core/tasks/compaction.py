@@ -10,10 +10,11 @@ which vacuum removes. Crash after it: the catalog names the messages in their ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from queue_core import faults
 from queue_core.catalog import dialect, id_map, queues, read_plans, turns
@@ -30,36 +31,114 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
-from queue_core.tasks.compaction_plan import Condition, Unit, units
+from queue_core.tasks import compaction_plan
+from queue_core.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
 from queue_core.tasks.task import TaskContext
 
 #: Slices are merged if they were loaded within this part of the expiry time. A slice expires with
 #: its oldest message. A slice that was merged twice may expire too early by twice this part.
 AGE = 1 / 256
+#: No segment has so many bytes.
+_LARGEST = 2**62
+
+#: A run of the task ends once it has looked at this many slices; the next run continues.
+ROUND_SLICES = 1 << 16
+#: Shards are looked at together until they have this many small slices: a limit of memory.
+TOGETHER = 1 << 14
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages were rewritten."""
-    return compact(context.catalog, context.storage, queue)
+    return compact(context.catalog, context.storage, queue, ROUND_SLICES)
 
 
-def compact(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
+def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None = None) -> int:
     """
     Compact both magazines of a queue where it pays; return how many messages were rewritten.
 
-    Each segment has its own transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new
-    segment was removed before it was in place.
+    It ends once it has looked at *most* slices, by default never. Each segment has its own
+    transaction. Raises `DamagedSegment`, and `PublicationRefused` if a new segment was removed
+    before it was in place.
     """
-    return sum(
-        _rewrite(catalog, storage, queue, unit)
-        for magazine in Magazine
-        for unit in _worth_it(catalog, queue, magazine)
-    )
-
-
-def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Unit]:
     with catalog.read() as connection:
-        here = (slices.c.queue_id == queue.id) & (slices.c.magazine == int(magazine))
+        places = _promising(connection, queue)
+    rewritten = looked = 0
+    for magazine, shards in _together(places):
+        if most is not None and looked >= most:
+            break
+        found, count = _worth_it(catalog, queue, magazine, shards)
+        looked += count
+        rewritten += sum(_rewrite(catalog, storage, queue, unit) for unit in found)
+    return rewritten
+
+
+def _promising(connection: Connection, queue: QueueInfo) -> dict[tuple[Magazine, int], int]:
+    """
+    Return the shards that may have slices worth compacting, and their numbers of small slices.
+
+    The database counts; no slice is fetched.
+    """
+    place = (slices.c.magazine, slices.c.shard)
+    # An index has all columns of it. The slices of a small segment are small themselves.
+    small = (
+        select(*place, func.count().label("small"))
+        .where(
+            slices.c.queue_id == queue.id,
+            slices.c.state == int(State.LOADED),
+            slices.c.bytes <= SMALL_BYTES,
+        )
+        .group_by(*place)
+        .having(func.count() >= compaction_plan.NEIGHBOURS)
+    )
+    # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
+    no_size = segments.c.bytes > _LARGEST
+    is_sparse = and_(
+        func.sum(slices.c.bytes) * SPARSE < func.max(segments.c.bytes),
+        func.max(slices.c.state) == int(State.LOADED),
+    )
+    alive = (
+        select(slices.c.segment_id)
+        .join(segments, segments.c.id == slices.c.segment_id)
+        .where(slices.c.queue_id == queue.id, or_(segments.c.location.is_not(None), no_size))
+        .group_by(slices.c.segment_id)
+        .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
+    )
+    sparse = select(*place).where(slices.c.queue_id == queue.id, slices.c.segment_id.in_(alive))
+    found = {(row.magazine, row.shard): 0 for row in connection.execute(sparse.distinct())}
+    found |= {(row.magazine, row.shard): row.small for row in connection.execute(small)}
+    return {(Magazine(magazine), shard): n for (magazine, shard), n in found.items()}
+
+
+def _together(
+    places: Mapping[tuple[Magazine, int], int],
+) -> Iterator[tuple[Magazine, list[int]]]:
+    """Yield shards that are looked at together, because one segment can have several shards."""
+    parts: list[tuple[Magazine, list[int]]] = []
+    for magazine in Magazine:
+        here, small = [], 0
+        for _, shard in sorted(place for place in places if place[0] is magazine):
+            here.append(shard)
+            small += places[magazine, shard]
+            if small >= TOGETHER:
+                parts.append((magazine, here))
+                here, small = [], 0
+        if here:
+            parts.append((magazine, here))
+    # Otherwise, shards in which nothing can be merged could keep others from their turn.
+    random.shuffle(parts)
+    yield from parts
+
+
+def _worth_it(
+    catalog: Catalog, queue: QueueInfo, magazine: Magazine, shards: Sequence[int]
+) -> tuple[list[Unit], int]:
+    """Return the units to rewrite in some shards, and how many slices these have."""
+    with catalog.read() as connection:
+        here = (
+            (slices.c.queue_id == queue.id)
+            & (slices.c.magazine == int(magazine))
+            & dialect.of(connection).one_of(slices.c.shard, shards)
+        )
         pieces = fetch(connection, here)
         is_waiting = here & (slices.c.state == int(State.LOADED))
         loaded = set(connection.scalars(select(slices.c.id).where(is_waiting)))
@@ -72,7 +151,8 @@ def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Un
                 func.max(slices.c.state).label("state"),
             )
             .join(slices, slices.c.segment_id == segments.c.id)
-            .where(slices.c.queue_id == queue.id)
+            # All slices of these segments, in other shards too.
+            .where(segments.c.id.in_(select(slices.c.segment_id).where(here)))
             .group_by(segments.c.id)
         )
         conditions = {}
@@ -86,7 +166,7 @@ def _worth_it(catalog: Catalog, queue: QueueInfo, magazine: Magazine) -> list[Un
                 )
     expiry = queue.settings.shortest_expiry
     age = None if expiry is None else int(expiry * 1e6 * AGE)
-    return units(pieces, loaded, conditions, age)
+    return units(pieces, loaded, conditions, age), len(pieces)
 
 
 def _rewrite(catalog: Catalog, storage: Storage, queue: QueueInfo, unit: Unit) -> int:

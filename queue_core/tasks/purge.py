@@ -22,6 +22,10 @@ KEPT_SECONDS = 7 * 24 * 3600.0
 def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
     """Remove records that are older than *older_than* seconds."""
     clock.check(catalog)
+    with catalog.read() as connection:
+        # Outside of the writing transaction, because it looks at all slices of a queue.
+        before = dialect.read_clock(connection) - int(older_than * 1e6)
+        until = failures.forgettable(connection, before)
 
     def work(connection: Connection) -> None:
         now = dialect.read_clock(connection)
@@ -29,7 +33,7 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         # First, in the order of locks: a firing locks its consumer before all else.
         idle_consumers.forget(connection, before)
         dedup.forget(connection)
-        failures.forget(connection, before)
+        failures.forget(connection, until)
         task_log.forget(connection, before)
         jobs.forget(connection, before)
         schedule.forget(connection)

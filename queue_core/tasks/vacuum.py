@@ -52,9 +52,10 @@ def vacuum(
             return sorted(present.keys() & {*strangers, *garbage, *_condemned(connection)})
 
     clock.check(catalog)
+    unnamed = _unnamed(catalog)
 
     def condemn(connection: Connection) -> list[str]:
-        _release_unnamed(connection)
+        segments.release(connection, unnamed)
         strangers, garbage = _removable(connection, present, grace)
         now = dialect.now()
         if strangers:
@@ -122,10 +123,15 @@ def _condemned(connection: Connection) -> list[str]:
     return sorted(connection.scalars(query))
 
 
-def _release_unnamed(connection: Connection) -> None:
-    """Release segments that two settlements have left behind, each relying on the other."""
+def _unnamed(catalog: Catalog) -> Sequence[int]:
+    """
+    Return the segments that two settlements have left behind, each relying on the other.
+
+    They are found in a reading transaction, which keeps nobody waiting. Their release looks again.
+    """
     named = exists().where(slices.c.segment_id == segment_rows.c.id)
-    segments.release(connection, connection.scalars(select(segment_rows.c.id).where(~named)).all())
+    with catalog.read() as connection:
+        return connection.scalars(select(segment_rows.c.id).where(~named)).all()
 
 
 def _forget(connection: Connection, locations: Sequence[str]) -> None:

@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from queue_core import limit
 from queue_core.errors import BadOption, NoSuchQueue
+from queue_core.tasks.sample import sample
 from queue_core.views import VIEWS
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -109,6 +111,7 @@ def test_the_view_of_queues_sums_up(store):
     empty, full = store.view("queues").to_pylist()
 
     assert full["created_at"] is not None
+    assert 0 <= full.pop("oldest_age") < 600
     assert {
         name: full[name] for name in full if name not in ("bytes", "settings", "created_at")
     } == {
@@ -179,6 +182,8 @@ def test_every_view_has_its_schema_with_and_without_rows(store, name):
     queue.shovel(2)
     queue.start_shovel()
     store.breaker("orders").open()
+    queue.change_settings(limits=limit(in_flight=9))
+    sample(store.catalog)
 
     view = store.view(name)
 

@@ -18,14 +18,16 @@ GIVEN = {
     "BreakerSwitch",
     "Buffer",
     "Firing",
+    "Handled",
     "IdSet",
     "Queue",
     "TargetConsumer",
+    "TemporaryStore",
     "Trace",
     "TracedStep",
 }
 ERRORS = {name for name, kind in vars(errors).items() if inspect.isclass(kind)}
-PACKAGES = ("queue_core", "pyspark_ignis")
+PACKAGES = ("queue_core", "queue_core.testing", "pyspark_ignis")
 
 
 def public():

@@ -118,7 +118,7 @@ def test_the_lock_file_has_a_version_of_each_library_that_the_tests_install():
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     (own,) = (Requirement(item) for item in needed if plain(item) == "ignis-queue")
-    assert own.extras == {"spark", "cli", "postgres", "connect", "zookeeper"}
+    assert own.extras == {"spark", "cli", "postgres", "connect", "zookeeper", "metrics"}
     for name in own.extras:
         needed += project["optional-dependencies"][name]
     first, *lines = ROOT.joinpath("requirements-dev.lock").read_text().splitlines()

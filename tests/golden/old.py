@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from queue_core import Store
 from queue_core.address import Address
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, sql_views
 from queue_core.catalog.seals import SEALED
 from tests.golden.make import HERE, folder_of
 
@@ -74,12 +74,15 @@ _SQLITE = {
 
 
 def _turn_back(connection: sa.Connection) -> None:
+    sql_views.drop(connection)
     for table in SEALED:
         connection.exec_driver_sql(f"ALTER TABLE {table.name} DROP COLUMN seal")
     connection.exec_driver_sql("DROP TABLE locks")
     connection.exec_driver_sql("DROP TABLE clocks")
     connection.exec_driver_sql("DROP TABLE jobs")
     connection.exec_driver_sql("DROP TABLE breakers")
+    connection.exec_driver_sql("DROP TABLE samples")
+    connection.exec_driver_sql("DROP TABLE allotments")
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
     dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):

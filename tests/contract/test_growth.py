@@ -1,0 +1,181 @@
+"""Costs that must not grow with the size of a store, in steps of SQLite's machine."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event, update
+
+from benchmarks.growth import DAY, SHARDS, age_failures, make, run
+from queue_core import Queue, Store
+from queue_core.catalog.tables import slices
+from queue_core.tasks import compaction
+from queue_core.tasks.purge import purge
+from queue_core.tasks.task import TaskContext
+
+#: Instructions of SQLite per count; it calls back that often.
+EACH = 50
+#: A larger store may take this many times the steps of a small one: its indexes are deeper.
+MORE = 2
+
+
+@pytest.fixture
+def small(tmp_path) -> Iterator[Store]:
+    with Store.open(tmp_path / "small") as store:
+        yield store
+
+
+@pytest.fixture
+def large(tmp_path) -> Iterator[Store]:
+    with Store.open(tmp_path / "large") as store:
+        yield store
+
+
+@contextmanager
+def counting(store: Store) -> Iterator[dict[str, int]]:
+    """Count what the database does in the block."""
+    counts = {"steps": 0, "statements": 0}
+
+    def step() -> int:
+        counts["steps"] += EACH
+        return 0
+
+    def begin(connection: object, *_: object) -> None:
+        connection.set_progress_handler(step, EACH)  # type: ignore[attr-defined]
+
+    def end(connection: object, *_: object) -> None:
+        connection.set_progress_handler(None, 0)  # type: ignore[attr-defined]
+
+    def execute(*_: object) -> None:
+        counts["statements"] += 1
+
+    heard = [("checkout", begin), ("checkin", end), ("before_cursor_execute", execute)]
+    for name, hear in heard:
+        event.listen(store.catalog.engine, name, hear)
+    try:
+        yield counts
+    finally:
+        for name, hear in heard:
+            event.remove(store.catalog.engine, name, hear)
+
+
+def steps(store: Store, work: Callable[[], object]) -> int:
+    with counting(store) as counts:
+        work()
+    return counts["steps"]
+
+
+@pytest.mark.parametrize("view", ["shards", "queues", "slices"])
+def test_a_view_of_one_queue_reads_no_other_queue(small, large, view):
+    for store, count in ((small, 1), (large, 30)):
+        for number in range(count):
+            queue = make(store, f"queue-{number}", 1)
+            queue.sideline(queue.fire(1), reason="test")
+
+    few, many = (steps(s, lambda s=s: s.view(view, "queue-0")) for s in (small, large))
+    assert many < MORE * few + 2 * EACH
+
+
+def test_metadata_does_not_count_the_slices(small, large):
+    few, many = make(small, "many", 10), make(large, "many", 2_000)
+
+    assert steps(large, many.metadata) < MORE * steps(small, few.metadata)
+    assert sum(many.metadata()["waiting"].to_pylist()) == 2_000
+
+
+def test_one_statement_reads_the_failures_of_all_queues(large):
+    for number in range(20):
+        queue = make(large, f"queue-{number}", 1)
+        queue.sideline(queue.fire(1), reason=str(number))
+
+    with counting(large) as counts:
+        found = large.view("failures")
+    assert counts["statements"] <= 3
+    assert sorted(found["reason"].to_pylist(), key=int) == [str(n) for n in range(20)]
+    assert found["queue"].to_pylist() == sorted(large.queues())
+
+
+def fail_long_ago(queue: Queue, count: int) -> None:
+    """Sideline messages one by one, eight days ago."""
+    for _ in range(count):
+        queue.sideline(queue.fire(1), reason="test")
+    age_failures(queue.store, 8)
+
+
+def test_old_failures_are_forgotten_without_a_look_at_the_slices_for_each(small, large):
+    """In the transaction that writes, none is looked at."""
+    for store, failures in ((small, 2), (large, 20)):
+        fail_long_ago(make(store, "many", 1_000), failures)
+
+    few, many = (steps(s, lambda s=s: purge(s.catalog)) for s in (small, large))
+    assert many < MORE * few
+    assert large.view("failures").num_rows == 0
+
+
+def test_failures_of_older_messages_are_kept(large):
+    one, other = make(large, "one", 10), make(large, "other", 10)
+    for queue in (one, other):
+        fail_long_ago(queue, 1)
+    older = update(slices).where(slices.c.queue_id == other.info.id)
+    change = older.values(loaded_at=slices.c.loaded_at - 9 * DAY)
+    large.catalog.write(lambda connection: connection.execute(change))
+
+    purge(large.catalog)
+    assert large.view("failures")["queue"].to_pylist() == ["other"]
+
+
+def test_vacuum_without_work_looks_at_no_slice_while_it_writes(small, large, monkeypatch):
+    found = []
+    for store, count in ((small, 10), (large, 2_000)):
+        make(store, "many", count)
+        written = [0]
+
+        def write(work, of=store, before=store.catalog.write, total=written, **options):
+            with counting(of) as counts:
+                result = before(work, **options)
+            total[0] += counts["steps"]
+            return result
+
+        monkeypatch.setattr(store.catalog, "write", write)
+        store.vacuum()
+        found.append(written[0])
+
+    assert 0 < found[1] < MORE * found[0]
+
+
+def test_settling_one_message_looks_at_no_other_that_is_in_flight(small, large):
+    found = []
+    for store, count in ((small, 10), (large, 2_000)):
+        queue = make(store, "many", count)
+        ids = queue.fire("all", consumer=store.consumer("holder")).ids.to_pylist()
+        found.append(steps(store, lambda q=queue, i=ids: q.delete([i[0]], consumer="holder")))
+        found.append(steps(store, lambda q=queue, i=ids: q.delete([i[1]])))
+
+    assert found[2] < MORE * found[0]
+    assert found[3] < MORE * found[1]
+
+
+def test_slices_that_are_not_worth_compacting_stay_in_the_database(large, monkeypatch):
+    queue = make(large, "many", 2_000)
+    run(large, "UPDATE segments SET bytes = 100000")
+    run(large, "UPDATE slices SET bytes = 100000")
+    monkeypatch.setattr(compaction, "units", lambda *_: pytest.fail("slices were fetched"))
+
+    with counting(large) as counts:
+        assert queue.compact() == 0
+    assert counts["statements"] <= 8
+
+
+def test_a_round_of_compaction_is_bounded(large, monkeypatch):
+    queue = make(large, "many", 64 * SHARDS)
+    monkeypatch.setattr(compaction, "ROUND_SLICES", 200)
+    monkeypatch.setattr(compaction, "TOGETHER", 64)
+    context = TaskContext(
+        catalog=large.catalog, storage=large.storage, leader=None, shovelful=lambda _: None
+    )
+
+    moved = [compaction.run(context, queue.info) for _ in range(SHARDS)]
+
+    # At most one shard more than the bound.
+    assert max(moved) < 200 + 2 * 64
+    assert sum(moved) >= 64 * (SHARDS - 1)
