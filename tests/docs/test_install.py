@@ -34,13 +34,14 @@ import importlib, pkgutil, re, sys
 from pyspark.sql.pandas.utils import (
     require_minimum_pandas_version, require_minimum_pyarrow_version,
 )
+OF_OTHER_EXTRAS = ("kazoo", "matplotlib", "opentelemetry", "prometheus_client")
 page, folder, *packages = sys.argv[1:]
 for package in map(importlib.import_module, packages):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as error:
-            if error.name not in ("kazoo", "matplotlib"):  # of other extras
+            if error.name not in OF_OTHER_EXTRAS:
                 raise
 require_minimum_pandas_version()
 require_minimum_pyarrow_version()
@@ -174,7 +175,7 @@ def test_the_queue_needs_neither_spark_nor_the_command_line(small_environment, t
 
     assert run(small_environment, PLAIN, str(tmp_path / "shop")) == "{'deleted': 3}\n"
     code = "import pyspark_ignis; pyspark_ignis.consume"
-    assert "needs PySpark 4.2 or later, which is not installed: pip install" in fail(
+    assert "needs PySpark 4 or later, which is not installed: pip install" in fail(
         small_environment, code
     )
     assert "command line needs typer and rich, which are not installed: pip install" in fail(
@@ -185,10 +186,10 @@ def test_the_queue_needs_neither_spark_nor_the_command_line(small_environment, t
 def test_a_pyspark_that_is_too_old_is_named(small_environment):
     (site,) = small_environment.parent.parent.glob("lib/python*/site-packages")
     site.joinpath("pyspark/sql").mkdir(parents=True)
-    site.joinpath("pyspark/__init__.py").write_text("__version__ = '4.1.3'")
+    site.joinpath("pyspark/__init__.py").write_text("__version__ = '3.5.3'")
     site.joinpath("pyspark/sql/__init__.py").touch()
 
-    assert "needs PySpark 4.2 or later; this is PySpark 4.1.3" in fail(
+    assert "needs PySpark 4 or later; this is PySpark 3.5.3" in fail(
         small_environment, "import pyspark_ignis; pyspark_ignis.consume"
     )
     # Spark then finds the sources of other packages.

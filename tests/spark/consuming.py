@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,9 +21,10 @@ class DeclinedForGood(Declined):
     pass
 
 
-def make_cases(folder: Path, *what: str, shards: int = 2) -> Queue:
+def make_cases(folder: Path, *what: str, shards: int = 2, **settings: Any) -> Queue:
     """A queue of one message per word, numbered from 0."""
-    queue = Store.open(folder / "store").create_queue("cases", CASES, shards=shards, key="number")
+    store = Store.open(folder / "store")
+    queue = store.create_queue("cases", CASES, shards=shards, key="number", **settings)
     queue.load([{"number": number, "what": word} for number, word in enumerate(what)])
     return queue
 

@@ -177,10 +177,11 @@ def test_a_consuming_query_looks_after_its_own_queues(rig):
     rig.orders(1, "others")
     seen = []
     query = rig.each(rig.source(), lambda batch, _: seen.extend(batch.collect()), trigger={})
-    wait_until(lambda: len(scheduled(rig)) == 6, query)
+    wait_until(lambda: len(scheduled(rig)) == 7, query)
 
     assert scheduled(rig) == {
         (schedule.STORE, "vacuum"),
+        (schedule.STORE, "sample"),
         (schedule.STORE, "fsck"),
         # Of the sweep, the one that leads looks after all queues.
         (schedule.STORE, "sweep"),
