@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
 from math import inf
 from typing import Any, NamedTuple
 
 from queue_core.errors import BadOption
 from queue_core.limits import Limit, as_limits, text_of
 from queue_core.names import nearest
+from queue_core.options import seconds as parse_seconds
 from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
 
 #: The most shards of a queue. Source: IgnisMQ.
@@ -74,7 +76,9 @@ def _or_none(allowed: Allowed) -> Allowed:
 
 
 _SECONDS = Allowed(
-    "seconds, more than 0", lambda value: _is_number(value) and 0 < value < inf, "seconds"
+    "seconds or a duration such as 90s, 15m, 2h or 2d, more than 0",
+    lambda value: _is_number(value) and 0 < value < inf,
+    "seconds",
 )
 _SECONDS_OR_ZERO = Allowed(
     "seconds, 0 or more", lambda value: _is_number(value) and 0 <= value < inf, "seconds"
@@ -126,6 +130,9 @@ class QueueSettings:
     `Store.create_queue` takes them as keyword arguments. Every process that has opened the store
     can change any of them while the queue is in use, with `Queue.change_settings` or ``ignis set``.
     Running queries and pools apply a change when they next read the settings.
+
+    A setting in seconds can also be a ``timedelta``, or a text such as ``"15m"``, ``"2h"`` or
+    ``"2d"``.
     """
 
     concurrency: int = _setting(
@@ -324,6 +331,9 @@ class QueueSettings:
         for setting in fields(self):
             allowed: Allowed = setting.metadata["allowed"]
             value = getattr(self, setting.name)
+            if allowed.kind == "seconds" and isinstance(value, str | timedelta):
+                value = _in_seconds(value)
+                object.__setattr__(self, setting.name, value)
             _check(allowed.check(value), setting.name, value, allowed.text)
         if self.is_rendezvous and self.overflow != "block":
             _check(False, "overflow", self.overflow, "block, since max_size=0 keeps no message")
@@ -501,6 +511,16 @@ def check_count(name: str, count: int | None) -> int | None:
     """Return *count* if it is None or a whole number of at least 1; raises `BadOption`."""
     _check(count is None or _COUNT.check(count), name, count, _COUNT.text)
     return count
+
+
+def _in_seconds(value: str | timedelta) -> float | str:
+    """Return a duration in seconds, or the text if it is none, which its check refuses."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    try:
+        return parse_seconds(value)
+    except ValueError:
+        return value
 
 
 def _names(setting: str, value: Any) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from queue_core.settings import descriptions
 
 #: The accepted forms of a text, for errors.
 _FORMS = {
-    "seconds": "; a duration such as 90s, 15m, 2h or 2d is accepted too",
     "columns": ", separated by commas: amount,customer",
 }
 

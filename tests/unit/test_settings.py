@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import timedelta
 
 import pytest
 
@@ -43,6 +44,18 @@ def test_settings_survive_the_way_to_json_and_back(values):
         assert (list(kept) == list(value)) if name == "attributes" else (kept == value)
 
 
+@pytest.mark.parametrize("given", ["90m", "1.5h", "5400", timedelta(minutes=90), 5400], ids=repr)
+def test_times_can_be_given_as_durations(given):
+    assert QueueSettings(message_expiry=given).message_expiry == 5400
+    assert QueueSettings.of({"message_expiry": given}).message_expiry == 5400
+
+
+@pytest.mark.parametrize("given", ["0s", timedelta(0), timedelta(seconds=-1)], ids=repr)
+def test_a_duration_that_makes_no_sense_is_refused(given):
+    with pytest.raises(BadOption, match=r"^sweep_after=.*: use seconds or a duration such as 90s"):
+        QueueSettings(sweep_after=given)
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -54,7 +67,7 @@ def test_settings_survive_the_way_to_json_and_back(values):
         {"sweep_after": -1},
         {"sweep_after": math.nan},
         {"sweep_after": math.inf},
-        {"sweep_after": "20"},
+        {"sweep_after": "20 weeks"},
         {"sweep_after": None},
         {"sweep_after": True},
         {"compression": "gzip"},

@@ -44,11 +44,11 @@ def test_a_value_is_what_its_text_says(pair, value):
 @pytest.mark.parametrize(
     ("pair", "why"),
     [
-        ("message_expiry=2 weeks", "seconds, more than 0, or none; a duration such as 90s, 15m"),
-        ("message_expiry=-1", "seconds, more than 0, or none; a duration"),
-        ("message_expiry=true", "seconds, more than 0, or none; a duration"),
-        ("message_expiry=0s", "message_expiry=0: use seconds, more than 0, or none"),
-        ("sweep_after=none", "sweep_after=None: use seconds, more than 0"),
+        ("message_expiry=2 weeks", "use seconds or a duration such as 90s, 15m"),
+        ("message_expiry=-1", "use seconds or a duration such as 90s"),
+        ("message_expiry=true", "use seconds or a duration such as 90s"),
+        ("message_expiry=0s", "message_expiry=0: use seconds or a duration"),
+        ("sweep_after=none", "sweep_after=None: use seconds or a duration"),
         ("attributes=,", "a list of column names, separated by commas: amount,customer"),
         ("attributes=[number]", "a list of column names, separated by commas: amount,customer"),
         ("attributes=[1]", "a list of column names"),

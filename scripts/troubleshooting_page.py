@@ -1,0 +1,77 @@
+# ruff: noqa: E501 the lines of the page
+"""Write docs/troubleshooting.md: the likeliest mistakes, with what one reads after each.
+
+`make docs` runs it. Without a Spark session, it keeps the part of the page that needs one;
+``python -m scripts.troubleshooting_page`` starts a session, and writes the whole page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scripts.mistakes import SECTIONS, Mistake, Section, said
+from scripts.spark_mistakes import SPARK, said_by_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
+
+_HEAD = """# Troubleshooting
+
+These are the likeliest mistakes, each with the message that you get. `make docs` makes each of them, and writes down what it
+reads; the tests do so too, and compare. `store` is a store in `/data/shop`, and `orders` a queue with the columns `id`, `customer`
+and `amount`.
+
+Spark prints an error of ignis within its own traces. Look for the last line that begins with the name of an error, such as
+`BadOption:`. In Python, `query.exception()` has it. All errors are in the [API](api.md#errors), with what to do about each
+kind.
+
+Not each problem is an error:
+
+| what you see | why, and what to do |
+|---|---|
+| a query fires nothing, and no error | `ignis queues` shows whether the queue is paused or empty, and `ignis consumers` who holds its messages. A selector may match none, an exclusive consumer may have the queue, or `ignis limits` shows a limit that is spent. |
+| failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
+| messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again; otherwise, a sweep sidelines them after 20 minutes. |
+| `DATA_SOURCE_NOT_FOUND` | Spark's Python is not yours. Set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
+| a handler saw a message twice | The process died before the outcome was committed. In Spark, the whole batch comes again. Use a pool with `transactional=True` if the handler writes to the catalog's database. |
+"""
+_SPARK_HEAD = f"## {SPARK.title}"
+
+
+def page(spark: SparkSession | None = None) -> str:
+    """Return the whole page; without a session, the part about Spark is the present one."""
+    parts = [_HEAD, *(section(each, said) for each in SECTIONS)]
+    if spark is None:
+        parts.append(_SPARK_HEAD + PAGE.read_text().partition(_SPARK_HEAD)[2])
+    else:
+        parts.append(section(SPARK, lambda mistake: said_by_spark(mistake, spark)))
+    return "\n".join(parts)
+
+
+def section(mistakes: Section, tell: Callable[[Mistake], str]) -> str:
+    """Return a section, with what the user reads after each mistake."""
+    parts = [f"## {mistakes.title}", ""]
+    for mistake in mistakes.mistakes:
+        language = "bash" if mistake.code.startswith("ignis ") else "py"
+        parts += [f"### {mistake.title}", "", f"```{language}", mistake.code, "```", ""]
+        parts += ["```text", tell(mistake), "```", ""]
+        if mistake.hint:
+            parts += [mistake.hint, ""]
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Write the whole page, with a session of Spark."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    PAGE.write_text(page(spark))
+
+
+if __name__ == "__main__":
+    main()
