@@ -12,7 +12,7 @@ from ignis_source.tickets import Tickets
 from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
-from queue_core.selection.request import Limits
+from queue_core.selection.request import FireRequest
 
 if TYPE_CHECKING:
     from ignis_source.breaking import QueryBreaker
@@ -38,8 +38,8 @@ class TicketFirer:
         self._options = options
         self._requests = requests
         self._tickets = tickets
-        #: The limits of the last firing, which say whether they have refused messages.
-        self._limits: Limits | None = None
+        #: The request of the last firing, which says whether messages were refused to it.
+        self._request: FireRequest | None = None
         # In a store that others keep busy, five vain looks a second are enough.
         self._poller = Poller(watch, first=0.2, last=0.2, blind=IDLE_SECONDS)
 
@@ -82,15 +82,15 @@ class TicketFirer:
         max_messages: int | None,
         max_bytes: int | None,
     ) -> int | None:
-        """Fire; without messages, the run ends, so wait until limits per second allow some."""
+        """Fire; without messages, the run ends, so wait for those that time alone brings."""
         while True:
             number = self._fire(presence, after, max_messages, max_bytes)
-            limits = self._limits
-            if number is not None or limits is None or limits.refused_for is None:
+            request = self._request
+            if number is not None or request is None or request.refused_for is None:
                 return number
-            if not limits.by_time:
+            if not request.by_time:
                 return None
-            time.sleep(limits.refused_for)
+            time.sleep(request.refused_for)
 
     def _fire(
         self,
@@ -100,6 +100,7 @@ class TicketFirer:
         max_bytes: int | None,
     ) -> int | None:
         self._requests.queues.refresh_if_due()
+        self._request = None
         credit = presence.credit()
         if credit is not None:
             max_messages = credit if max_messages is None else min(max_messages, credit)
@@ -114,7 +115,8 @@ class TicketFirer:
         request = self._requests.request(
             self._tickets.fireable_queues, max_messages, max_bytes, after, condition
         )
-        ticket, self._limits = None, request.limits
+        ticket = None
+        self._request = request
         if request.queue_ids and (max_messages is None or max_messages > 0):
             faults.point("source.before_fire")
             ticket = self._tickets.fire(presence.consumer, request)
@@ -133,5 +135,5 @@ class TicketFirer:
         most = HELD_SECONDS if by_time else IDLE_SECONDS
         # A consumer that goes first may die without notice.
         gone = presence.held_back()
-        refused = None if self._limits is None else self._limits.refused_for
+        refused = None if self._request is None else self._request.refused_for
         return min(each for each in (most, gone, refused) if each is not None)

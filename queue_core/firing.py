@@ -23,8 +23,8 @@ class Firing:
         self.ticket = ticket
         #: The queue's columns, then those of `queue_core.schema.METADATA`.
         self.messages = messages
-        #: Seconds after which a firing may find messages that the queue's limits have refused; None
-        #: if they have refused none.
+        #: Seconds after which to fire again, because the queue's limits have refused messages, or
+        #: another transaction, such as a caller's, has kept them; None if neither is the case.
         self.opens_in = opens_in
 
     @property

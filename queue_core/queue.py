@@ -405,7 +405,9 @@ class Queue:
                 then one of the connection by default, and *timeout* must be 0.
 
         Returns:
-            A `Firing` with the messages and their ticket; empty if there is no message.
+            A `Firing` with the messages and their ticket; empty if there is no message. It is also
+            empty, with `Firing.opens_in`, if limits have refused the messages, or if another
+            transaction, such as a caller's own, has kept them for half a second.
 
         Raises:
             BadOption: An argument is out of range.

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     #: A connection whose transaction a call joins.
     CallersConnection: TypeAlias = Connection | psycopg.Connection[Any] | sqlite3.Connection
 
-_SAVEPOINT = "ignis"
+#: The savepoint of a call, and that of each of its transactions.
+_SAVEPOINT, _WRITE = "ignis", "ignis_write"
 
 
 class CallersCatalog(Catalog):
@@ -59,7 +60,13 @@ class CallersCatalog(Catalog):
     def write(self, work: Callable[[Connection], Result], *, grows: bool = False) -> Result:
         """Run *work* once within the caller's transaction, and commit nothing."""
         with self.read() as connection:
-            result = work(connection)
+            connection.exec_driver_sql(f"SAVEPOINT {_WRITE}")
+            try:
+                result = work(connection)
+            except dialect.StillLocked:
+                _undo(connection, _WRITE)
+                raise
+            connection.exec_driver_sql(f"RELEASE SAVEPOINT {_WRITE}")
         if grows:
             self.own.check_reserve()
         return result
@@ -115,7 +122,7 @@ def callers(catalog: Catalog, given: object) -> Iterator[CallersCatalog]:
                 yield CallersCatalog(catalog, connection, driver)
                 connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
             except BaseException:
-                _undo(connection)
+                _undo(connection, _SAVEPOINT)
                 raise
         except DBAPIError as error:
             raise _translated(catalog, error) from error
@@ -162,11 +169,11 @@ def _check_same(catalog: Catalog, connection: Connection, driver: Any) -> None:
 _whereabouts: WeakKeyDictionary[Catalog, str] = WeakKeyDictionary()
 
 
-def _undo(connection: Connection) -> None:
+def _undo(connection: Connection, savepoint: str) -> None:
     # A lost connection has no savepoint, and neither has a database on a full disk.
     with suppress(DBAPIError):
-        connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
-        connection.exec_driver_sql(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        connection.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {savepoint}")
+        connection.exec_driver_sql(f"RELEASE SAVEPOINT {savepoint}")
 
 
 def _translated(catalog: Catalog, error: DBAPIError) -> IgnisError:

@@ -14,10 +14,19 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from queue_core.address import masked, masked_query
-from queue_core.databases.interface import Dialect, Listener, QueueIds, now
+from queue_core.databases.interface import Dialect, Listener, QueueIds, StillLocked, now
 from queue_core.errors import BadOption
 
-__all__ = ["Dialect", "connect", "hidden", "listen", "now", "of", "read_clock"]
+__all__ = [
+    "Dialect",
+    "StillLocked",
+    "connect",
+    "hidden",
+    "listen",
+    "now",
+    "of",
+    "read_clock",
+]
 
 _SQLITE = "sqlite:///"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -34,6 +35,10 @@ class now(FunctionElement[int]):
 
 #: Returns the queues that concern a listener; None: all.
 QueueIds: TypeAlias = Callable[[], Collection[int] | None]
+
+
+class StillLocked(Exception):
+    """Another transaction has kept a lock for longer than this one would wait for it."""
 
 
 class Listener(Protocol):
@@ -136,6 +141,15 @@ class Dialect(ABC):
     @abstractmethod
     def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
         """Lock the selected rows, and wait for other transactions that have locked them."""
+
+    def waiting(self, connection: Connection, seconds: float) -> AbstractContextManager[object]:
+        """
+        Wait for each lock within the block for *seconds* at most; raises `StillLocked`.
+
+        The transaction can only be rolled back then, up to a savepoint or as a whole. Where one
+        transaction writes at a time, it has the only lock, and this changes nothing.
+        """
+        return nullcontext()
 
     @abstractmethod
     def one_of(

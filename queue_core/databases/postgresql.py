@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases import bounded_waits
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, QueueIds, now
+from queue_core.databases.interface import Dialect, QueueIds, StillLocked, now
 from queue_core.databases.lent import LentConnection, TransactionFailed
 from queue_core.errors import BadOption
 
@@ -45,6 +46,13 @@ _NUMBERS = postgresql.ARRAY(BigInteger)
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
+_LOCKED = "55P03"
+
+_LIMIT_LOCKS = text("SELECT set_config('lock_timeout', :limit, true)")
+_LIMIT_LOCKS_FROM = text(
+    "SELECT usual, set_config('lock_timeout', :limit, true) "
+    "FROM (SELECT current_setting('lock_timeout') AS usual OFFSET 0) AS before"
+)
 
 
 @compiles(now, "postgresql")
@@ -196,6 +204,20 @@ class Postgresql(Dialect):
     def locked(self, query: Select[Any], *of: Any) -> Select[Any]:
         """Lock the selected rows, and wait for other transactions that have locked them."""
         return query.with_for_update(of=of or None)
+
+    @contextmanager
+    def waiting(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """Wait for each lock within the block for *seconds* at most; raises `StillLocked`."""
+        limit = {"limit": f"{seconds * 1000:.0f}ms"}
+        usual = connection.scalar(_LIMIT_LOCKS_FROM, limit)
+        try:
+            yield
+        except DBAPIError as error:
+            # A rollback also restores the limit.
+            if _code_of(error) != _LOCKED:
+                raise
+            raise StillLocked from error
+        connection.execute(_LIMIT_LOCKS, {"limit": usual})
 
     def one_of(
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]

@@ -19,8 +19,11 @@ _MOST = 1024
 class Contention:
     """Where firings of this process have met others lately. Threads can share it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, *, seconds: float = SECONDS
+    ) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._met: dict[Hashable, float] = {}
 
     def note(self, where: Hashable) -> None:
@@ -30,6 +33,6 @@ class Contention:
         self._met[where] = self._clock()
 
     def is_near(self, where: Hashable) -> bool:
-        """Return whether a firing has met another one within the last `SECONDS`."""
+        """Return whether a firing has met another one within the last seconds, as many as count."""
         at = self._met.get(where)
-        return at is not None and self._clock() - at < SECONDS
+        return at is not None and self._clock() - at < self._seconds

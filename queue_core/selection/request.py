@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -24,6 +24,10 @@ from queue_core.settings import check_count
 #: Seconds after which to look again for room below a limit of messages in flight. The settlement
 #: that makes room also wakes those who wait.
 IN_FLIGHT_SECONDS = 1.0
+
+#: Seconds after which to look again for messages that another transaction keeps. It may be rolled
+#: back, of which nobody is notified.
+LOCKED_SECONDS = 0.5
 
 #: A number of messages, or all that wait.
 Count: TypeAlias = int | Literal["all"]
@@ -57,11 +61,33 @@ class FireRequest:
     shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
+    #: Whether other transactions kept messages from it.
+    beside: Beside = field(default_factory=lambda: Beside())
 
     @property
     def refused_for(self) -> float | None:
-        """Seconds after which limits allow messages; None if they have refused it none."""
-        return None if self.limits is None else self.limits.refused_for
+        """Seconds after which to fire again, since messages were refused; None if none were."""
+        of_limits = None if self.limits is None else self.limits.refused_for
+        known = [each for each in (of_limits, self.beside.refused_for) if each is not None]
+        return min(known, default=None)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether refused messages may be fired later without a settlement, as time passes."""
+        by_limits = self.limits is not None and self.limits.by_time
+        return by_limits or self.beside.refused_for is not None
+
+
+@dataclass(slots=True)
+class Beside:
+    """Whether another transaction has kept messages from a firing, such as a caller's own."""
+
+    #: Seconds after which to look again; None if none has.
+    refused_for: float | None = None
+
+    def refuse(self) -> None:
+        """Note that a lock could not be had in time."""
+        self.refused_for = LOCKED_SECONDS * random.uniform(1, 1.25)
 
 
 @dataclass(slots=True)

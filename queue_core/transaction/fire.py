@@ -1,8 +1,10 @@
 """Fire within the caller's transaction: a rollback puts the messages back, as if never fired.
 
 Changes: those of a firing, and the caller's connection becomes a consumer. Guard: as for a firing.
-Its locks last until the caller commits: other firings pass over its shards, of which it locks as
-few as it can. Crash or rollback: nothing was fired.
+Its locks last until the caller commits. It locks as few shards as it can: other firings take from
+the other shards, and wait for these half a second (`verbs.fire`). With limits, it also locks the
+buckets of the queue, and other firings find no message until then. Crash or rollback: nothing was
+fired.
 """
 
 from __future__ import annotations

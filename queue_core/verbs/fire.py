@@ -3,7 +3,8 @@
 Changes: the taken slices belong to the ticket. A slice that a limit cuts is split. Limits of the
 queue lose tokens (`limited`). Guard: the consumer's epoch is checked, and only one firing at a time
 takes from a shard; otherwise, a later message could be fired before an earlier one. A firing skips
-shards from which others fire, and waits, for one transaction, only if there are no other shards.
+shards from which others fire, and waits only if there are no other shards: for short transactions,
+and not for one of a caller that lasts. Then it finds nothing there for now, and says so.
 Only the catalog records which consumer holds a message. Crash before the commit: nothing was fired.
 Crash after it: the ticket holds its messages. The consumer finds the ticket when it comes back. If
 it does not come back, unseen messages are put back (`recover`) and others are swept (`sweep`).
@@ -11,21 +12,32 @@ it does not come back, unseen messages are put back (`recover`) and others are s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from queue_core import faults
-from queue_core.catalog import consumers, interests, notifications, waiters
+from queue_core.catalog import consumers, dialect, interests, notifications, waiters
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, Magazine, State, Ticket
 from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.contention import Contention
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.turn_choice import Lock
+
+#: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
+#: caller lasts as long as the caller likes.
+WAIT_SECONDS = 0.5
+#: The same after a vain wait, for `STUCK_SECONDS`: other work must not wait for each attempt.
+BRIEF_SECONDS, STUCK_SECONDS = 0.01, 2.0
+
+_stuck: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
 
 
 def fire(
@@ -42,12 +54,14 @@ def fire(
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
     the result is then also None while others wait before it. Without *waits*, it is also None if
-    others are firing from all shards. With *seen* False, the messages can be
+    others are firing from all shards. If another transaction keeps the messages for too long, it is
+    None, and `FireRequest.beside` says when to fire again. With *seen* False, the messages can be
     recovered until their tickets are planned. Paused queues, queues in which others go first
     (`interests`), and queues whose limits allow no message, are left out. Raises `ConsumerFenced`,
     `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must be acknowledged
     first.
     """
+    request.beside.refused_for = None
     with catalog.read() as connection:
         open_to = interests.open_to(
             connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
@@ -71,14 +85,36 @@ def fire(
         if candidates is not None and not len(candidates.ids):
             return None
         work = partial(_take, consumer, allowed, candidates, seen, waiter)
-        ticket = None
-        for lock in _locks(request):
-            if waits or lock == "skip":
-                ticket = ticket or catalog.write(partial(work, lock))
+        ticket = _attempted(catalog, request, work, waits=waits)
         faults.point("fire.committed")
-        if ticket is not None or candidates is None or not waits:
+        if ticket is not None or candidates is None or not waits or request.beside.refused_for:
             return ticket
         # Others have fired all candidates: look for more.
+
+
+def _attempted(
+    catalog: Catalog,
+    request: FireRequest,
+    work: Callable[[float, Lock, Connection], Ticket | None],
+    *,
+    waits: bool,
+) -> Ticket | None:
+    """Attempt to take messages, with more locks each time."""
+    stuck = _stuck.setdefault(catalog.engine, Contention(seconds=STUCK_SECONDS))
+    where = (request.queue_ids, request.magazine, request.shards)
+    seconds = BRIEF_SECONDS if stuck.is_near(where) else WAIT_SECONDS
+    locks = [lock for lock in _locks(request) if waits or lock == "skip"]
+    ticket = None
+    while ticket is None and locks:
+        lock = locks.pop(0)
+        try:
+            ticket = catalog.write(partial(work, seconds, lock))
+        except dialect.StillLocked:
+            stuck.note(where)
+            request.beside.refuse()
+            # Of the turns that it needed, one was not free. Others may be by now.
+            locks = ["skip"] if lock == "some" else []
+    return ticket
 
 
 def _locks(request: FireRequest) -> Sequence[Lock]:
@@ -109,20 +145,25 @@ def _take(
     candidates: Candidates | None,
     seen: bool,
     waiter: int | None,
+    seconds: float,
     lock: Lock,
     connection: Connection,
 ) -> Ticket | None:
     consumers.check(connection, consumer, request.after, request.queue_ids)
     consumers.check_committed(connection, consumer.id, request.after)
     allotment = None
-    if request.limits is not None:
-        allotment = Allotment(connection, request, request.limits)
-        if allotment.request is None or (candidates is not None and allotment.request != request):
-            # Another firing has taken tokens since the search.
-            return None
-        request = allotment.request
-        candidates = None if candidates is None else allotment.admitted(candidates)
-    taken = acquire(connection, request, lock, candidates)
+    waits = request.limits is not None or lock != "skip"
+    with dialect.of(connection).waiting(connection, seconds) if waits else nullcontext():
+        if request.limits is not None:
+            allotment = Allotment(connection, request, request.limits)
+            if allotment.request is None or (
+                candidates is not None and allotment.request != request
+            ):
+                # Another firing has taken tokens since the search.
+                return None
+            request = allotment.request
+            candidates = None if candidates is None else allotment.admitted(candidates)
+        taken = acquire(connection, request, lock, candidates)
     if allotment is not None:
         taken = allotment.fitting(taken)
     if not taken:

@@ -1,0 +1,95 @@
+"""Firings beside a transaction of a caller that holds the turns of their shards."""
+
+import threading
+import time
+
+import pytest
+
+from queue_core import ConsumerPool, limit
+from tests.contract.callers import Caller
+from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.factories import make_queue, numbers_of, orders
+
+#: Longer than a firing waits, and much shorter than the database does.
+SOON = 10.0
+
+
+@pytest.fixture
+def caller(store):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite has one writer")
+    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("limits", [None, limit(in_flight=100)])
+@pytest.mark.parametrize("how", [{}, {"selector": "number >= 0"}, {"order": "global"}])
+def test_a_firing_finds_nothing_there_for_now(store, caller, how, limits):
+    queue = make_queue(store, shards=1, limits=limits)
+    queue.load(orders(3))
+    with caller.connected() as connection:
+        queue.delete(queue.fire(connection=connection), connection=connection)
+        start = time.monotonic()
+        firing = queue.fire("all", **how)
+        assert time.monotonic() - start < SOON
+        assert len(firing) == 0
+        # It says when to try again, and the second attempt is brief.
+        assert 0 < firing.opens_in < SOON
+        connection.rollback()
+    assert numbers_of(queue.fire("all", **how).messages) == [0, 1, 2]
+
+
+def test_a_firing_that_waits_gets_them_after_the_transaction(store, caller):
+    queue = make_queue(store, shards=1)
+    queue.load(orders(2))
+    with caller.connected() as connection:
+        queue.delete(queue.fire(connection=connection), connection=connection)
+        found = []
+        waiting = threading.Thread(target=lambda: found.append(queue.fire(timeout=PATIENCE)))
+        waiting.start()
+        time.sleep(1.2)
+        assert waiting.is_alive()
+        connection.commit()
+        waiting.join(PATIENCE)
+    assert [numbers_of(firing.messages) for firing in found] == [[1]]
+
+
+def test_another_transaction_finds_nothing_and_goes_on(store, caller):
+    queue = make_queue(store, shards=1)
+    queue.load(orders(2))
+    with caller.connected() as one, caller.connected() as other:
+        queue.delete(queue.fire(connection=one), connection=one)
+        caller.sell(other, 1)
+        usual = caller.run(other, "SHOW lock_timeout").scalar()
+        start = time.monotonic()
+        assert len(queue.fire(connection=other)) == 0
+        assert time.monotonic() - start < SOON
+        # Its own rows are there, and its own limits.
+        assert caller.run(other, "SHOW lock_timeout").scalar() == usual
+        queue.load(orders(1, 5), connection=other)
+        one.commit()
+        queue.delete(queue.fire(connection=other), connection=other)
+        assert caller.run(other, "SHOW lock_timeout").scalar() == usual
+        other.commit()
+    assert caller.sold() == [1]
+    assert numbers_of(queue.browse()) == [5]
+
+
+def test_a_pool_serves_its_other_queues_and_drains_both(store, caller):
+    held, free = make_queue(store, "held", shards=1), make_queue(store, "free", shards=1)
+    held.load(orders(3))
+    handler = Recorder()
+    with caller.connected() as connection:
+        held.delete(held.fire(connection=connection), connection=connection)
+        with ConsumerPool(store, ["held", "free"], handler, concurrency=2) as pool:
+            for number in range(10, 14):
+                start = time.monotonic()
+                free.load(orders(1, number))
+                eventually(lambda number=number: number in handler.numbers)
+                assert time.monotonic() - start < SOON
+            # Messages are left, so it is not drained.
+            assert not pool.drain(1.5)
+            connection.rollback()
+            assert pool.drain(PATIENCE)
+    assert handler.numbers == [0, 1, 2, 10, 11, 12, 13]
