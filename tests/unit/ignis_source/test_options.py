@@ -121,7 +121,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         "idleWait='-1s': use a duration of 0 or more",
         "consumer='no spaces': consumer name 'no spaces': use a letter or digit",
         "tasks='shovel, sleep': task='sleep'",
-        "task='sweeep': use shovel, sweep, expire, compact, vacuum, fsck, sample, all; did",
+        "task='sweeep': use shovel, sweep, expire, compact, vacuum, sample, fsck, all; did",
         "rate='0': use messages a second, more than 0",
     ):
         assert part in told
