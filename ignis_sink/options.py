@@ -133,7 +133,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "breaker",
-        "With `mode=settle`, the source's `breaker`: the results of the calls open and close it.",
+        "With `mode=settle`, the source's `breaker`, which settlements open and close. Each row "
+        "counts as a call, except reloaded ones, and has failed if it is sidelined with the `kind` "
+        "`exception` or `timeout`. If the breaker has `by`, the DataFrame needs that column too.",
         Breaker.parse,
     ),
 )

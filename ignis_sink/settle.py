@@ -16,8 +16,14 @@ from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
 from queue_core import faults
 from queue_core.breakers.breaker import Breaker
-from queue_core.breakers.keys import name_for
-from queue_core.breakers.tallies import BREAKER, Tally, merged, tallies_of
+from queue_core.breakers.keys import check_by, name_for
+from queue_core.breakers.tallies import (
+    BREAKER,
+    Tally,
+    merged,
+    tallies_of,
+    tallies_of_settlement,
+)
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.handlers.results import REFUSAL, refusal
 from queue_core.model import Batch
@@ -45,7 +51,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
-        return gather(iterator)
+        return gather(iterator, self._options.breaker)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Settle the batch, except messages that are no longer held."""
@@ -55,8 +61,7 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
             query = tasks[0].query_id
             apply(self._options, tasks, (query, batchId) if query else None)
         faults.point("sink.committed")
-        if self._options.breaker is not None:
-            _report(self._options, self._options.breaker, tasks)
+        _report(self._options, tasks)
         # Now, so that the batch is settled and no message of it is handled again.
         for task in tasks:
             if task.refusal is not None:
@@ -74,11 +79,13 @@ class SettleBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
-        return gather(iterator)
+        return gather(iterator, self._options.breaker)
 
     def commit(self, messages: list[Any]) -> None:
         """Settle all messages in one transaction."""
-        apply(self._options, [message for message in messages if message is not None], None)
+        tasks = [message for message in messages if message is not None]
+        apply(self._options, tasks, None)
+        _report(self._options, tasks)
 
     def abort(self, messages: list[Any]) -> None:
         """Do nothing: nothing was changed."""
@@ -88,8 +95,9 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
     """
     Check a settlement before any task runs.
 
-    Raises `BadOutcome` if the DataFrame's columns do not describe one, and `NoSuchStore` or
-    `NoSuchQueue` if the store or the queue does not exist.
+    Raises `BadOutcome` if the DataFrame's columns do not describe one, `BadOption` if they do not
+    have the column of the breaker, and `NoSuchStore` or `NoSuchQueue` if the store or the queue
+    does not exist.
     """
     for name, types in _TYPES.items():
         if name not in schema.names:
@@ -103,12 +111,21 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
         actual = schema[name].dataType.simpleString()
         if actual.partition("(")[0] not in types:
             raise BadOutcome(f"mode=settle: column {name!r} is {actual}, not {types[0]}")
+    by = None if options.breaker is None else options.breaker.by
+    if by is not None and BREAKER not in schema.names and by not in schema.names:
+        raise BadOption(
+            f"breaker: by={by!r}: the DataFrame lacks this column{nearest(by, schema.names)}; keep "
+            "it beside the columns of the settlement, so that the calls of each value can be "
+            "counted"
+        )
     for queue in options.queues:
-        known_store(options.address).queue(queue)
+        known = known_store(options.address).queue(queue)
+        if options.breaker is not None:
+            check_by(options.breaker, queue, known.schema)
 
 
-def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
-    """Reduce rows to one bitmap per segment and outcome, and the reasons."""
+def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
+    """Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tallies."""
     refused: list[str] = []
     tallies: list[dict[str, Tally]] = []
 
@@ -118,6 +135,8 @@ def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
                 refused.extend(batch.column(REFUSAL).drop_null().slice(0, 1).to_pylist())
             if BREAKER in batch.schema.names:
                 tallies.append(tallies_of(batch))
+            elif breaker is not None:
+                tallies.append(tallies_of_settlement(batch, breaker.by))
             yield Settlement.of(batch)
 
     settlement = Settlement.merge(settlements())
@@ -125,8 +144,11 @@ def gather(batches: Iterable[pa.RecordBatch]) -> SettleMessage:
     return SettleMessage(settlement, current_query(), next(iter(refused), None), merged(tallies))
 
 
-def _report(options: SinkOptions, breaker: Breaker, tasks: list[SettleMessage]) -> None:
-    """Open or close the breaker of a query by the calls of some tasks."""
+def _report(options: SinkOptions, tasks: list[SettleMessage]) -> None:
+    """Open or close the breaker of a query, if it has one, by the calls of some tasks."""
+    breaker = options.breaker
+    if breaker is None:
+        return
     from ignis_sink.breaking import report
 
     name = breaker.name or name_for(options.queues)

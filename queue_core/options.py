@@ -53,7 +53,8 @@ def parse(given: Mapping[str, str], known: Iterable[Option], where: str) -> dict
         try:
             values[option.name] = option.parse(text)
         except Invalid as error:
-            faults.append(f"{option.name}={text!r}: {error}")
+            shown = f"{option.name}={text!r}: "
+            faults.append(shown + str(error).removeprefix(shown))
         except ValueError as error:
             faults.append(f"{option.name}={text!r}: use {error}")
     if faults:

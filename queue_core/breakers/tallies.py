@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core.breakers.keys import keys_of
 from queue_core.failure_kinds import EXCEPTION, TIMEOUT
 from queue_core.outcomes import RELOAD, SIDELINE
 
@@ -48,6 +49,22 @@ def tallies_of(settled: pa.RecordBatch) -> dict[str, Tally]:
         {key.removeprefix(STOPPED): Tally(calls, failures, key.startswith(STOPPED))}
         for key, calls, failures in zip(*(sums[name].to_pylist() for name in names), strict=True)
     )
+
+
+def tallies_of_settlement(settled: pa.RecordBatch, by: str | None) -> dict[str, Tally]:
+    """
+    Return the tallies of a settlement that no task of `consume` has made.
+
+    Each row that is not reloaded is a call. *by* is the column of the breaker, if it has one.
+    """
+    names, count = settled.schema.names, settled.num_rows
+    kinds = settled.column("kind") if "kind" in names else pa.nulls(count)
+    rows = {
+        "outcome": settled.column("outcome"),
+        "kind": kinds.cast(pa.string()),
+        BREAKER: keys_of(settled, by).dictionary_decode(),
+    }
+    return tallies_of(pa.record_batch(rows))
 
 
 def merged(parts: Iterable[Mapping[str, Tally]]) -> dict[str, Tally]:

@@ -39,7 +39,7 @@ def test_a_settlement_may_be_of_several_queues():
 
 def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
     with pytest.raises(BadOption) as refused:
-        options(mod="load", shards="9999", mergeSchema="maybe", queue="9lives")
+        options(mod="load", shards="9999", mergeSchema="maybe", queue="9lives", retry="foo")
     told = str(refused.value)
     assert told.startswith("ignis sink: ")
     for part in (
@@ -47,6 +47,7 @@ def test_all_wrong_options_are_told_at_once_each_with_what_was_meant():
         "shards='9999': use 1 to 512",
         "mergeSchema='maybe': use true or false",
         "queue='9lives': queue name '9lives': use a letter",
+        "; retry='foo': foo is not in quotes",
     ):
         assert part in told
 
