@@ -105,7 +105,9 @@ def _settle(
                 changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             failed[piece.queue_id].append((piece, sidelined))
         for rows, due_at in times.later(piece, reloaded) if reloaded else ():
-            changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=due_at)
+            # Neither a failure nor a delivery, however often it is put off.
+            values = {"due_at": due_at, "deliveries": piece.deliveries - 1}
+            changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             reloaded = reloaded - rows
         if reloaded:
             changes.release(piece, reloaded)

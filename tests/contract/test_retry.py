@@ -197,6 +197,26 @@ def test_a_message_can_be_put_off_without_a_failure(store):
     assert store.fsck().to_pylist() == []
 
 
+def test_a_message_is_put_off_however_often(store):
+    queue = make_queue(store, retry=MINUTE, max_deliveries=2)
+    queue.load(orders(1))
+    for _ in range(4):
+        ids = queue.fire("all").ids
+        assert len(ids) == 1
+        rows = {"_message_id": ids, "outcome": ["reload"], "delay": [30]}
+        queue.settle(Settlement.of(pa.table(rows)))
+        assert store.view("sideline").column("deliveries").to_pylist() == [0]
+        make_due(store)
+        assert run(store) == 1
+    # A handler that reloads or fails is counted.
+    queue.reload(queue.fire("all"))
+    queue.sideline(queue.fire("all"))
+    make_due(store)
+    assert run(store) == 0
+    assert due_times(store) == [(1, NEVER)]
+    assert store.fsck().to_pylist() == []
+
+
 def test_a_settlement_can_give_the_time_itself(store):
     queue = make_queue(store, retry=MINUTE)
     queue.load(orders(3))

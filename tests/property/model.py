@@ -103,9 +103,13 @@ class Model:
 
     def sideline(self, message: Message) -> None:
         message.attempts += 1
-        self.put_off(message)
+        self._put_aside(message)
 
     def put_off(self, message: Message) -> None:
+        self._put_aside(message)
+        message.deliveries -= 1
+
+    def _put_aside(self, message: Message) -> None:
         self._take_back(message)
         self._move(message, Magazine.SIDELINE, "sidelined")
         message.due = True
