@@ -13,8 +13,9 @@ class Later(Exception):
     Raised by a handler to get its message again later; this is no failure.
 
     The message waits in the sideline, and returns to main when the time has passed, counted from
-    its settlement. The call counts neither as an attempt nor as a delivery, unless *seconds* is 0. A batch handler puts its whole batch off; to
-    put off only some messages, it returns a table with ``outcome`` ``reload`` and ``delay``.
+    its settlement. The call counts neither as an attempt nor as a delivery, unless *seconds* is 0.
+    A batch handler puts its whole batch off; to put off only some messages, it returns a table with
+    ``outcome`` ``reload`` and ``delay``.
 
     Do not raise it in a handler of a sideline: its consumers fire messages before their time, so
     they would get the message again at once.
