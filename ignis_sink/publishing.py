@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from ignis_sink.message import LoadMessage
@@ -16,6 +17,8 @@ from queue_core.model import Batch, Staged
 from queue_core.queue import Queue
 from queue_core.schema import deserialize
 from queue_core.segments.staging_spec import StagingSpec
+
+_log = logging.getLogger(__name__)
 
 
 def open_queue(target: Target, options: SinkOptions) -> Queue:
@@ -83,12 +86,19 @@ def _publish(queue: Queue, staged: list[Staged], options: SinkOptions, batch: Ba
     on_full = OnFull(overflow=options.on_full, timeout=options.timeout)
     info = replace(queue.info, settings=options.applied_to(queue.info.settings))
     policy = LoadPolicy.of(info)
+    is_new = True
     if policy is not None:
-        load_staged(catalog, storage, info, policy, staged, on_full, batch)
+        is_new = load_staged(catalog, storage, info, policy, staged, on_full, batch)
     elif batch is not None:
-        blocking.publish_once(catalog, storage, info, staged, batch, on_full)
+        is_new = blocking.publish_once(catalog, storage, info, staged, batch, on_full)
     else:
         blocking.publish(catalog, storage, info, staged, on_full)
+    what = "a write" if batch is None else f"query {batch.query_id}, batch {batch.number}"
+    if is_new:
+        rows = sum(segment.rows for segment in staged)
+        _log.info("queue %s: loaded the %d rows of %s", info.name, rows, what)
+    else:
+        _log.info("queue %s: %s was loaded before, and is not loaded again", info.name, what)
 
 
 def in_turn(tasks: list[LoadMessage], turn: int, shards: int) -> list[Staged]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,6 +31,8 @@ from queue_core.model import Batch
 from queue_core.names import nearest
 from queue_core.outcomes import Settlement
 from queue_core.segments.row_digest import digest_of_ids
+
+_log = logging.getLogger(__name__)
 
 _TYPES = {
     "_message_id": ("bigint",),
@@ -174,7 +177,16 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
             )
     settlement = Settlement.merge(task.settlement for task in tasks)
     known = _described(options, settlement, batch)
-    settle(store.catalog, queues, settlement, consumer, known, options.retry)
+    settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
+    _log.info(
+        "queue %s: %s settled %d messages; it asked to delete %d, sideline %d, reload %d",
+        ",".join(options.queues),
+        "a write" if batch is None else f"query {batch[0]}, batch {batch[1]}",
+        settled,
+        len(settlement.deleted),
+        len(settlement.sidelined),
+        len(settlement.reloaded),
+    )
 
 
 def _described(

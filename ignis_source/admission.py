@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from ignis_source.limits import admitted, default_limit
+from ignis_source.limits import admitted, default_limit, lingers
 from ignis_source.stream import IgnisStreamReader
 
 
@@ -23,4 +23,5 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offset of the next batch; *start* if there is none."""
-        return self.after(start, admitted(self._options, limit))
+        waits = lingers(self._options, limit)
+        return self.after(start, admitted(self._options, limit), lingers=waits)

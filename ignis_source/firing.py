@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from queue_core.selection.request import FireRequest
 
 if TYPE_CHECKING:
     from ignis_source.breaking import QueryBreaker
+
+_log = logging.getLogger(__name__)
 
 #: Seconds after which an idle query looks again although nothing has changed.
 IDLE_SECONDS = 5.0
@@ -126,6 +129,10 @@ class TicketFirer:
                 self._breaker.probed(plan.probe, None, presence.consumer.name)
             return None
         presence.announce()
+        _log.info(
+            "queue %s, consumer %s: fired %d messages as ticket %d",
+            ",".join(self._options.queues), ticket.consumer.name, ticket.messages, ticket.number,
+        )  # fmt: skip
         return ticket.number
 
     def _patience(self, presence: QueryPresence) -> float:

@@ -7,6 +7,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
 )
 
 from ignis_source.options import SourceOptions
@@ -18,6 +19,8 @@ def default_limit(options: SourceOptions) -> ReadLimit:
         return ReadMaxRows(options.max_messages)
     if options.max_bytes is not None:
         return ReadMaxBytes(options.max_bytes)
+    if options.min_messages is not None:
+        return ReadMinRows(options.min_messages)
     return ReadAllAvailable()
 
 
@@ -30,3 +33,8 @@ def admitted(options: SourceOptions, limit: ReadLimit) -> tuple[int | None, int 
     if isinstance(limit, ReadAllAvailable):
         return None, None
     return options.max_messages, options.max_bytes
+
+
+def lingers(options: SourceOptions, limit: ReadLimit) -> bool:
+    """Return whether a trigger waits for more messages; Trigger.Once does not."""
+    return options.min_messages is not None and not isinstance(limit, ReadAllAvailable)

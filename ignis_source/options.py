@@ -131,6 +131,21 @@ OPTIONS: tuple[Option, ...] = (
         size,
     ),
     Option(
+        "minMessagesPerTrigger",
+        "The least messages that a micro-batch waits for, at most for `maxTriggerDelay`. All "
+        "messages that wait in the queues count, and are counted once a second. Trigger."
+        "AvailableNow does not wait. Needs Spark 4.2. Not with `ack=browse`. By default, a batch "
+        "begins with the first message. Source: Kafka's source, `minOffsetsPerTrigger`.",
+        whole(1),
+    ),
+    Option(
+        "maxTriggerDelay",
+        "With `minMessagesPerTrigger`, the longest time for which messages wait for others. "
+        "Source: Kafka's source, 15 minutes.",
+        seconds,
+        900.0,
+    ),
+    Option(
         "priority",
         "Priority of this consumer, from -1000000 to 1000000. While a consumer with a higher "
         "priority wants messages of a queue, consumers with a lower priority get none. By default, "
@@ -257,6 +272,8 @@ class SourceOptions(NamedTuple):
     fallback: bool
     max_messages: int | None
     max_bytes: int | None
+    min_messages: int | None
+    max_delay: float
     priority: int | None
     max_in_flight: int | None
     exclusive: bool
@@ -285,6 +302,7 @@ class SourceOptions(NamedTuple):
         names = _queues(values["queue"], values["queues"], values["view"] or values["task"])
         _check_task(values)
         _check_claim(values)
+        _check_linger(values)
         return SourceOptions(
             address=address,
             queues=names,
@@ -298,6 +316,8 @@ class SourceOptions(NamedTuple):
             fallback=values["fallback"] == "any",
             max_messages=values["maxMessagesPerTrigger"],
             max_bytes=values["maxBytesPerTrigger"],
+            min_messages=values["minMessagesPerTrigger"],
+            max_delay=values["maxTriggerDelay"],
             priority=values["priority"],
             max_in_flight=values["maxInFlight"],
             exclusive=values["exclusive"],
@@ -335,6 +355,23 @@ def _check_claim(values: Mapping[str, Any]) -> None:
             )
 
 
+def _check_linger(values: Mapping[str, Any]) -> None:
+    least = values["minMessagesPerTrigger"]
+    if least is None:
+        return
+    if values["ack"] == "browse":
+        raise BadOption(
+            "ignis source: minMessagesPerTrigger cannot be set with ack=browse, which takes no "
+            "messages; remove it"
+        )
+    for name in ("maxMessagesPerTrigger", "maxInFlight"):
+        if values[name] is not None and values[name] < least:
+            raise BadOption(
+                f"ignis source: minMessagesPerTrigger={least} is more than {name}={values[name]}: "
+                "lower it, or raise the other"
+            )
+
+
 def _is_sweepable(values: Mapping[str, Any]) -> bool:
     if values["sweepable"] is not None:
         return bool(values["sweepable"])
@@ -360,6 +397,7 @@ _OF_MESSAGES = (
     "order",
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
+    "minMessagesPerTrigger",
     "priority",
     "maxInFlight",
     "exclusive",

@@ -13,7 +13,7 @@ from queue_core.catalog.tables import slices
 from queue_core.model import Magazine
 
 #: Seconds for which figures are shown again. The sizes of messages are added up over all slices.
-_FRESH_SECONDS = 1.0
+FRESH_SECONDS = 1.0
 _SIZES_FRESH_SECONDS = 10.0
 
 
@@ -30,7 +30,7 @@ class Progress:
     def figures(self, queue_ids: Sequence[int]) -> dict[str, float | None]:
         """Return the figures of some queues together, at most a second old."""
         now = time.monotonic()
-        if now - self._read_at > _FRESH_SECONDS:
+        if now - self._read_at > FRESH_SECONDS:
             with self._store.catalog.read() as connection:
                 if now - self._sized_at > _SIZES_FRESH_SECONDS:
                     self._bytes = self._size(connection, queue_ids)

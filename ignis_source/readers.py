@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from queue_core.errors import BadOption
+
 if TYPE_CHECKING:
     from ignis_source.options import SourceOptions
 
@@ -16,13 +18,18 @@ if TYPE_CHECKING:
 
 
 def stream_reader(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of messages."""
+    """Return the reader of messages; raises `BadOption`."""
     if tells_start():
         from ignis_source.admission import AdmittedStreamReader
 
         return AdmittedStreamReader(options, schema)
     from ignis_source.older_spark import OlderStreamReader
 
+    if options.min_messages is not None:
+        raise BadOption(
+            "ignis source: minMessagesPerTrigger needs Spark 4.2 or later: remove it, or set a "
+            "longer processingTime trigger"
+        )
     return OlderStreamReader(options, schema)
 
 

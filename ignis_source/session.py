@@ -7,6 +7,7 @@ tickets and heartbeats show which messages are abandoned.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from ignis_source.firing import TicketFirer
 from ignis_source.handle import StoreHandle
+from ignis_source.lingering import Linger
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.presence import QueryPresence
@@ -34,6 +36,8 @@ from queue_core.verbs.recover import recover
 if TYPE_CHECKING:
     from ignis_source.background_tasks import BackgroundTasks
     from ignis_source.breaking import QueryBreaker
+
+_log = logging.getLogger(__name__)
 
 #: Seconds between two searches for the remains of dead consumers and for damaged segments.
 TIDY_SECONDS = 60.0
@@ -66,6 +70,8 @@ class Session:
         self._newest = -1
         self._tidied_at = 0.0
         self._progress = Progress(self.store, options.magazine)
+        least = options.min_messages
+        self._linger = None if least is None else Linger(least, options.max_delay)
         # Now, because Spark first plans a logged batch again.
         quarantine(self.store.catalog, self.store.storage)
 
@@ -81,26 +87,43 @@ class Session:
         presence = self._as(offset.consumer)
         self._tickets.acknowledge(presence.consumer, offset.ticket)
         self._acknowledged = offset.ticket
+        _log.info("%s: committed up to ticket %d", self._who, offset.ticket)
         # Acknowledged messages restore credit.
         presence.announce()
 
-    def next(self, start: Offset, max_messages: int | None, max_bytes: int | None) -> Offset:
+    def next(
+        self,
+        start: Offset,
+        max_messages: int | None,
+        max_bytes: int | None,
+        *,
+        lingers: bool = False,
+    ) -> Offset:
         """
         Return the next ticket after *start*; *start* itself if there are no messages.
 
         A ticket that an earlier run has fired comes first, then a new one. Without messages, it
-        waits a moment, so that Spark does not call it eighty times a second.
+        waits a moment, so that Spark does not call it eighty times a second. With *lingers*, it
+        also waits while there are fewer messages than the options want.
         """
         presence = self._as(start.consumer)
         number = self._fired_before(presence.consumer, start.ticket)
-        if number is None:
+        if number is not None:
+            _log.info("%s: ticket %d, which an earlier run fired, comes first", self._who, number)
+        else:
             self._tidy()
-            number = self._firer.next(presence, start.ticket, max_messages, max_bytes)
+            if lingers and self._waits_for_more():
+                # Spark would ask at once again.
+                time.sleep(self._options.idle_wait)
+            else:
+                number = self._firer.next(presence, start.ticket, max_messages, max_bytes)
             self._newest = number or start.ticket
             # Afterwards, so that the first batch does not wait for the imports of tasks.
             self._start_tasks()
         if number is None:
             return start
+        if self._linger is not None:
+            self._linger.begin_again()
         self._latest = number
         return Offset(start.consumer, number)
 
@@ -114,6 +137,10 @@ class Session:
             # An earlier run has logged it, perhaps before a restore of the catalog.
             self._skip_forgotten(consumer, end.ticket)
         plan = self._tickets.plan(consumer, TicketRange(consumer.id, after, end.ticket))
+        _log.info(
+            "%s: planned tickets %d to %d: %d messages",
+            self._who, after + 1, end.ticket, len(plan),
+        )  # fmt: skip
         faults.point("source.planned")
         self._latest = max(self._latest, end.ticket)
         return plan
@@ -141,6 +168,13 @@ class Session:
     def partitions(self) -> int:
         """The most partitions of a batch."""
         return self._options.partitions or self._queues.concurrency
+
+    @property
+    def _who(self) -> str:
+        """The queues and the consumer, for the log."""
+        queues = ",".join(self._options.queues)
+        name = None if self._presence is None else self._presence.consumer.name
+        return f"queue {queues}, consumer {name}"
 
     def look_at_once(self) -> None:
         """Fire at the next call of `next`, without waiting for a reason to."""
@@ -175,10 +209,17 @@ class Session:
                 lambda: bool(self._queues.running),
             )
             self._latest = self._acknowledged = -1
+            _log.info("%s: begins epoch %d", self._who, presence.consumer.epoch)
             # A consumer's first life begins without tickets.
             self._newest = 0 if presence.consumer.epoch == 1 else -1
         presence.check()
         return presence
+
+    def _waits_for_more(self) -> bool:
+        """Return whether too few messages wait for the next batch."""
+        if self._linger is None or self._requests.horizon is not None:
+            return False
+        return not self._linger.is_over(self.figures()["waiting"])
 
     def _fired_before(self, consumer: Consumer, after: int) -> int | None:
         if self._newest == after:

@@ -45,21 +45,25 @@ class IgnisStreamReader(DataSourceStreamReader):
         return Offset(self._name, 0).to_json()
 
     def after(
-        self, start: dict[str, Any], limits: tuple[int | None, int | None] | None = None
+        self,
+        start: dict[str, Any],
+        limits: tuple[int | None, int | None] | None = None,
+        *,
+        lingers: bool = False,
     ) -> dict[str, Any]:
         """
         Acknowledge committed batches, then fire the next messages.
 
         Spark asks only when all batches up to *start* are committed. For the last batch of a run
         this is the only notice. *limits*: the most messages and bytes; None: those of the options.
+        With *lingers*, the batch may wait for more messages.
         """
         driver = self._driver()
         begin = Offset.from_json(start)
         self._name = begin.consumer
         driver.acknowledge(begin)
-        return driver.next(
-            begin, *(limits or (self._options.max_messages, self._options.max_bytes))
-        ).to_json()
+        most = limits or (self._options.max_messages, self._options.max_bytes)
+        return driver.next(begin, *most, lingers=lingers).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the last ticket and the figures of the queues, for progress reports."""

@@ -17,10 +17,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ignis_source.imports import without_collections
+from pyspark_ignis import logs
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:
     from ignis_source.options import SourceOptions
+
+
+# Spark imports this module in each of its processes.
+logs.configure()
 
 
 class IgnisDataSource(DataSource):

@@ -31,6 +31,8 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
         single_active=False,
         max_messages=None,
         max_bytes=None,
+        min_messages=None,
+        max_delay=900.0,
         include_metadata=True,
         partitions=None,
         idle_wait=0.2,
@@ -53,6 +55,8 @@ def test_without_options_a_source_reads_main_and_deletes_what_is_committed():
     [
         ({"MAXMESSAGESPERTRIGGER": "1_000"}, "max_messages", 1000),
         ({"maxBytesPerTrigger": "64 mb"}, "max_bytes", 64 << 20),
+        ({"minMessagesPerTrigger": "10"}, "min_messages", 10),
+        ({"maxTriggerDelay": "5m"}, "max_delay", 300.0),
         ({"ACK": "oncommit"}, "ack", "onCommit"),
         ({"ack": "Settle"}, "ack", "settle"),
         ({"magazine": "SIDELINE"}, "magazine", Magazine.SIDELINE),
@@ -174,6 +178,19 @@ def test_every_option_says_what_it_does():
         ({"ack": "browse", "exclusive": "true"}, "exclusive cannot be set with ack=browse"),
         ({"task": "sweep", "priority": "1"}, "remove priority"),
         ({"maxInFlight": "0"}, "maxInFlight"),
+        (
+            {"ack": "browse", "minMessagesPerTrigger": "3"},
+            "minMessagesPerTrigger cannot be set with ack=browse",
+        ),
+        (
+            {"minMessagesPerTrigger": "3", "maxMessagesPerTrigger": "2"},
+            "minMessagesPerTrigger=3 is more than maxMessagesPerTrigger=2",
+        ),
+        (
+            {"minMessagesPerTrigger": "3", "maxInFlight": "2"},
+            "minMessagesPerTrigger=3 is more than maxInFlight=2",
+        ),
+        ({"task": "sweep", "minMessagesPerTrigger": "3"}, "remove minMessagesPerTrigger"),
         ({"priority": "high"}, "priority"),
     ],
 )

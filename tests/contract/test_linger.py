@@ -1,0 +1,70 @@
+"""A query that waits for enough messages: minMessagesPerTrigger and maxTriggerDelay."""
+
+import time
+
+import pytest
+
+from ignis_source import progress
+from ignis_source.offset import Offset
+from queue_core.segments.reader import read_table
+from tests.factories import make_queue, orders
+
+START = Offset("reader", 0)
+
+
+@pytest.fixture(autouse=True)
+def fresh_figures(monkeypatch):
+    monkeypatch.setattr(progress, "FRESH_SECONDS", 0.0)
+
+
+def ask(query, start=START):
+    return query.next(start, None, None, lingers=True)
+
+
+def test_a_batch_waits_for_enough_messages_of_all_its_queues(store, session):
+    queue, other = make_queue(store), make_queue(store, "others")
+    query = session(queues="orders,others", minMessagesPerTrigger=5)
+    queue.load(orders(3))
+
+    assert ask(query) == START
+    assert store.view("queues").column("in_flight").to_pylist() == [0, 0]
+    other.load(orders(2))
+    end = ask(query)
+
+    assert read_table(query.plan(START, end), ["number"]).num_rows == 5
+    # The next batch waits too.
+    queue.load(orders(1, first=3))
+    query.acknowledge(end)
+    assert ask(query, end) == end
+
+
+def test_messages_do_not_wait_for_ever(store, session):
+    queue = make_queue(store)
+    query = session(minMessagesPerTrigger=5, maxTriggerDelay="1s", idleWait="10ms")
+    queue.load(orders(1))
+    began = time.monotonic()
+
+    while (end := ask(query)) == START:
+        assert time.monotonic() - began < 30
+
+    assert time.monotonic() - began >= 0.9
+    assert read_table(query.plan(START, end), ["number"]).num_rows == 1
+
+
+def test_a_run_to_the_end_does_not_wait(store, session):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    query = session(minMessagesPerTrigger=5)
+    query.set_horizon()
+
+    assert ask(query) != START
+
+
+def test_a_batch_that_was_fired_before_does_not_wait(store, session):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    first = session(minMessagesPerTrigger=5)
+    end = ask(first)
+    assert end != START
+
+    assert ask(session(minMessagesPerTrigger=5)) == end
