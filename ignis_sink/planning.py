@@ -69,6 +69,8 @@ def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) 
         attributes=described(info.settings, schema),
         categories=info.settings.categories,
         compression=info.settings.compression,
+        fair_by=info.settings.fair_by,
+        fair_weights=info.settings.fair_weights,
     )
 
 
@@ -86,6 +88,8 @@ def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
         shards=options.shards,
         key=key,
         attributes=described(settings, schema),
+        fair_by=settings.fair_by,
+        fair_weights=settings.fair_weights,
     )
 
 

@@ -11,6 +11,7 @@ from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
 from queue_core.column_roles import holding
 from queue_core.model import QueueInfo
 from queue_core.selection.conditions import fireable
+from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing
 from queue_core.selection.request import FireRequest, Horizon
@@ -60,6 +61,9 @@ class Requests:
             if self._options.ack == "browse"
             else limits_of(queues, self._options.magazine),
             makes_room=any(info.settings.firing_wakes_loads for info in queues),
+            fair=fair_queues(
+                queues, self._options.magazine, self._options.order_by, self._options.order
+            ),
             after=after,
         )
 

@@ -52,12 +52,13 @@ def check(settings: QueueSettings, schema: pa.Schema, key: str | None) -> None:
             raise BadOption(
                 f"{setting}={name!r}: the column is {schema.field(name).type}; use {what}"
             )
-    for limit in settings.limits:
-        if limit.column is not None:
-            kind = _field("limits", limit.column, schema).type
+    of_values = [("limits", limit.column) for limit in settings.limits]
+    for setting, column in (*of_values, ("fair_by", settings.fair_by)):
+        if column is not None:
+            kind = _field(setting, column, schema).type
             if not (pt.is_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
                 raise BadOption(
-                    f"limits: column {limit.column!r} is {kind}; use a column of strings, whole "
+                    f"{setting}: column {column!r} is {kind}; use a column of strings, whole "
                     "numbers or booleans"
                 )
     if settings.group is not None and settings.group != key:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from queue_core.errors import BadOption
 from queue_core.names import nearest
+from queue_core.ranks import Ranking
 from queue_core.rows import Rows
 from queue_core.settings import QueueSettings
 
@@ -124,6 +125,8 @@ class Staged:
     chunks: tuple[Chunk, ...]
     runs: tuple[Run, ...]
     schema_version: int
+    #: The order of its rows by turns, if it was staged for a fair queue.
+    rankings: tuple[Ranking, ...] = ()
 
     @property
     def messages(self) -> int:
@@ -171,6 +174,9 @@ class Slice:
     due_at: int | None = None
     #: Whether the messages are quarantined; those of a ticket can still be settled.
     damaged: bool = False
+    #: In a fair queue: the rank of the row ``rows.start``, and the ticks per row.
+    rank: int | None = None
+    pace: int | None = None
 
     @property
     def end(self) -> int:
@@ -180,6 +186,10 @@ class Slice:
     def place_of(self, row: int) -> int:
         """Return the place of a row in its shard."""
         return self.position + row - self.rows.start
+
+    def rank_of(self, row: int) -> int | None:
+        """Return the rank of a row; None if the slice has none."""
+        return None if self.rank is None else self.rank + (self.pace or 0) * (row - self.rows.start)
 
     def bytes_of(self, rows: Rows) -> int:
         """Return the size of some of the rows, as a share of the slice's size."""

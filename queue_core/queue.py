@@ -56,6 +56,7 @@ from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
 from queue_core.segments.stager import remove_staged
 from queue_core.selection.conditions import fireable
+from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages
@@ -1175,6 +1176,7 @@ class Queue:
             rules=fireable([queue], self._magazine(magazine)),
             limits=limits_of([queue], self._magazine(magazine)),
             makes_room=queue.settings.firing_wakes_loads,
+            fair=fair_queues([queue], self._magazine(magazine), order_by, order),
         )
 
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:

@@ -14,6 +14,7 @@ from queue_core.limits import Limit, as_limits, text_of
 from queue_core.names import nearest
 from queue_core.options import seconds as parse_seconds
 from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
+from queue_core.weights import Weights, as_weights
 
 #: The most shards of a queue. Source: IgnisMQ.
 MAX_SHARDS = 512
@@ -111,6 +112,11 @@ _RETRY = Allowed(
 _LIMITS = Allowed(
     "limits such as limit(in_flight=100, per_second=10), or none",
     lambda value: isinstance(value, tuple) and all(isinstance(each, Limit) for each in value),
+    "text",
+)
+_WEIGHTS = Allowed(
+    'a mapping of values to weights from 0.001 to 1000, such as {"acme": 3}, or none',
+    lambda value: isinstance(value, tuple) and as_weights(value) == value,
     "text",
 )
 _OVERFLOW = Allowed("block, fail or ring", lambda value: value in OVERFLOWS, "text")
@@ -304,6 +310,22 @@ class QueueSettings:
         "catalog's clock: a `limit` of the whole queue, and one of each value of a column. A "
         "message counts each time it is fired from main. none: no limits.",
     )
+    fair_by: str | None = _setting(
+        None,
+        _or_none(_COLUMN),
+        "Name of a column of strings, whole numbers or booleans, such as the tenant. Firings take "
+        "by turns from the values that have messages waiting in main, so that a value with very "
+        "many does not delay the others. The messages of a value keep their order in each shard. "
+        "Messages that wait when it is set or changed come first. It cannot be combined with "
+        "`group`, `policy` or `priority`. none: the oldest message is fired first.",
+    )
+    fair_weights: Weights = _setting(  # noqa: RUF009
+        (),
+        _WEIGHTS,
+        "How many messages values of `fair_by` have in each turn, as a mapping of values to "
+        "weights. A change applies to messages that are loaded later. none: each value has the "
+        "weight 1.",
+    )
     policy: str | None = _setting(
         None,
         _or_none(_POLICY),
@@ -337,6 +359,14 @@ class QueueSettings:
             _check(allowed.check(value), setting.name, value, allowed.text)
         if self.is_rendezvous and self.overflow != "block":
             _check(False, "overflow", self.overflow, "block, since max_size=0 keeps no message")
+        for other in ("group", "policy", "priority") if self.fair_by is not None else ():
+            if getattr(self, other) is not None:
+                raise BadOption(
+                    f"fair_by cannot be combined with {other}: each says which message is next; "
+                    f"set {other} or fair_by to none"
+                )
+        if self.fair_weights and self.fair_by is None:
+            raise BadOption("fair_weights: it needs a column; set fair_by too")
         _check(
             self.queue_expiry is None or self.queue_expiry >= (self.message_expiry or 0),
             "queue_expiry",
@@ -423,6 +453,8 @@ class QueueSettings:
                 given[name] = as_retry(value)
             elif name == "limits":
                 given[name] = as_limits(value)
+            elif name == "fair_weights":
+                given[name] = as_weights(value)
             elif name == "concurrency" and is_whole(value):
                 given[name] = min(value, MAX_CONCURRENCY)
         return replace(self, **given)
@@ -447,7 +479,8 @@ class QueueSettings:
         """Return the settings as JSON."""
         retry = None if self.retry is None else str(self.retry)
         texts = {"retry": retry, "limits": text_of(self.limits)}
-        return json.dumps({**asdict(self), **texts}, sort_keys=True)
+        weights = {"fair_weights": dict(self.fair_weights)}
+        return json.dumps({**asdict(self), **texts, **weights}, sort_keys=True)
 
 
 class Description(NamedTuple):

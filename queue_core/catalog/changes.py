@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import dialect, notifications, seals
+from queue_core.catalog import dialect, lanes, notifications, seals
 from queue_core.catalog.segments import release
 from queue_core.catalog.slices import Room, ShardKey, add, allocate, execute_each
 from queue_core.catalog.tables import counters, slices, turns
@@ -32,7 +32,7 @@ from queue_core.rows import EMPTY, Rows
 from queue_core.settings import QueueSettings
 
 #: Columns of a slice that loses some of its rows.
-_REMAINDER = ("position", "row_start", "row_stop", "bitmap", "count", "bytes")
+_REMAINDER = ("position", "row_start", "row_stop", "bitmap", "count", "bytes", "rank")
 
 
 class Changes:
@@ -187,9 +187,10 @@ class Changes:
                     _columns(piece, rows)
                     | {"magazine": key[1], "position": tail + offset, "state": State.LOADED}
                     | {"consumer_id": None, "ticket": None, "moved_at": now, "due_at": None}
+                    | {"rank": None, "pace": None}
                     | values
                 )
-        add(connection, new)
+        add(connection, lanes.rank_returned(connection, new))
 
     def _delete_empty(self, connection: Connection) -> None:
         gone = [piece for piece, rows in self._kept.values() if not rows]
@@ -324,4 +325,6 @@ def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
         "fired_at": piece.fired_at,
         "stats": piece.stats,
         "due_at": piece.due_at,
+        "rank": piece.rank_of(rows.start),
+        "pace": piece.pace,
     }

@@ -82,6 +82,16 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql(
         "CREATE INDEX samples_of_queue ON samples (queue_id, seconds, taken_at)"
     )
+    connection.exec_driver_sql("ALTER TABLE slices ADD COLUMN rank BIGINT")
+    connection.exec_driver_sql("ALTER TABLE slices ADD COLUMN pace BIGINT")
+    connection.exec_driver_sql(
+        "CREATE INDEX slices_by_rank ON slices "
+        "(queue_id, magazine, state, rank, position, shard) WHERE rank IS NOT NULL"
+    )
+    connection.exec_driver_sql(
+        "CREATE TABLE lanes (queue_id BIGINT NOT NULL, lane BIGINT NOT NULL, "
+        "finish BIGINT NOT NULL, PRIMARY KEY (queue_id, lane))"
+    )
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses

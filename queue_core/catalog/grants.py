@@ -68,6 +68,7 @@ _CONSUMER: dict[Table, Rights] = {
     t.breakers: _ALL,
     t.samples: _ALL,
     t.allotments: _ALL,
+    t.lanes: _ALL,
 }
 
 #: For each right on a table, the right on the sequence of its ids.

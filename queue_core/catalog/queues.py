@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, insert, select
 
 from queue_core import column_roles
-from queue_core.catalog import dialect, named_locks, notifications, retries, seals
+from queue_core.catalog import dialect, lanes, named_locks, notifications, retries, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import BadName, Conflict, NoSuchQueue, QueueDeactivated, QueueExists
@@ -143,6 +143,8 @@ def create(
                 "take another name"
             )
         _fill(connection, queue_id, schema, shards)
+        if settings.fair_by is not None:
+            lanes.begin(connection, queue_id)
     elif not exist_ok:
         raise QueueExists(
             f"queue {name!r} exists already; open it with store.queue({name!r}), or create it "
@@ -180,6 +182,8 @@ def change_settings(
     seals.change(connection, queues, queues.c.id == info.id, settings=settings.to_json())
     if info.settings.retry is None and settings.retry is not None:
         retries.begin(connection, info.id)
+    if info.settings.fair_by != settings.fair_by:
+        (lanes.begin if settings.fair_by is not None else lanes.end)(connection, info.id)
     # A queue that is no longer paused has messages for waiting consumers.
     notifications.notify(connection, info.id)
     return replace(info, settings=settings, stored_settings=settings.to_json())

@@ -85,7 +85,7 @@ def fetch(
         query = query.order_by(*in_order)
         if lock == "skip":
             query = dialect.of(connection).skip_locked(query)
-    found = _read(connection, query)
+    found = read_slices(connection, query)
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
     return found
@@ -113,7 +113,7 @@ def fetch_first(
         slices, keys, where, slices.c.position, limit, skip_locked=skip_locked
     )
     found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
-    for piece in _read(connection, query):
+    for piece in read_slices(connection, query):
         found[piece.queue_id, int(piece.magazine), piece.shard].append(piece)
     for pieces in found.values():
         pieces.sort(key=lambda piece: piece.position)
@@ -204,7 +204,8 @@ def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[S
     return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Slice]:
+def read_slices(connection: Connection, query: Select[Any]) -> list[Slice]:
+    """Return the slices of a query, in its order; raises `DamagedCatalog`."""
     found = []
     for row in connection.execute(query):
         try:
@@ -216,7 +217,7 @@ def _read(connection: Connection, query: Select[Any]) -> list[Slice]:
 
 def _slice(row: Row[Any]) -> Slice:
     # A text among the numbers, which SQLite allows, raises `TypeError`.
-    sum(row[_PLACE], (row.fired_at or 0) + (row.due_at or 0))
+    sum(row[_PLACE], (row.fired_at or 0) + (row.due_at or 0) + (row.rank or 0) + (row.pace or 0))
     sum(row[_COUNTS])
     return Slice(
         id=row.id,
@@ -237,4 +238,6 @@ def _slice(row: Row[Any]) -> Slice:
         stats=row.stats,
         due_at=row.due_at,
         damaged=row.state == State.DAMAGED,
+        rank=row.rank,
+        pace=row.pace,
     )

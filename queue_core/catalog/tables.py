@@ -230,6 +230,9 @@ slices = Table(
     _seal(),
     #: In the sideline: when it is to return to main; null: no time; `due.NEVER`: it is dead.
     Column("due_at", BigInteger),
+    #: In main of a fair queue: the rank of the first row, and the ticks per row.
+    Column("rank", BigInteger),
+    Column("pace", BigInteger),
     # With the bytes, so that the index alone is enough to add up those of a bounded queue.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
@@ -241,6 +244,12 @@ slices = Table(
     ),
     # Few slices have a time, so that main does not pay for it.
     Index("slices_due", "queue_id", "due_at", info={"where": "due_at IS NOT NULL"}),
+    # Only slices of fair queues have a rank, so that others do not pay for it.
+    Index(
+        "slices_by_rank",
+        *("queue_id", "magazine", "state", "rank", "position", "shard"),
+        info={"where": "rank IS NOT NULL"},
+    ),
 )
 
 consumers = Table(
@@ -518,4 +527,15 @@ allotments = Table(
     Column("value", String(400), primary_key=True),
     #: Up to which time the tokens are spent; null: none was spent.
     Column("spent_until", BigInteger),
+)
+
+#: The lanes of fair queues that have messages waiting, and the virtual time of each fair queue.
+lanes = Table(
+    "lanes",
+    metadata,
+    Column("queue_id", BigInteger, primary_key=True),
+    #: A hash of a value of the column `fair_by`; 0: the queue, 1: messages that came back.
+    Column("lane", BigInteger, primary_key=True, autoincrement=False),
+    #: The rank after its last message; of the queue: the highest rank that was fired.
+    Column("finish", BigInteger, nullable=False),
 )

@@ -109,9 +109,14 @@ def _numbers(group: Group) -> Numbers:
 
 
 def _written(storage: Storage, queue: QueueInfo, messages: pa.Table) -> Staged:
-    # The messages stay in their shards and slices: no key, and no statistics or categories here.
+    # The messages stay in their shards, slices and turns: no key, statistics or categories here.
     spec = replace(
-        StagingSpec.of(queue), schema=messages.schema, key=None, attributes=(), categories=()
+        StagingSpec.of(queue),
+        schema=messages.schema,
+        key=None,
+        attributes=(),
+        categories=(),
+        fair_by=None,
     )
     (staged,) = Stager(storage, spec).write(messages)
     return staged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from queue_core import faults
 from queue_core.column_stats import stats_of
 from queue_core.errors import IgnisError, PublicationRefused, StaleCheckpoint, StorageUnavailable
 from queue_core.model import MAX_SEGMENT_ROWS, Run, Staged
+from queue_core.ranks import Ranking
 from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
@@ -31,6 +33,10 @@ CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 1 << 16
 #: If rows come in this many times more batches than chunks, they are joined before the cut.
 MANY_BATCHES = 16
+
+
+#: The rows of each shard; None in a queue without a key.
+Parts: TypeAlias = list[tuple[int | None, pa.Table]]
 
 
 class Stager:
@@ -83,7 +89,7 @@ class Stager:
 
     def _inlined(self) -> Staged:
         memory = self._waiting.bytes
-        sorted_run = self._sort_waiting()
+        sorted_run, rankings = self._sort_waiting(0)
         # The table is too small to be cut.
         data, chunks = inline(
             chunk for _, rows in sorted_run for chunk in rows.combine_chunks().to_batches()
@@ -96,6 +102,7 @@ class Stager:
             chunks=chunks,
             runs=self._runs(sorted_run, 0),
             schema_version=self._spec.schema_version,
+            rankings=rankings,
         )
 
     def _write_run(self) -> None:
@@ -106,7 +113,8 @@ class Stager:
         if self._open is None:
             faults.point("load.before_segment")
             self._open = _OpenSegment(self._storage, self._spec)
-        sorted_run = self._sort_waiting()
+        sorted_run, rankings = self._sort_waiting(self._open.rows)
+        self._open.rankings += rankings
         self._open.runs.extend(self._runs(sorted_run, self._open.rows))
         for _, shard_rows in sorted_run:
             for chunk in _cut(shard_rows):
@@ -117,12 +125,28 @@ class Stager:
             self._staged.append(self._open.close(self._spec.schema_version))
             self._open = None
 
-    def _sort_waiting(self) -> list[tuple[int | None, pa.Table]]:
-        """Take the waiting rows of each shard, in order of shards."""
-        if self._keep_order:
-            self.order.append(self._waiting.ranks() + self._rows)
-        self._rows += self._waiting.rows
-        return self._waiting.take()
+    def _sort_waiting(self, first_row: int) -> tuple[Parts, tuple[Ranking, ...]]:
+        """
+        Take the waiting rows of each shard, in order of shards, to write them at *first_row*.
+
+        In a fair queue, they are in the order of turns, and ranks describe it.
+        """
+        order = self._waiting.ranks() if self._keep_order else None
+        rows = self._waiting.rows
+        rankings: tuple[Ranking, ...] = ()
+        taken: Parts = self._waiting.take()
+        if self._spec.fair_by is not None and rows:
+            # Not at the top: most queues are not fair.
+            from queue_core.segments.fair_order import arrange
+
+            taken, numbers, ranking = arrange(
+                taken, self._spec.fair_by, self._spec.fair_weights, first_row
+            )
+            rankings, order = (ranking,), None if order is None else numbers[order]
+        if order is not None:
+            self.order.append(order + self._rows)
+        self._rows += rows
+        return taken, rankings
 
     def _runs(
         self, sorted_run: list[tuple[int | None, pa.Table]], first_row: int
@@ -184,6 +208,7 @@ class _OpenSegment:
         self.location = storage.new_location(spec.queue)
         self.rows = self._memory = 0
         self.runs: list[Run] = []
+        self.rankings: tuple[Ranking, ...] = ()
         with ExitStack() as stack:
             sink = stack.enter_context(storage.create(self.location))
             # This writes the header; if it fails, the storage removes the file.
@@ -206,6 +231,7 @@ class _OpenSegment:
             chunks=tuple(self._writer.chunks),
             runs=tuple(self.runs),
             schema_version=schema_version,
+            rankings=self.rankings,
         )
 
     def abandon(self) -> None:

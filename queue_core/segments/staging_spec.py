@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from queue_core.column_roles import described
 from queue_core.model import QueueInfo
+from queue_core.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,9 @@ class StagingSpec:
     #: Columns whose values get their own slices.
     categories: tuple[str, ...] = ()
     compression: str | None = None
+    #: The column whose values take turns, and their weights.
+    fair_by: str | None = None
+    fair_weights: Weights = ()
 
     @classmethod
     def of(cls, queue: QueueInfo) -> StagingSpec:
@@ -39,4 +43,6 @@ class StagingSpec:
             attributes=described(settings, queue.schema),
             categories=settings.categories,
             compression=settings.compression,
+            fair_by=settings.fair_by,
+            fair_weights=settings.fair_weights,
         )

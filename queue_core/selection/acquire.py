@@ -43,6 +43,11 @@ def acquire(
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
     *candidates*, only these are taken.
     """
+    if request.fair and candidates is None and not request.takes_all:
+        # Not at the top: few queues are fair.
+        from queue_core.selection.by_rank import take_fairly
+
+        return take_fairly(connection, request, lock)
     if candidates is not None:
         chosen = _take_candidates(connection, request, candidates, lock)
     elif request.max_messages is None:

@@ -80,11 +80,12 @@ class _CandidateSearch:
 
     def run(self) -> Candidates:
         """Search all shards, those of the same rules together."""
-        # A queue with limits of values is a family of its own.
+        # A queue with limits of values is a family of its own, and so is a fair queue.
         of_family: dict[tuple[QueueRules, int | None], list[ShardKey]] = {}
         for key in self._backlog:
             rules = self._selection.rules[key[0]]
-            of_family.setdefault((rules, key[0] if rules.limits else None), []).append(key)
+            alone = rules.limits or key[0] in self._request.fair
+            of_family.setdefault((rules, key[0] if alone else None), []).append(key)
         families = [(rules, keys) for (rules, _), keys in of_family.items()]
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
         if max_bytes is not None:
@@ -102,7 +103,12 @@ class _CandidateSearch:
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
         grouped = [key for rules, keys in families if rules.group for key in keys]
-        ranked = [key for rules, keys in families if rules.order or rules.merged for key in keys]
+        ranked = [
+            key
+            for rules, keys in families
+            for key in keys
+            if rules.order or rules.merged or key[0] in self._request.fair
+        ]
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
@@ -140,6 +146,13 @@ class _CandidateSearch:
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
         """Return the ids of the candidates of some shards."""
         limit = self._request.max_messages
+        if keys[0][0] in self._request.fair and (limit is not None or max_bytes is not None):
+            # Not at the top: few queues are fair.
+            from queue_core.selection.rank_scan import find_by_rank
+
+            of_queue = replace(self._request_of(rules), queue_ids=(keys[0][0],))
+            meeting = self._conditions(rules, keys[0])
+            return find_by_rank(self._connection, self._scan, of_queue, meeting, max_bytes)
         if rules.merged and (limit is not None or max_bytes is not None):
             return self._merged(rules, keys, limit, max_bytes)
         if rules.order is None or (limit is None and max_bytes is None):

@@ -57,12 +57,19 @@ class FireRequest:
     even_if_paused: bool = False
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
     makes_room: bool = False
+    #: The queues that fire by rank (`by_rank`); the others fire evenly from their shards.
+    fair: frozenset[int] = frozenset()
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
     #: Whether other transactions kept messages from it.
     beside: Beside = field(default_factory=lambda: Beside())
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it has no limit, so that its order does not matter."""
+        return self.max_messages is None and self.max_bytes is None
 
     @property
     def refused_for(self) -> float | None:

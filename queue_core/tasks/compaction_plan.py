@@ -148,11 +148,11 @@ def _runs(
 
     def key(cluster: Cluster) -> tuple[object, ...] | None:
         first = cluster[0]
-        same = (first.attempts, first.deliveries, first.fired_at, first.due_at)
+        same = _alike(first)
         for piece in cluster:
             if piece.id not in waiting or piece.bytes > UNIT_BYTES:
                 return None
-            if (piece.attempts, piece.deliveries, piece.fired_at, piece.due_at) != same:
+            if _alike(piece) != same:
                 return None
             condition = conditions[piece.segment_id]
             if not (condition.small or condition.sparse):
@@ -166,6 +166,13 @@ def _runs(
         for same, run in groupby(interleaved(list(of_shard)), key=key):
             if same is not None:
                 yield list(run)
+
+
+def _alike(piece: Slice) -> tuple[object, ...]:
+    """Return the values that slices must share to become one."""
+    # In a fair queue, one line of ranks cannot describe two slices, unless all ranks are the same.
+    alone = piece.id if piece.pace else None
+    return piece.attempts, piece.deliveries, piece.fired_at, piece.due_at, piece.rank, alone
 
 
 def _is_worth_it(groups: Sequence[Group], conditions: Mapping[int, Condition]) -> bool:

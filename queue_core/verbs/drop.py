@@ -21,6 +21,7 @@ from queue_core.catalog.tables import (
     id_map,
     interests,
     jobs,
+    lanes,
     locks,
     publications,
     queues,
@@ -39,7 +40,7 @@ from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo
 
 #: In the order in which all verbs lock them; then tables whose rows no other verb locks.
-_FIRST: tuple[Table, ...] = (turns, slices)
+_FIRST: tuple[Table, ...] = (turns, slices, lanes)
 _THEN: tuple[Table, ...] = (
     queues,
     interests,

@@ -27,6 +27,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, Magazine, State, Ticket
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.contention import Contention
+from queue_core.selection.fair_rules import advance
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.turn_choice import Lock
@@ -124,6 +125,9 @@ def _locks(request: FireRequest) -> Sequence[Lock]:
     Others may be firing from every shard, and may leave messages. The firing waits for them in a
     new transaction, which holds no turns yet; otherwise, it would take locks out of order.
     """
+    if request.fair:
+        # The next message by rank may be in any shard.
+        return ("wait",)
     if request.selection is None:
         return ("skip", "wait") if request.max_messages is None else ("skip", "some", "wait")
     # An order across shards always waits: an older message may be in a locked shard.
@@ -184,6 +188,8 @@ def _take(
         )
         changes.fire(piece, rows)
     changes.apply(connection)
+    if request.fair:
+        advance(connection, request, taken)
     if request.makes_room and request.magazine is Magazine.MAIN:
         notifications.notify(connection, *request.queue_ids)
     if waiter is not None and waiter != waiters.LAST:

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import notifications, segments, slices
+from queue_core.catalog import lanes, notifications, segments, slices
 from queue_core.catalog.publications import claim
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
@@ -35,33 +35,38 @@ def load(
     `QueueDeactivated` and `Conflict`.
     """
     claim(connection, storage, staged)
-    first_ids = []
+    first_ids, published = [], {}
     runs: dict[int, _Runs] = defaultdict(list)
     for segment in staged:
         segment_id, loaded_at = segments.publish(connection, queue.id, segment)
         first_ids.append(first_id(segment_id))
+        published[segment_id] = segment
         for run in segment.runs:
             assert run.shard is not None, "the caller has assigned a shard"
             runs[run.shard].append((run, _new_slice(queue, segment_id, loaded_at, segment, run)))
-    _add_at_tails(connection, queue, runs)
+    new = _at_tails(connection, queue, runs)
+    if queue.settings.fair_by is not None:
+        new = lanes.rank_loaded(connection, queue.id, published, new)
+    slices.add(connection, new)
     notifications.notify(connection, queue.id)
     return first_ids
 
 
-def _add_at_tails(connection: Connection, queue: QueueInfo, runs: Mapping[int, _Runs]) -> None:
-    """Add the slices of all shards."""
+def _at_tails(
+    connection: Connection, queue: QueueInfo, runs: Mapping[int, _Runs]
+) -> list[dict[str, Any]]:
+    """Reserve the places of all shards; return their slices."""
     offsets, wanted = {}, {}
     for shard, of_shard in runs.items():
         offsets[shard], places = _offsets(of_shard)
         messages = sum(len(run) for run, _ in of_shard)
         wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages)
     tails = slices.allocate(connection, wanted, new=True)
-    new = [
+    return [
         columns | {"position": tail + offset}
         for (_, _, shard), tail in tails.items()
         for (_, columns), offset in zip(runs[shard], offsets[shard], strict=True)
     ]
-    slices.add(connection, new)
 
 
 def _offsets(runs: _Runs) -> tuple[list[int], int]:

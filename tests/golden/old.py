@@ -83,6 +83,7 @@ def _turn_back(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE breakers")
     connection.exec_driver_sql("DROP TABLE samples")
     connection.exec_driver_sql("DROP TABLE allotments")
+    connection.exec_driver_sql("DROP TABLE lanes")
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
     dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):
@@ -94,12 +95,15 @@ def _turn_back(connection: sa.Connection) -> None:
     ):
         dialect.of(connection).rename_index(connection, new, old, on)
     connection.exec_driver_sql("DROP INDEX slices_due")
+    connection.exec_driver_sql("DROP INDEX slices_by_rank")
     for table, column in (
         ("publications", "content"),
         ("consumers", "ack"),
         ("consumers", "sweepable"),
         ("queues", "paused_at"),
         ("slices", "due_at"),
+        ("slices", "rank"),
+        ("slices", "pace"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")

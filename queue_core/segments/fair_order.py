@@ -1,0 +1,124 @@
+"""Order the rows of a load by turns of their lanes, within each shard. Touches no storage.
+
+A lane is a value of the column `fair_by`. The messages of a lane stay in their order in each shard.
+In several shards, they alternate, so that all shards have their part of each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queue_core.ranks import TICKS, Ranking, Stretch, Ticks, packed, stretches
+from queue_core.rows import Numbers
+from queue_core.segments.shard_hash import hash_of
+from queue_core.weights import Weights
+
+#: The keys of special lanes: of the whole queue, of messages that come back, and of nulls.
+WHOLE, RETURNED, NULL = 0, 1, 2
+
+Parts = list[tuple[int | None, pa.Table]]
+
+
+def arrange(
+    parts: Parts, column: str, weights: Weights, first_row: int
+) -> tuple[Parts, Numbers, Ranking]:
+    """
+    Order the rows of each shard, which are staged together from a row of a segment on.
+
+    Returns the rows, the new number of each row counted over all shards, and their ranks.
+    """
+    values = pa.chunked_array(
+        [chunk for _, rows in parts for chunk in rows.column(column).chunks],
+        parts[0][1].schema.field(column).type,
+    )
+    coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    if isinstance(coded, pa.ChunkedArray):
+        coded = coded.combine_chunks()
+    sizes = [rows.num_rows for _, rows in parts]
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    cost = _costs(coded.dictionary, weights)
+    low, high, spans = _spans(codes, np.repeat(np.arange(len(parts)), sizes), cost)
+    arranged: Parts = []
+    numbers = np.empty(len(codes), dtype=np.int64)
+    found: list[Stretch] = []
+    begin = 0
+    for (shard, rows), size in zip(parts, sizes, strict=True):
+        here = slice(begin, begin + size)
+        if len(spans) > 1:
+            order = np.argsort(high[here], kind="stable")
+            rows = rows.take(pa.array(order))
+            low[here], high[here], codes[here] = (x[here][order] for x in (low, high, codes))
+            numbers[begin + order] = np.arange(begin, begin + size)
+        else:
+            numbers[here] = np.arange(begin, begin + size)
+        arranged.append((shard, rows))
+        found += stretches(low[here], high[here], first_row + begin)
+        begin += size
+    ranking = Ranking(
+        start=first_row,
+        stop=first_row + begin,
+        stretches=tuple(found),
+        lanes=_keys(coded.dictionary),
+        spans=spans,
+        codes=packed(codes, len(spans)),
+    )
+    return arranged, numbers, ranking
+
+
+def _costs(values: pa.Array, weights: Weights) -> Ticks:
+    """Return the ticks of a message of each value."""
+    cost = np.full(len(values), TICKS, dtype=np.int64)
+    if weights:
+        names = pa.array([name for name, _ in weights], pa.string())
+        at = pc.index_in(values.cast(pa.string()), value_set=names)
+        given = np.array([round(TICKS / weight) for _, weight in weights], dtype=np.int64)
+        known = pc.is_valid(at).to_numpy(zero_copy_only=False)
+        cost[known] = given[at.drop_null().to_numpy(zero_copy_only=False)]
+    return cost
+
+
+def _keys(values: pa.Array) -> Ticks:
+    """Return the key of the lane of each value."""
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    keys = np.full(len(values), NULL, dtype=np.int64)
+    hashes = hash_of(values.drop_null()).view(np.int64)
+    # Not the keys of special lanes.
+    keys[valid] = np.where((hashes >= WHOLE) & (hashes <= NULL), hashes + NULL + 1, hashes)
+    return keys
+
+
+def _spans(codes: Ticks, shards: Ticks, cost: Ticks) -> tuple[Ticks, Ticks, Ticks]:
+    """Return the begin and the end of the span of each row, and the ticks of each lane."""
+    counts = np.bincount(codes, minlength=len(cost)).astype(np.int64)
+    count_of = int(shards[-1]) + 1 if len(shards) else 1
+    # A lane takes its shards in turn, as if each had an equal part of every turn.
+    pairs, of, in_pair = np.unique(
+        codes * count_of + shards, return_inverse=True, return_counts=True
+    )
+    lane = pairs // count_of
+    several = np.bincount(lane, minlength=len(cost))
+    turn = np.arange(len(pairs)) - (np.cumsum(several) - several)[lane]
+    order = np.argsort(of, kind="stable")
+    nth = np.empty(len(codes), dtype=np.int64)
+    nth[order] = np.arange(len(codes)) - np.repeat(np.cumsum(in_pair) - in_pair, in_pair)
+    length = counts[lane] * cost[lane] / (in_pair * several[lane])
+    step = nth * several[lane][of] + turn[of]
+    low = (step * length[of]).astype(np.int64)
+    high = ((step + 1) * length[of]).astype(np.int64)
+    return low, np.maximum(high, low + 1), counts * cost
+
+
+def one_lane(rows: int, first_row: int, lane: int = RETURNED) -> Ranking:
+    """Return the ranks of rows of one lane, in their order."""
+    span = np.array([rows * TICKS], dtype=np.int64)
+    line = Stretch(first_row, first_row + rows, 0, TICKS)
+    return Ranking(first_row, first_row + rows, (line,), np.array([lane]), span, None)
+
+
+def whole(rankings: Sequence[Ranking], rows: int) -> Sequence[Ranking]:
+    """Return the rankings of a segment; of rows that were staged without, as of one lane."""
+    return rankings or (one_lane(rows, 0),)

@@ -1,0 +1,205 @@
+"""By rank: take the messages of a fair queue whose turn it is, from all shards.
+
+The slices come in the order of their first ranks, page by page. The firing finds the level: the
+rank up to which the slices have as many messages as it may take. Each slice gives its rows up to
+the level. Messages without a rank come last; there are none, unless a person has changed the
+catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from queue_core.catalog import dialect, turns
+from queue_core.catalog.slices import ShardKey, read_slices
+from queue_core.catalog.tables import slices
+from queue_core.model import Slice
+from queue_core.plan import Taken, share, take
+from queue_core.rows import Rows
+from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.request import FireRequest
+from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
+from queue_core.selection.turn_choice import Lock
+
+#: Slices of the first page, and by which factor a page is larger than the one before.
+PAGE = 64
+_GROWTH = (2.0, 16.0)
+
+#: The order of slices. Of equal ranks, those of the first places come first.
+ORDER = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
+
+
+def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
+    """Take messages up to the limits, as evenly as possible from several queues."""
+    where = (request.queue_ids, request.magazine, request.shards)
+    backlog = turns.lock(connection, *where) if lock else turns.backlog(connection, *where)
+    if len(request.queue_ids) == 1:
+        return _of_queue(connection, request, lock)
+    waiting = dict.fromkeys(request.queue_ids, 0)
+    for (queue_id, _, _), shard in backlog.items():
+        waiting[queue_id] += shard.waiting
+    turn = sum(shard.fired for shard in backlog.values())
+    most = request.max_messages
+    shares = share(waiting, sum(waiting.values()) if most is None else most, turn)
+    sizes = request.max_bytes
+    taken = []
+    for queue_id, count in shares.items():
+        if count:
+            part = replace(
+                request,
+                queue_ids=(queue_id,),
+                max_messages=count,
+                max_bytes=None if sizes is None else max(sizes // len(shares), 1),
+            )
+            taken += _of_queue(connection, part, lock)
+    return taken
+
+
+def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
+    """Take messages of one queue, whose turns are locked."""
+    (queue_id,) = request.queue_ids
+    if queue_id not in request.fair:
+        from queue_core.selection.acquire import acquire
+
+        return acquire(connection, replace(request, fair=frozenset()), lock)
+    size = PAGE
+    while True:
+        size = min(size, MAX_SLICES)
+        found = _first_by_rank(connection, request, size + 1, lock)
+        pieces, following = found[:size], found[size:]
+        within = [
+            narrowed(piece, rows)
+            for piece in pieces
+            for _, rows in by_horizon([(piece, piece.rows)], request, _key(piece))
+        ]
+        upto = following[0].rank if following else None
+        chosen, is_full = take_to_level(within, request.max_messages, request.max_bytes, upto)
+        if is_full or not following or size == MAX_SLICES:
+            break
+        count = sum(len(rows) for _, rows in chosen)
+        lacking = 1.25 * (request.max_messages or _GROWTH[1] * count) / max(count, 1)
+        size = ceil(size * min(max(lacking, _GROWTH[0]), _GROWTH[1]))
+    whole = {piece.id: piece for piece in pieces}
+    taken = [(whole[piece.id], rows) for piece, rows in chosen]
+    return taken if taken else _without_rank(connection, request, lock)
+
+
+def take_to_level(
+    pieces: Sequence[Slice], limit: int | None, max_bytes: int | None, upto: int | None
+) -> tuple[list[Taken], bool]:
+    """
+    Take the messages of the lowest ranks within limits, none of a rank above *upto*.
+
+    Returns them, and whether there is no room for more. One message is taken even if it exceeds
+    *max_bytes*. Of equal ranks, those of the first slices come first.
+    """
+    lines = _Lines(pieces)
+    top = lines.highest if upto is None else min(upto, lines.highest)
+
+    def fits(level: int) -> bool:
+        counts = lines.counts(level)
+        few = limit is None or int(counts.sum()) <= limit
+        return few and (max_bytes is None or float(counts @ lines.bytes) <= max_bytes)
+
+    if not pieces:
+        return [], False
+    if fits(top):
+        return _parts(pieces, lines.counts(top)), limit == int(lines.counts(top).sum())
+    low, high = int(lines.ranks.min()) - 1, top
+    # All up to *low* fits; what is up to *high* does not.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    counts = lines.counts(low)
+    left = lines.counts(high) - counts
+    added = np.cumsum(left)
+    room = np.iinfo(np.int64).max if limit is None else limit - int(counts.sum())
+    more = np.minimum(left, np.maximum(room - (added - left), 0))
+    if max_bytes is not None:
+        sizes = np.where(lines.bytes > 0, lines.bytes, 1.0)
+        bytes_left = max_bytes - float(counts @ lines.bytes)
+        before = np.cumsum(more * sizes) - more * sizes
+        more = np.minimum(more, np.maximum((bytes_left - before) // sizes, 0).astype(np.int64))
+        if not counts.any() and not more.any():
+            more[np.flatnonzero(left)[0]] = 1
+    return _parts(pieces, counts + more), True
+
+
+class _Lines:
+    """The ranks of slices, as arrays."""
+
+    def __init__(self, pieces: Sequence[Slice]) -> None:
+        self.ranks = np.array([piece.rank or 0 for piece in pieces], dtype=np.int64)
+        self._paces = np.array([piece.pace or 0 for piece in pieces], dtype=np.int64)
+        self._spans = np.array([p.rows.stop - p.rows.start for p in pieces], dtype=np.int64)
+        self._gaps = [(at, p.rows) for at, p in enumerate(pieces) if p.rows.bitmap is not None]
+        self.bytes = np.array([p.bytes / max(len(p.rows), 1) for p in pieces])
+        ends = self.ranks + self._paces * (self._spans - 1)
+        self.highest = int(ends.max()) if len(pieces) else 0
+
+    def counts(self, level: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Return how many rows of each slice have a rank up to a level."""
+        paces = np.maximum(self._paces, 1)
+        flat = np.where(self.ranks <= level, self._spans, 0)
+        rows = np.clip((level - self.ranks) // paces + 1, 0, self._spans)
+        counts = np.where(self._paces > 0, rows, flat)
+        for at, those in self._gaps:
+            if counts[at]:
+                assert those.bitmap is not None
+                counts[at] = those.bitmap.rank(those.start + int(counts[at]) - 1)
+        return counts
+
+
+def _parts(pieces: Sequence[Slice], counts: Iterable[int]) -> list[Taken]:
+    """Return the first rows of each slice; where the places of slices interleave, by place."""
+    flat: dict[tuple[ShardKey, int | None], list[tuple[Slice, int]]] = {}
+    taken: list[Taken] = []
+    for piece, count in zip(pieces, map(int, counts), strict=True):
+        if piece.pace or count == len(piece.rows):
+            if count:
+                taken.append((piece, piece.rows.split(count)[0]))
+        else:
+            flat.setdefault((_key(piece), piece.rank), []).append((piece, count))
+    for alike in flat.values():
+        total = sum(count for _, count in alike)
+        taken += take(sorted((p for p, _ in alike), key=lambda piece: piece.position), total)
+    return [(piece, rows) for piece, rows in taken if rows]
+
+
+def _first_by_rank(
+    connection: Connection, request: FireRequest, limit: int, lock: Lock
+) -> list[Slice]:
+    query = (
+        select(slices)
+        .where(*eligible_slices(connection, request), slices.c.rank.is_not(None))
+        .order_by(*ORDER)
+        .limit(limit)
+    )
+    if lock:
+        query = dialect.of(connection).skip_locked(query)
+    return read_slices(connection, query)
+
+
+def _without_rank(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
+    keys = turns.backlog(connection, request.queue_ids, request.magazine, request.shards)
+    shares = share(dict.fromkeys(keys, request.max_messages or 1), request.max_messages or 1)
+    chosen = take_shares(connection, request, shares, lock)
+    return [taken for key in sorted(chosen) for taken in chosen[key]]
+
+
+def narrowed(piece: Slice, rows: Rows) -> Slice:
+    """Return a slice of only some of its rows, with their ranks."""
+    if rows is piece.rows:
+        return piece
+    return replace(
+        piece, rows=rows, position=piece.place_of(rows.start), rank=piece.rank_of(rows.start)
+    )
+
+
+def _key(piece: Slice) -> ShardKey:
+    return piece.queue_id, int(piece.magazine), piece.shard

@@ -1,0 +1,62 @@
+"""Fair rules: which queues of a firing are fair, and what it notes for later loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from queue_core.catalog import lanes
+from queue_core.catalog.tables import slices
+from queue_core.errors import BadOption
+from queue_core.model import GLOBAL, Magazine, QueueInfo
+from queue_core.plan import Taken
+from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.request import FireRequest
+
+
+def fair_queues(
+    queues: Sequence[QueueInfo], magazine: Magazine, order_by: str | None, order: str
+) -> frozenset[int]:
+    """
+    Return the ids of the queues that fire by turns; only in main.
+
+    Raises `BadOption` for a firing with an order of its own.
+    """
+    if magazine is not Magazine.MAIN:
+        return frozenset()
+    fair = [queue for queue in queues if queue.settings.fair_by is not None]
+    for queue in fair:
+        if order_by is not None or order == GLOBAL:
+            given = f"order_by={order_by!r}" if order_by is not None else f"order={order!r}"
+            raise BadOption(
+                f"{given} cannot be combined with fair_by={queue.settings.fair_by!r} of queue "
+                f"{queue.name!r}, which says whose message is next; leave it out, or set fair_by "
+                "to none"
+            )
+    return frozenset(queue.id for queue in fair)
+
+
+def advance(connection: Connection, request: FireRequest, taken: Sequence[Taken]) -> None:
+    """Note the highest rank that a firing has taken from each fair queue, once it is written."""
+    highest: dict[int, int] = {}
+    for piece, rows in taken:
+        rank = piece.rank_of(rows.stop - 1)
+        if rank is not None and piece.queue_id in request.fair:
+            highest[piece.queue_id] = max(highest.get(piece.queue_id, rank), rank)
+    for queue_id, rank in sorted(highest.items()):
+        if request.selection is not None and request.selection.selector is not None:
+            # Otherwise, all that the selector has left would come before later messages.
+            rank = min(rank, _lowest(connection, request, queue_id, rank))
+        lanes.advance(connection, queue_id, rank)
+
+
+def _lowest(connection: Connection, request: FireRequest, queue_id: int, default: int) -> int:
+    """Return the lowest rank of a waiting message."""
+    of_queue = replace(request, queue_ids=(queue_id,))
+    query = select(slices.c.rank).where(
+        *eligible_slices(connection, of_queue), slices.c.rank.is_not(None)
+    )
+    found = connection.scalar(query.order_by(slices.c.rank).limit(1))
+    return default if found is None else int(found)

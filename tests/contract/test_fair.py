@@ -1,0 +1,352 @@
+"""Fair queues: the values of a column take turns, whatever each has waiting."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from queue_core import Store, limit
+from queue_core.blocking.publish import publish
+from queue_core.catalog.tables import lanes
+from queue_core.errors import BadOption
+from queue_core.model import Magazine
+from queue_core.selection.request import Horizon
+from queue_core.tasks.compaction import compact
+from tests.factories import ORDERS, make_queue, make_stager, orders, planned
+
+
+def of(customer, count, first=0):
+    """Orders of one customer."""
+    table = orders(count, first)
+    return table.set_column(1, ORDERS.field("customer"), pa.array([customer] * count, pa.string()))
+
+
+def customers(messages):
+    """How many messages each customer has."""
+    return Counter(messages.column("customer").to_pylist())
+
+
+def fire(queue, count, **options):
+    """Fire some messages, and return how many each customer has."""
+    return dict(customers(queue.fire(count, **options).messages))
+
+
+def numbers(messages, customer):
+    """The orders of a customer, in their order."""
+    rows = messages.select(["number", "customer"]).to_pylist()
+    return [row["number"] for row in rows if row["customer"] == customer]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("key", [None, "customer", "number"])
+def test_all_values_take_turns(store, shards, key):
+    queue = make_queue(store, shards=shards, key=key, fair_by="customer")
+    queue.load(of("big", 3000))
+    queue.load(pa.concat_tables([of(f"small-{n}", 10) for n in range(9)]))
+
+    first, then = fire(queue, 50), fire(queue, 60)
+
+    # Messages that are in random shards may come a few turns early or late.
+    slack = 3 if key == "number" else 0
+    assert all(abs(count - 5) <= slack for count in first.values())
+    assert all(first[f"small-{n}"] + then[f"small-{n}"] >= 10 - slack for n in range(9))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_small_values_are_fired_first_whether_loaded_together_or_not(store, together):
+    queue = make_queue(store, shards=2, key="customer", fair_by="customer")
+    parts = [of("big", 5000), *(of(f"small-{n}", 10) for n in range(20))]
+    for table in [pa.concat_tables(parts)] if together else parts:
+        queue.load(table)
+
+    fired = fire(queue, 220)
+
+    assert fired.pop("big") <= 20
+    assert fired == {f"small-{n}": 10 for n in range(20)}
+
+
+def test_a_late_value_is_fired_next(store):
+    queue = make_queue(store, shards=3, key="customer", fair_by="customer")
+    queue.load(of("big", 1000))
+    fire(queue, 300)
+
+    queue.load(of("late", 1))
+
+    assert fire(queue, 2)["late"] == 1
+
+
+def test_a_value_that_was_idle_has_no_credit(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(of("big", 1000))
+    fire(queue, 500)
+
+    queue.load(of("late", 500))
+
+    assert fire(queue, 100) == {"big": 50, "late": 50}
+
+
+def test_values_that_load_alone_have_no_more_turns(store):
+    queue = make_queue(store, shards=2, fair_by="customer")
+    for number in range(60):
+        queue.load(of("often", 1, number))
+    queue.load(of("once", 20))
+
+    assert fire(queue, 40) == {"often": 20, "once": 20}
+
+
+def test_weights_give_more_messages_in_each_turn(store):
+    weights = {"gold": 3, "slow": 0.5}
+    queue = make_queue(store, shards=2, fair_by="customer", fair_weights=weights)
+    for name in ("gold", "plain", "slow"):
+        queue.load(of(name, 300))
+
+    fired = fire(queue, 90)
+
+    assert abs(fired["gold"] - 60) <= 2
+    assert abs(fired["plain"] - 20) <= 2
+    assert abs(fired["slow"] - 10) <= 2
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.bool_(), pa.string()])
+def test_columns_of_these_types_and_nulls_can_take_turns(store, kind):
+    schema = pa.schema([("tenant", kind)])
+    few = {pa.int64(): 1, pa.bool_(): True, pa.string(): "a"}[kind]
+    queue = make_queue(store, schema=schema, fair_by="tenant", fair_weights={few: 2})
+    queue.load(pa.table({"tenant": pa.array([few] * 100 + [None] * 100, kind)}))
+
+    messages = queue.fire(30).messages
+
+    assert Counter(messages.column("tenant").to_pylist()) == {few: 20, None: 10}
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_value_keeps_its_order_in_each_shard_over_many_loads(store, shards):
+    queue = make_queue(store, shards=shards, key="customer", fair_by="customer")
+    names, loaded = [f"customer-{n}" for n in range(7)], Counter()
+    seen = {name: [] for name in names}
+    for turn in range(12):
+        parts = []
+        for at, name in enumerate(names):
+            count = (turn * 7 + at * 5) % 11 + (40 if at == 0 else 0)
+            parts.append(of(name, count, loaded[name]))
+            loaded[name] += count
+        queue.load(pa.concat_tables(parts))
+        firing = queue.fire(45)
+        for name in names:
+            seen[name] += numbers(firing.messages, name)
+        if turn % 3 == 0:
+            queue.reload(firing)
+            for name in names:
+                count = len(numbers(firing.messages, name))
+                del seen[name][len(seen[name]) - count :]
+        else:
+            queue.delete(firing)
+    while len(firing := queue.fire(100)):
+        for name in names:
+            seen[name] += numbers(firing.messages, name)
+
+    assert seen == {name: list(range(loaded[name])) for name in names}
+
+
+def test_ids_are_those_of_the_rows(store):
+    queue = make_queue(store, shards=4, key="number", fair_by="customer")
+    table = orders(1000, customers=7)
+
+    ids = queue.load(table)
+
+    messages = queue.fire("all").messages
+    found = dict(
+        zip(
+            messages.column("_message_id").to_pylist(),
+            messages.column("number").to_pylist(),
+            strict=True,
+        )
+    )
+    assert [found[id] for id in ids.to_pylist()] == list(range(1000))
+
+
+def test_a_restart_changes_nothing(address):
+    with Store(address) as store:
+        queue = make_queue(store, fair_by="customer")
+        queue.load(of("big", 100))
+        queue.load(of("small", 10))
+        assert fire(queue, 10) == {"big": 5, "small": 5}
+    with Store(address) as store:
+        queue = store.queue("orders")
+        queue.load(of("late", 5))
+
+        assert fire(queue, 15) == {"big": 5, "small": 5, "late": 5}
+
+
+def test_staged_segments_of_several_tasks_take_turns(store):
+    queue = make_queue(store, shards=2, key="customer", fair_by="customer")
+    staged = []
+    for number in range(3):
+        both = pa.concat_tables([of("big", 200, 200 * number), of(f"small-{number}", 5)])
+        staged += make_stager(queue).write(both)
+
+    publish(store.catalog, store.storage, queue.info, staged)
+
+    assert fire(queue, 20) == {"big": 5} | {f"small-{n}": 5 for n in range(3)}
+
+
+def test_reloaded_messages_are_fired_again_first(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(pa.concat_tables([of("big", 100), of("small", 20)]))
+    firing = queue.fire(10)
+    fire(queue, 10)
+
+    queue.reload(firing)
+
+    again = queue.fire(10).messages.column("_message_id")
+    assert again == firing.messages.column("_message_id")
+
+
+def test_shovelled_messages_have_one_turn_together(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(pa.concat_tables([of("failed", 100), of("big", 300)]))
+    failing = queue.fire("all", selector="customer = 'failed'")
+    queue.sideline(failing, reason="declined")
+    queue.load(of("late", 100))
+
+    assert queue.shovel() == 100
+
+    assert fire(queue, 60) == {"failed": 20, "big": 20, "late": 20}
+
+
+def test_a_selector_chooses_among_those_whose_turn_it_is(store):
+    queue = make_queue(store, shards=2, key="customer", fair_by="customer", attributes=["number"])
+    queue.load(of("big", 400))
+    queue.load(of("small", 40))
+
+    fired = queue.fire(20, selector="number % 2 = 1").messages
+
+    assert customers(fired) == {"big": 10, "small": 10}
+    assert numbers(fired, "small") == list(range(1, 20, 2))
+    assert len(queue.fire("all", selector="number % 2 = 1")) == 200
+    assert len(queue.fire("all")) == 220
+
+
+def test_a_limit_of_bytes_is_shared_too(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(of("big", 500))
+    queue.load(of("small", 200))
+    size = queue.fire(100).messages.nbytes
+
+    fired = dict(customers(queue.fire(max_bytes=size // 2).messages))
+
+    assert fired["small"] > 10
+    assert abs(fired["big"] - fired["small"]) <= 5
+    assert len(queue.fire(max_bytes=1)) == 1
+
+
+def test_messages_that_wait_when_it_is_set_come_first(store):
+    queue = make_queue(store, shards=2)
+    for number in range(20):
+        queue.load(of("before", 1, number))
+
+    queue.change_settings(fair_by="customer")
+    queue.load(of("big", 100))
+    queue.load(of("small", 5))
+
+    assert fire(queue, 15) == {"before": 15}
+    assert fire(queue, 15) == {"before": 5, "big": 5, "small": 5}
+
+
+def test_the_order_of_loading_holds_again_without_it(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(of("big", 100))
+    queue.load(of("small", 10))
+
+    queue.change_settings(fair_by=None)
+
+    assert fire(queue, 50) == {"big": 50}
+    assert fire(queue, 60) == {"big": 50, "small": 10}
+
+
+def test_a_query_that_ends_takes_only_what_was_there(store):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(of("big", 100))
+    horizon = Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN)
+    queue.load(of("late", 10))
+    consumer, wanted = store.consumer("reader"), {"fair": frozenset({queue.info.id})}
+
+    first = planned(store, queue, consumer, 60, horizon=horizon, **wanted)
+    second = planned(store, queue, consumer, 60, horizon=horizon, **wanted)
+
+    assert (first.messages, second.messages) == (60, 40)
+    assert planned(store, queue, consumer, 60, horizon=horizon, **wanted) is None
+
+
+def test_limits_of_the_queue_hold(store):
+    queue = make_queue(
+        store, fair_by="customer", limits=[limit(in_flight=30), limit("customer", in_flight=4)]
+    )
+    queue.load(pa.concat_tables([of("big", 100), *(of(f"small-{n}", 6) for n in range(5))]))
+
+    first, then = fire(queue, 20), fire(queue, 20)
+
+    assert sum(first.values()) == 20
+    assert max(first.values()) <= 4
+    assert len(first) == 6
+    assert sum(then.values()) == 4
+    assert "big" not in then or first["big"] < 4
+
+
+def test_compaction_keeps_turns_and_order(store):
+    queue = make_queue(store, fair_by="customer")
+    for number in range(30):
+        for name in ("a", "b", "c"):
+            queue.load(of(name, 1, number))
+    queue.load(of("late", 10))
+
+    compact(store.catalog, store.storage, queue.info)
+
+    seen = [queue.fire(4).messages for _ in range(25)]
+    assert customers(seen[3]) == {"a": 1, "b": 1, "c": 1, "late": 1}
+    assert numbers(pa.concat_tables(seen), "b") == list(range(30))
+
+
+def test_lanes_with_nothing_waiting_are_forgotten(store, monkeypatch):
+    monkeypatch.setattr("queue_core.catalog.lanes.FORGETS", 2)
+    queue = make_queue(store, fair_by="customer")
+    queue.load(orders(100, customers=50))
+
+    queue.delete(queue.fire("all"))
+    queue.load(of("last", 3))
+    queue.fire("all")
+
+    with store.catalog.read() as connection:
+        assert len(connection.execute(lanes.select()).all()) <= 2
+
+
+@pytest.mark.parametrize("options", [{"order_by": "amount"}, {"order": "global"}])
+def test_a_firing_has_no_other_order(store, options):
+    queue = make_queue(store, shards=2, fair_by="customer")
+
+    with pytest.raises(BadOption, match="cannot be combined with fair_by='customer' of queue"):
+        queue.fire(**options)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"fair_by": "nobody"},
+        {"fair_by": "amount"},
+        {"fair_by": "customer", "priority": "amount"},
+        {"fair_by": "customer", "group": "customer"},
+        {"fair_by": "customer", "policy": "latest"},
+        {"fair_weights": {"a": 2}},
+        {"fair_by": "customer", "fair_weights": {"a": 0}},
+        {"fair_by": "customer", "fair_weights": "a: 3"},
+    ],
+)
+def test_what_it_cannot_be_combined_with_is_refused(store, settings):
+    queue = make_queue(store, key="customer")
+
+    with pytest.raises(BadOption, match="fair_"):
+        queue.change_settings(**settings)
+    with pytest.raises(BadOption, match="fair_"):
+        make_queue(store, "other", key="customer", **settings)
+
+    assert queue.info.settings.fair_by is None
