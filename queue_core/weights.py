@@ -50,6 +50,4 @@ def text_of_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int):
         return str(value)
-    raise BadOption(
-        f"fair_weights: {value!r} is no value of a column; use a text or a whole number"
-    )
+    raise BadOption(f"fair_weights: {value!r} is not a text, a whole number or a boolean")

@@ -20,7 +20,7 @@ import numpy as np
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from queue_core.catalog import dialect, seals
-from queue_core.catalog.tables import lanes, slices
+from queue_core.catalog.tables import lanes, slices, turns
 from queue_core.model import Magazine, Staged
 from queue_core.ranks import TICKS, Ranking, Stretch, Ticks, groups
 from queue_core.rows import Rows
@@ -37,6 +37,10 @@ _ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
 
 def begin(connection: Connection, queue_id: int) -> None:
     """Make a queue fair, or fair by another column; what waits comes before all later messages."""
+    # Until those that move messages to main now have committed.
+    order = (turns.c.magazine, turns.c.shard)
+    moving = select(turns.c.shard).where(turns.c.queue_id == queue_id).order_by(*order)
+    connection.execute(dialect.of(connection).locked(moving)).all()
     now = connection.scalar(_NOW, {"queue": queue_id}) or 0
     last = connection.scalar(
         select(lanes.c.finish)

@@ -1,7 +1,7 @@
 """Read slices of the catalog, and add new ones at the tail of a shard.
 
 All verbs lock in the same order, so that they cannot deadlock: jobs, leases, room, files,
-consumers, tickets, allotments, turns, slices, queues, interests, load pointers, counters.
+consumers, tickets, allotments, turns, slices, queues, interests, load pointers, lanes, counters.
 """
 
 from __future__ import annotations

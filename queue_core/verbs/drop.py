@@ -40,11 +40,12 @@ from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo
 
 #: In the order in which all verbs lock them; then tables whose rows no other verb locks.
-_FIRST: tuple[Table, ...] = (turns, slices, lanes)
+_FIRST: tuple[Table, ...] = (turns, slices)
 _THEN: tuple[Table, ...] = (
     queues,
     interests,
     shards,
+    lanes,
     counters,
     id_map,
     dedup,
