@@ -77,6 +77,7 @@ from queue_core.transaction.fire import fire as fire_within
 from queue_core.transaction.load import load as load_within
 from queue_core.transaction.settle import settle as settle_within
 from queue_core.verbs.abandon import abandon
+from queue_core.verbs.abandon import count as count_overdelivered
 from queue_core.verbs.browse import browse
 from queue_core.verbs.deactivate import deactivate
 from queue_core.verbs.expire import expire
@@ -88,6 +89,7 @@ from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
 from queue_core.verbs.settle import settle
 from queue_core.verbs.shovel import Shovelful, shovel
+from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
@@ -894,6 +896,7 @@ class Queue:
         *,
         dead_after: float = DEAD_AFTER_SECONDS,
         consumer: str | None = None,
+        dry_run: bool = False,
     ) -> int:
         """
         Sideline messages that were fired too long ago and never settled.
@@ -911,9 +914,10 @@ class Queue:
             consumer: The name of a dead consumer. Only its messages are swept, including those that
                 wait for its restart. If it restarts after all, messages that its sink has already
                 published may be published a second time after a shovel.
+            dry_run: Whether to count the messages without moving them.
 
         Returns:
-            How many messages were moved.
+            How many messages were moved; with *dry_run*, how many would be moved.
 
         Raises:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
@@ -929,7 +933,12 @@ class Queue:
             clock.check(catalog)
             with catalog.read() as connection:
                 consumers.check_dead(connection, consumer, dead_after)
+            if dry_run:
+                return count_stuck(catalog, self.info, older_than, dead_after, consumer)
             return sweep(catalog, self.info, older_than, dead_after, consumer=consumer)
+        if dry_run:
+            stuck = count_stuck(catalog, self.info, older_than, dead_after)
+            return stuck + count_overdelivered(catalog, self.info)
         return sweep(catalog, self.info, older_than, dead_after) + abandon(catalog, self.info)
 
     def compact(self) -> int:

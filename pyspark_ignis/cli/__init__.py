@@ -7,6 +7,7 @@ It imports no Spark, so that it starts at once and also works on machines withou
 from pyspark_ignis.cli import (  # noqa: F401 - each adds its commands
     commands_by_hand,
     commands_change,
+    commands_console,
     commands_inspect,
     commands_maintain,
     commands_metrics,

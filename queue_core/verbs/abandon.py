@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.changes import Changes
@@ -22,7 +22,7 @@ from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import DELIVERIES
 from queue_core.model import QueueInfo
 from queue_core.selection.acquire import acquire, anything
-from queue_core.selection.conditions import overdelivered
+from queue_core.selection.conditions import eligible_slices, overdelivered
 from queue_core.selection.request import FireRequest
 
 
@@ -47,6 +47,16 @@ def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> i
     while abandoned := transact(catalog, "abandon", work, guard):
         total += abandoned
     return total
+
+
+def count(catalog: Catalog, queue: QueueInfo) -> int:
+    """Return how many messages `abandon` would move now."""
+    request = FireRequest(queue_ids=(queue.id,), rules=overdelivered(queue))
+    if not request.rules:
+        return 0
+    with catalog.read() as connection:
+        total = select(func.coalesce(func.sum(slices.c.count), 0))
+        return int(connection.scalar(total.where(*eligible_slices(connection, request))) or 0)
 
 
 def deliver_again(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, not_, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select, tuple_, update
 
 from queue_core.catalog import publications, seals
 from queue_core.catalog.changes import Changes
@@ -98,13 +98,7 @@ def sweep(
     *guard* does; messages that were swept by then stay swept.
     """
     clock.check(catalog)
-    settings = queue.settings
-    if older_than is None and consumer is not None:
-        older_than = 0.0
-    if older_than is None:
-        limits = _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)
-    else:
-        limits = _Limits(older_than, older_than, dead_after, consumer)
+    limits = _limits(queue, older_than, dead_after, consumer)
     swept = 0
     for stretch in _round(catalog, queue):
         position: _Position | None = stretch.begin
@@ -112,6 +106,42 @@ def sweep(
             count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard)
             swept += count
     return swept
+
+
+def count(
+    catalog: Catalog,
+    queue: QueueInfo,
+    older_than: float | None = None,
+    dead_after: float = DEAD_AFTER_SECONDS,
+    consumer: str | None = None,
+) -> int:
+    """Return how many messages `sweep` would move now with the same arguments."""
+    limits = _limits(queue, older_than, dead_after, consumer)
+    with catalog.read() as connection:
+        return sum(
+            int(
+                connection.scalar(
+                    select(func.coalesce(func.sum(slices.c.count), 0)).where(
+                        slices.c.queue_id == queue.id,
+                        slices.c.magazine == int(magazine),
+                        *limits.conditions(magazine),
+                    )
+                )
+                or 0
+            )
+            for magazine in Magazine
+        )
+
+
+def _limits(
+    queue: QueueInfo, older_than: float | None, dead_after: float, consumer: str | None
+) -> _Limits:
+    if older_than is None and consumer is not None:
+        older_than = 0.0
+    if older_than is None:
+        settings = queue.settings
+        return _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)
+    return _Limits(older_than, older_than, dead_after, consumer)
 
 
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:

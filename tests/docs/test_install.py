@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
+PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "ignis_console", "pyspark_ignis")
 PROJECT = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
 #: Runs the examples of the README.
 RUN = """

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "pyspark_ignis")
+PACKAGES = ("queue_core", "ignis_source", "ignis_sink", "ignis_console", "pyspark_ignis")
 #: Libraries that no import loads. Pandas takes a third of a second; some calls of Arrow load it.
 NEVER = {"boto3", "kazoo", "moto", "pandas"}
 #: Modules that a streaming query does not wait for when it starts.
@@ -118,7 +118,7 @@ def test_the_lock_file_has_a_version_of_each_library_that_the_tests_install():
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text())["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     (own,) = (Requirement(item) for item in needed if plain(item) == "ignis-queue")
-    assert own.extras == {"spark", "cli", "postgres", "connect", "zookeeper", "metrics"}
+    assert own.extras == {"spark", "cli", "postgres", "connect", "zookeeper", "console", "metrics"}
     for name in own.extras:
         needed += project["optional-dependencies"][name]
     first, *lines = ROOT.joinpath("requirements-dev.lock").read_text().splitlines()

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "tests/unit"
 #: Packages besides the core; their tests are in folders of their names.
-OTHERS = ("ignis_sink", "ignis_source", "pyspark_ignis")
+OTHERS = ("ignis_console", "ignis_sink", "ignis_source", "pyspark_ignis")
 #: What a pure module does not import, not even through other modules.
 IMPURE = {"kazoo", "pyspark", "sqlalchemy"}
 STORAGE = "queue_core.segments.storage"
@@ -24,7 +24,7 @@ NOT_MIRRORED = {
     "queue_core.views": "a table of columns, which tests/contract/test_metadata.py reads back",
 }
 #: Where tests see behaviour, and so use only what is public.
-OF_BEHAVIOUR = ("contract", "processes", "property")
+OF_BEHAVIOUR = ("console", "contract", "processes", "property")
 #: Accesses to privates on purpose, each explained by a comment there.
 SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",

@@ -1,0 +1,189 @@
+"""Show what an action would do, and do it: the pages and the API of the table of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse, Response
+
+from ignis_console import wording
+from ignis_console.action_log import LogEntry
+from ignis_console.actions import Action, Prepared
+from ignis_console.auth import address_of
+from ignis_console.console import Console
+from ignis_console.openapi import Operation, Parameter
+from ignis_console.web import Call, Handler, as_json, failure, page
+from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue
+
+#: Fields of forms that no log needs.
+_OF_FORMS = ("csrf", "expected", "confirm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionAnswer:
+    """An action: how many messages it means now, or has changed."""
+
+    action: str
+    queue: str
+    #: Null: the parameters do not say yet which messages are meant.
+    messages: int | None
+    text: str
+
+
+def shows(action: Action) -> Handler:
+    """Return the page that says what an action would do."""
+    return lambda console, call: _form(console, call, action, None, 200)
+
+
+def does(action: Action) -> Handler:
+    """Return what runs an action from its form."""
+
+    def answer(console: Console, call: Call) -> Response:
+        try:
+            entry = _run(console, call, action)
+        except NoSuchQueue:
+            raise
+        except (Invalid, Conflict) as error:
+            status = 409 if isinstance(error, Conflict) else 400
+            return _form(console, call, action, str(error), status)
+        queue = quote(call.ask.queue, safe="")
+        return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
+
+    return answer
+
+
+def api_shows(action: Action) -> Handler:
+    """Return what tells a script what an action would do."""
+
+    def answer(console: Console, call: Call) -> Response:
+        prepared = action.prepare(console, call.ask)
+        return as_json(
+            ActionAnswer(
+                action=action.name,
+                queue=call.ask.queue,
+                messages=prepared.messages if prepared else None,
+                text=prepared.text if prepared else action.about,
+            )
+        )
+
+    return answer
+
+
+def api_does(action: Action) -> Handler:
+    """Return what runs an action for a script."""
+
+    def answer(console: Console, call: Call) -> Response:
+        try:
+            entry = _run(console, call, action)
+        except Conflict as error:
+            return failure(409, "Conflict", str(error), api=True)
+        return as_json(
+            ActionAnswer(
+                action=action.name,
+                queue=call.ask.queue,
+                messages=entry.messages,
+                text=said(action, entry.messages or 0),
+            )
+        )
+
+    return answer
+
+
+def operations(action: Action) -> tuple[Operation, Operation]:
+    """Return the description of an action for OpenAPI."""
+    path = f"/api/queues/{{queue}}/actions/{action.name}"
+    kinds = {"number": int, "check": bool}
+    fields = tuple(
+        Parameter(each.name, each.help or each.label, kinds.get(each.kind, str))
+        for each in action.fields
+    )
+    body = (*fields, Parameter("expected", "The number of messages that was shown.", int))
+    if action.destroys:
+        body += (Parameter("confirm", "The name of the queue, once more."),)
+    before = f"Count the messages that {action.name} would concern."
+    return (
+        Operation("get", path, f"count_{action.name}", before, ActionAnswer, fields),
+        Operation("post", path, action.name, action.about, ActionAnswer, (), body),
+    )
+
+
+def said(action: Action, messages: int) -> str:
+    """Return what has happened, in words."""
+    return action.done.format(wording.messages(messages))
+
+
+def _run(console: Console, call: Call, action: Action) -> LogEntry:
+    prepared = action.prepare(console, call.ask)
+    if prepared is None:
+        raise BadOption(f"{action.name}: say first which messages are meant")
+    _check(call, action, prepared)
+    chosen = {k: v for k, v in call.ask.values.items() if k not in _OF_FORMS and v}
+
+    def noted(messages: int | None, error: str | None) -> LogEntry:
+        return console.log.add(
+            LogEntry(
+                at=(wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat(),
+                who=call.identity.name,
+                address=address_of(call.request),
+                action=action.name,
+                queue=call.ask.queue,
+                chosen={name: value[:1000] for name, value in chosen.items()},
+                messages=messages,
+                error=error,
+            )
+        )
+
+    return _noted(console, call, prepared, noted)
+
+
+def _noted(
+    console: Console,
+    call: Call,
+    prepared: Prepared,
+    noted: Callable[[int | None, str | None], LogEntry],
+) -> LogEntry:
+    try:
+        changed = prepared.run(call.identity.name)
+    except IgnisError as error:
+        noted(None, str(error))
+        raise
+    entry = noted(changed, None)
+    console.changed()
+    return entry
+
+
+def _check(call: Call, action: Action, prepared: Prepared) -> None:
+    """Raise unless the person has seen the number, and typed the name where it is asked for."""
+    expected = call.ask.text("expected")
+    if expected is None:
+        raise BadOption(f"{action.name}: look first at how many messages it means (expected)")
+    if not expected.isascii() or not expected.isdigit() or prepared.messages > int(expected[:20]):
+        raise Conflict(
+            f"nothing was changed: {expected[:20]} messages were shown, and now there are "
+            f"{prepared.messages}; look again"
+        )
+    if action.destroys and call.ask.text("confirm") != call.ask.queue:
+        raise BadOption(f"nothing was changed: type the name of the queue, {call.ask.queue!r}")
+
+
+def _form(console: Console, call: Call, action: Action, error: str | None, status: int) -> Response:
+    prepared = None
+    try:
+        prepared = action.prepare(console, call.ask)
+    except NoSuchQueue:
+        raise
+    except Invalid as invalid:
+        error, status = error or str(invalid), 400
+    return page(
+        console,
+        call,
+        "action.html",
+        status,
+        queue=call.ask.queue,
+        action=action,
+        asked=call.ask.values,
+        prepared=prepared,
+        error=error,
+    )

@@ -1,0 +1,276 @@
+"""The table of actions: each with its fields, its count before, and its verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ignis_console import wording
+from ignis_console.ask import Ask
+from ignis_console.choosing import choose
+from ignis_console.console import Console
+from queue_core.errors import BadOption
+
+
+class Field(NamedTuple):
+    """A field of the form of an action."""
+
+    name: str
+    label: str
+    help: str = ""
+    #: ``text``, ``long``, ``number`` or ``check``, or ``select`` with options.
+    kind: str = "text"
+    options: tuple[str, ...] = ()
+
+
+class Prepared(NamedTuple):
+    """An action that can be run: how many messages it means now, in words, and its verb."""
+
+    messages: int
+    #: A sentence with the number of messages.
+    text: str
+    #: It gets the name of the person, and returns how many messages it has changed.
+    run: Callable[[str], int]
+
+
+class Action(NamedTuple):
+    """An action on one queue."""
+
+    name: str
+    title: str
+    about: str
+    fields: tuple[Field, ...]
+    #: Returns None if the form does not say yet which messages are meant.
+    prepare: Callable[[Console, Ask], Prepared | None]
+    #: What has happened to the messages afterwards.
+    done: str
+    #: Whether it cannot be undone, so that the name of the queue must be typed.
+    destroys: bool = False
+
+
+def _pause(console: Console, ask: Ask) -> Prepared:
+    queue = console.store.queue(ask.queue)
+
+    def run(_: str) -> int:
+        queue.pause()
+        return waiting
+
+    waiting = _waiting(console, ask)
+    text = f"{_wait(waiting)} until somebody resumes the queue. Loads go on."
+    return Prepared(waiting, text, run)
+
+
+def _resume(console: Console, ask: Ask) -> Prepared:
+    queue = console.store.queue(ask.queue)
+
+    def run(_: str) -> int:
+        queue.resume()
+        return waiting
+
+    waiting = _waiting(console, ask)
+    text = f"{_wait(waiting)}, and can be fired again."
+    if not queue.info.settings.concurrency:
+        text += " The queue stays paused, because its concurrency is 0: scale it as well."
+    return Prepared(waiting, text, run)
+
+
+def _scale(console: Console, ask: Ask) -> Prepared | None:
+    queue = console.store.queue(ask.queue)
+    if ask.text("concurrency") is None:
+        return None
+    wanted, now = ask.number("concurrency", 0, 0, 100), queue.info.settings.concurrency
+
+    def run(_: str) -> int:
+        queue.change_settings(concurrency=wanted)
+        return waiting
+
+    waiting = _waiting(console, ask)
+    text = f"The concurrency goes from {now} to {wanted}. {_wait(waiting)}."
+    return Prepared(waiting, text + (" Nothing is fired at 0." if not wanted else ""), run)
+
+
+def _shovel(console: Console, ask: Ask) -> Prepared:
+    queue = console.store.queue(ask.queue)
+    selector, force = ask.text("selector"), bool(ask.text("force"))
+    limit = ask.number("limit", 0, 1, 1 << 40) or None
+    rate = _rate(ask)
+
+    def run(who: str) -> int:
+        if not count:
+            return 0
+        if rate is not None:
+            queue.start_shovel(count, selector=selector, rate=rate, force=force, who=who[:200])
+            return count
+        return queue.shovel(count, selector=selector, force=force)
+
+    count = queue.shovel(limit, selector=selector, force=force, dry_run=True)
+    text = f"{wording.messages(count)} would move from the sideline to the tail of main."
+    if rate is not None:
+        text += " A process that runs side tasks moves them as a job."
+    return Prepared(count, text, run)
+
+
+def _sweep(console: Console, ask: Ask) -> Prepared:
+    queue = console.store.queue(ask.queue)
+    age = ask.number("older_than", -1, 0, 10**9)
+    older_than = None if age < 0 else float(age)
+    count = queue.sweep(older_than, dry_run=True)
+    text = (
+        f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
+        "the sideline."
+    )
+    return Prepared(count, text, lambda _: queue.sweep(older_than))
+
+
+def _by_hand(act: str, text: str, magazine: str | None) -> Callable[..., Prepared | None]:
+    """Return what prepares an act on chosen messages; *text* has a place for their number."""
+
+    def prepare(console: Console, ask: Ask) -> Prepared | None:
+        within = magazine
+        if within is None:
+            asked = ask.one_of("magazine", ("both", "main", "sideline"))
+            within = None if asked == "both" else asked
+        chosen = choose(console, ask, within)
+        if chosen is None:
+            return None
+        consumer = ask.text("consumer") if act == "reload" else None
+        count, there = chosen.count(act, consumer=consumer), chosen.count()
+        words = text.format(wording.messages(count))
+        if there > count:
+            words += f" {wording.messages(there - count)} that you chose would stay as they are."
+
+        def run(_: str) -> int:
+            if act == "delete":
+                return chosen.delete()
+            if act == "sideline":
+                return chosen.sideline(ask.text("reason_text"))
+            return chosen.requeue() if act == "requeue" else chosen.reload(consumer=consumer)
+
+        return Prepared(count, words, run)
+
+    return prepare
+
+
+def _waiting(console: Console, ask: Ask) -> int:
+    figures = console.poller.look(fresh=True).figures.queue(ask.queue)
+    if figures is None or figures.waiting is None:
+        raise BadOption(f"queue {ask.queue!r}: the number of waiting messages is not known")
+    return figures.waiting
+
+
+def _wait(count: int) -> str:
+    return f"{wording.messages(count)} {'waits' if count == 1 else 'wait'}"
+
+
+def _rate(ask: Ask) -> float | None:
+    text = ask.text("rate")
+    try:
+        return None if text is None else float(text)
+    except ValueError as error:
+        raise BadOption(f"rate={text!r}: use messages a second, such as 100") from error
+
+
+_IDS = Field("ids", "Ids", "Message ids, with spaces or commas between them.", "long")
+_SELECTOR = Field("selector", "Selector", "A SQL condition, such as amount > 10.")
+_ALL = Field("all", "All messages", kind="check")
+_MAGAZINE = Field("magazine", "Magazine", kind="select", options=("both", "main", "sideline"))
+
+ACTIONS = {
+    each.name: each
+    for each in (
+        Action(
+            "pause",
+            "Pause",
+            "No messages are fired, in any process, until the queue is resumed.",
+            (),
+            _pause,
+            "The queue is paused.",
+        ),
+        Action(
+            "resume",
+            "Resume",
+            "Messages are fired again.",
+            (),
+            _resume,
+            "The queue is resumed.",
+        ),
+        Action(
+            "scale",
+            "Scale",
+            "Running queries and pools follow the concurrency of the queue.",
+            (Field("concurrency", "Concurrency", "0 to 100; 0 pauses the queue.", "number"),),
+            _scale,
+            "The concurrency is changed.",
+        ),
+        Action(
+            "shovel",
+            "Shovel",
+            "Sidelined messages return to the tail of main, to be tried again. Dead ones stay.",
+            (
+                _SELECTOR,
+                Field("limit", "At most", "Messages. By default, all.", "number"),
+                Field("rate", "Per second", "Messages a second, as a job. By default, at once."),
+                Field("force", "Dead messages too", kind="check"),
+            ),
+            _shovel,
+            "{} shovelled.",
+        ),
+        Action(
+            "sweep",
+            "Sweep",
+            "Messages that dead consumers hold go to the sideline.",
+            (
+                Field(
+                    "older_than",
+                    "Seconds since the firing",
+                    "By default, the setting sweep_after.",
+                    "number",
+                ),
+            ),
+            _sweep,
+            "{} swept.",
+        ),
+        Action(
+            "sideline",
+            "Sideline",
+            "Messages that wait in main go to the sideline, and stay there until a person acts.",
+            (_IDS, _SELECTOR, _ALL, Field("reason_text", "Reason", "Shown in the sideline.")),
+            _by_hand("sideline", "{} would move to the sideline.", "main"),
+            "{} sidelined.",
+        ),
+        Action(
+            "requeue",
+            "Requeue",
+            "Messages of the sideline return to the tail of main, dead ones too.",
+            (_IDS, _SELECTOR, _ALL),
+            _by_hand("requeue", "{} would return to the tail of main.", "sideline"),
+            "{} requeued.",
+        ),
+        Action(
+            "reload",
+            "Reload",
+            "Messages in flight return to their old places. Their consumer may have handled them.",
+            (
+                _IDS,
+                _SELECTOR,
+                _ALL,
+                Field(
+                    "consumer",
+                    "Consumer",
+                    "Take them from it, even if it is alive. By default, from dead consumers.",
+                ),
+            ),
+            _by_hand("reload", "{} would wait again.", None),
+            "{} reloaded.",
+        ),
+        Action(
+            "delete",
+            "Delete",
+            "Messages that wait are removed for good. Messages in flight stay.",
+            (_IDS, _SELECTOR, _ALL, _MAGAZINE),
+            _by_hand("delete", "{} would be deleted for good.", None),
+            "{} deleted.",
+            destroys=True,
+        ),
+    )
+}

@@ -1,0 +1,146 @@
+"""The application: the routes of pages, their twins in the API, logins and static files."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from ignis_console import acting, logins, openapi
+from ignis_console.actions import ACTIONS
+from ignis_console.ask import Ask
+from ignis_console.config import ConsoleOptions
+from ignis_console.console import Console
+from ignis_console.guard import Guard
+from ignis_console.pages import PAGES, Page
+from ignis_console.passwords import Role
+from ignis_console.rendering import STATIC
+from ignis_console.web import Call, Handler, as_json, failure, guarded, page
+from queue_core.errors import Invalid, NoSuchQueue
+from queue_core.store import Store
+
+#: Routes for which nobody needs to be logged in.
+OPEN = ("/login", "/static")
+
+
+def create_app(store: Store, options: ConsoleOptions) -> Starlette:
+    """Return the application; its console is `Starlette.state.console`, which the caller closes."""
+    console = Console(store, options)
+    routes: list[Route | Mount] = [*logins.routes(console)]
+    for each in PAGES:
+        routes.append(_route(console, each.path, _page_of(each), Role.LOOK, api=False))
+        routes.append(_route(console, each.api, _api_of(each), Role.LOOK, api=True))
+    for action in ACTIONS.values():
+        for api in (False, True):
+            path = ("/api" if api else "") + f"/queues/{{queue}}/actions/{action.name}"
+            show, do = (acting.api_shows, acting.api_does) if api else (acting.shows, acting.does)
+            operate = Role.OPERATE
+            routes.append(_route(console, path, show(action), operate, api=api))
+            routes.append(_route(console, path, do(action), operate, api=api, method="POST"))
+    by_id = "/queues/{queue}/message"
+    routes.append(_route(console, by_id, _message_by_id, Role.LOOK, api=False))
+    routes.append(_route(console, "/api/session", _session, Role.LOOK, api=True))
+    routes.append(_route(console, "/api/openapi.json", _openapi, Role.LOOK, api=True))
+    routes.append(Mount("/static", _Static(directory=STATIC)))
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, options=options)],
+        exception_handlers={404: _no_such_page, 405: _no_such_page, Exception: _broken},
+    )
+    app.state.console = console
+    return app
+
+
+def _route(
+    console: Console, path: str, handler: Handler, role: Role, *, api: bool, method: str = "GET"
+) -> Route:
+    return Route(path, guarded(console, handler, role, api=api), methods=[method])
+
+
+def _page_of(each: Page) -> Handler:
+    def answer(console: Console, call: Call) -> Response:
+        asked, error, status = call.ask.values, None, 200
+        try:
+            model = each.model(console, call.ask)
+        except Invalid as invalid:
+            if each.name != "messages" or not asked or isinstance(invalid, NoSuchQueue):
+                raise
+            # A selector that cannot be understood is shown beside its field.
+            model, error, status = each.model(console, Ask(call.ask.path)), str(invalid), 400
+        return page(
+            console,
+            call,
+            f"{each.name}.html",
+            status,
+            model=model,
+            asked=asked,
+            error=error,
+            notice=_notice(console, asked.get("done", "")),
+        )
+
+    return answer
+
+
+def _notice(console: Console, number: str) -> str | None:
+    """Return what the action of that number has done, for the page that follows it."""
+    entry = console.log.find(number)
+    if entry is None or entry.messages is None:
+        return None
+    return acting.said(ACTIONS[entry.action], entry.messages)
+
+
+def _message_by_id(_: Console, call: Call) -> Response:
+    """Lead from the form of an id to the page of the message."""
+    queue, message = quote(call.ask.queue, safe=""), quote(call.ask.text("id") or "", safe="")
+    return RedirectResponse(f"/queues/{queue}/messages/{message}", 303)
+
+
+def _api_of(each: Page) -> Handler:
+    return lambda console, call: as_json(each.model(console, call.ask))
+
+
+def _session(_: Console, call: Call) -> Response:
+    """Say who asks, and with which token a script of a page may act."""
+    identity = call.identity
+    return as_json({"name": identity.name, "role": identity.role, "csrf": identity.csrf})
+
+
+def _openapi(_: Console, __: Call) -> Response:
+    try:
+        known = version("ignis-queue")
+    except PackageNotFoundError:
+        known = "unknown"
+    operations = [each.operation for each in PAGES]
+    operations += [each for action in ACTIONS.values() for each in acting.operations(action)]
+    return JSONResponse(openapi.document(operations, known))
+
+
+class _Static(StaticFiles):
+    """Static files, which browsers keep: their addresses change with their contents."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+def _is_api(request: Request) -> bool:
+    return request.url.path.startswith("/api/")
+
+
+async def _no_such_page(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    text = f"{request.method} {request.url.path} is not a page of the console"
+    return failure(status, "NoSuchPage", text, api=_is_api(request))
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    text = "The console has failed; its log says how."
+    return failure(500, type(error).__name__, text, api=_is_api(request))

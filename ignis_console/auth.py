@@ -1,0 +1,182 @@
+"""Who asks, and what they may do: sessions, the key, Basic for scripts, and a proxy's header."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from ignis_console import passwords
+from ignis_console.config import ConsoleOptions
+from ignis_console.passwords import Login, Role
+
+#: Seconds after which a session ends.
+SESSION_SECONDS = 12 * 3600.0
+#: The most sessions, and the most remembered logins of scripts.
+MOST_SESSIONS = 1000
+#: Failed logins of one address within a minute, after which further ones are refused.
+MOST_FAILURES = 10
+#: The name of the login by the key.
+KEY_NAME = "console"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks."""
+
+    name: str
+    role: Role
+    #: The token that each form must bring; None: the request proves itself, as with Basic.
+    csrf: str | None
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether it may change anything."""
+        return self.role is Role.OPERATE
+
+
+class TooManyFailures(Exception):
+    """An address has failed to log in too often."""
+
+
+class Auth:
+    """Logins and sessions, kept in memory: they end with the process."""
+
+    def __init__(self, options: ConsoleOptions) -> None:
+        self._options = options
+        self._logins = passwords.read(options.users) if options.users else {}
+        self._secret = secrets.token_bytes(32)
+        self._lock = threading.Lock()
+        #: One hash at a time: each needs 32 MB.
+        self._hashing = threading.Lock()
+        self._sessions: OrderedDict[bytes, tuple[Login, float]] = OrderedDict()
+        self._scripts: OrderedDict[bytes, Login] = OrderedDict()
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        needs_key = options.users is None and options.proxy_header is None
+        #: The key that logs in if there are no logins.
+        self.key = secrets.token_urlsafe(24) if needs_key else None
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; with TLS, no other host and no plain connection can set it."""
+        return "__Host-ignis" if self._options.has_tls else "ignis"
+
+    @property
+    def by_proxy(self) -> bool:
+        """Whether a proxy tells who is logged in."""
+        return self._options.proxy_header is not None
+
+    def identify(self, request: Request) -> Identity | None:
+        """Return who asks, or None. Raises `TooManyFailures`."""
+        if self.by_proxy:
+            return self._of_proxy(request)
+        token = request.cookies.get(self.cookie)
+        if token:
+            return self._of_session(token)
+        header = request.headers.get("authorization", "")
+        if header[:6].lower() == "basic ":
+            return self._of_script(header, address_of(request))
+        return None
+
+    def log_in(self, name: str, password: str, address: str) -> str | None:
+        """Return the token of a new session, or None. Raises `TooManyFailures`."""
+        login = self._verified(name, password, address)
+        return None if login is None else self._new_session(login)
+
+    def log_out(self, token: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._sessions.pop(_digest(token), None)
+
+    def _verified(self, name: str, password: str, address: str) -> Login | None:
+        self._check_failures(address)
+        login: Login | None
+        if self.key is not None:
+            right = hmac.compare_digest(password.encode(), self.key.encode())
+            login = Login(KEY_NAME, Role.OPERATE, "") if right else None
+        else:
+            with self._hashing:
+                login = passwords.verify(self._logins, name, password[:1024])
+        if login is None:
+            with self._lock:
+                self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(
+                    time.monotonic()
+                )
+                while len(self._failures) > MOST_SESSIONS:
+                    self._failures.popitem(last=False)
+        return login
+
+    def _check_failures(self, address: str) -> None:
+        with self._lock:
+            failed = self._failures.get(address, deque())
+            if len(failed) == MOST_FAILURES and time.monotonic() - failed[0] < 60:
+                raise TooManyFailures
+
+    def _new_session(self, login: Login) -> str:
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[_digest(token)] = (login, time.monotonic() + SESSION_SECONDS)
+            while len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        return token
+
+    def _of_session(self, token: str) -> Identity | None:
+        with self._lock:
+            login, ends = self._sessions.get(_digest(token), (None, 0.0))
+            if login is None or time.monotonic() > ends:
+                self._sessions.pop(_digest(token), None)
+                return None
+        return Identity(login.name, self._role(login.role), self._csrf(token))
+
+    def _of_script(self, header: str, address: str) -> Identity | None:
+        mark = hmac.digest(self._secret, header.encode(), "sha256")
+        with self._lock:
+            login = self._scripts.get(mark)
+        if login is None:
+            try:
+                text = base64.b64decode(header[6:], validate=True).decode()
+            except (binascii.Error, UnicodeDecodeError):
+                return None
+            name, _, password = text.partition(":")
+            login = self._verified(name, password, address)
+            if login is None:
+                return None
+            with self._lock:
+                self._scripts[mark] = login
+                while len(self._scripts) > MOST_SESSIONS:
+                    self._scripts.popitem(last=False)
+        return Identity(login.name, self._role(login.role), None)
+
+    def _of_proxy(self, request: Request) -> Identity | None:
+        if address_of(request) not in self._options.proxy_addresses:
+            return None
+        named = request.headers.getlist(self._options.proxy_header or "")
+        if len(named) != 1 or not named[0].strip() or len(named[0]) > 200:
+            return None
+        name = named[0].strip()
+        operates = name in self._options.proxy_operators
+        role = self._role(Role.OPERATE if operates else Role.LOOK)
+        return Identity(name, role, self._csrf(f"proxy:{name}"))
+
+    def _role(self, role: Role) -> Role:
+        return Role.LOOK if self._options.look_only else role
+
+    def _csrf(self, of: str) -> str:
+        return hmac.new(self._secret, of.encode(), "sha256").hexdigest()
+
+
+def address_of(request: Request) -> str:
+    """Return the address of the machine that sends a request."""
+    return request.client.host if request.client else ""
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,48 @@
+"""Which messages an action concerns: by id, by a selector, a group of the sideline, or all."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from ignis_console import sideline
+from ignis_console.ask import Ask
+from ignis_console.console import Console
+from queue_core.by_hand.chosen import ALL, Chosen
+from queue_core.errors import BadOption
+
+#: The most ids in one form.
+MOST_IDS = 10_000
+
+
+def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
+    """
+    Return the messages that a form chooses now, or None if it chooses none.
+
+    Raises `BadOption`, `BadOutcome` for an id of another queue, and `BadSelector`.
+    """
+    queue = console.store.queue(ask.queue)
+    if ask.text("group"):
+        rows = console.store.view("sideline", ask.queue)
+        kind, reason = ask.text("kind"), ask.values.get("reason") or None
+        found = sideline.members(rows, kind, reason).column("message_id")
+        return queue.choose(found.combine_chunks().cast(pa.int64()), magazine="sideline")
+    ids, selector, every = ask.text("ids"), ask.text("selector"), ask.text("all")
+    if every and (ids or selector):
+        raise BadOption("choose either all messages, or some by id or selector")
+    if every:
+        return queue.choose(ALL, magazine=magazine)
+    if ids is None and selector is None:
+        return None
+    return queue.choose(None if ids is None else _numbers(ids), selector, magazine)
+
+
+def _numbers(text: str) -> list[int]:
+    parts = re.split(r"[\s,;]+", text.strip())
+    if len(parts) > MOST_IDS:
+        raise BadOption(f"there are {len(parts):,} ids; use at most {MOST_IDS:,}, or a selector")
+    for part in parts:
+        if not part.isascii() or not part.isdigit() or len(part) > 19:
+            raise BadOption(f"message id {part[:40]!r}: use whole numbers, as in _message_id")
+    return [int(part) for part in parts]

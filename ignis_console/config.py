@@ -1,0 +1,90 @@
+"""The options of the console, checked."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from queue_core.errors import BadOption
+
+#: The port by default.
+PORT = 8413
+#: Seconds that a message may wait before it is a problem, as in docs/monitoring/alerts.yml.
+OLDEST_WANTED = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    """
+    Options of the console.
+
+    Without *users* and *proxy_header*, there is one login: a key that is made at the start.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    #: A file of logins.
+    users: Path | None = None
+    #: A header by which a reverse proxy tells who is logged in.
+    proxy_header: str | None = None
+    #: The logins of that header that may operate; the others may look.
+    proxy_operators: frozenset[str] = frozenset()
+    #: The addresses from which that header is believed.
+    proxy_addresses: frozenset[str] = frozenset({"127.0.0.1", "::1"})
+    #: Further names under which browsers may reach the console.
+    names: frozenset[str] = frozenset()
+    certificate: Path | None = None
+    private_key: Path | None = None
+    #: Whether other machines may reach the console without TLS.
+    plain: bool = False
+    #: Whether nobody may operate, whatever the role of the login.
+    look_only: bool = False
+    #: A file to which each action is appended, as a line of JSON.
+    action_log: Path | None = None
+    oldest_wanted: float = OLDEST_WANTED
+
+    def __post_init__(self) -> None:
+        if self.users is not None and self.proxy_header is not None:
+            raise BadOption("give either --users or --proxy-header, not both")
+        if self.proxy_operators and self.proxy_header is None:
+            raise BadOption("--proxy-operator needs --proxy-header")
+        if (self.certificate is None) != (self.private_key is None):
+            raise BadOption("--tls-certificate and --tls-key belong together: give both")
+        if not (self.is_local or self.has_tls or self.plain):
+            raise BadOption(
+                f"--host {self.host}: other machines could read passwords and messages on the way; "
+                "give --tls-certificate and --tls-key, or --plain behind a proxy that has TLS"
+            )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the console itself speaks TLS."""
+        return self.certificate is not None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
+
+    @property
+    def allowed_names(self) -> frozenset[str]:
+        """The names that the header Host may have, without ports and in lower case."""
+        own = {"localhost", "127.0.0.1", "::1", self.host, *self.names}
+        return frozenset(name.lower() for name in own)
+
+    def url(self, port: int) -> str:
+        """Return the address of the console for a browser on this machine."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+        return f"{'https' if self.has_tls else 'http'}://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is one of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

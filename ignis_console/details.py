@@ -1,0 +1,91 @@
+"""What only the page of one queue shows: its shards, its consumers, and its history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ignis_console.figures import Holder, Sample
+from ignis_console.snapshot import read_holders, read_samples
+from ignis_console.wording import moment
+from queue_core.catalog import dialect, queues
+from queue_core.inspection import views
+from queue_core.store import Store
+
+#: The times that the charts can show: seconds of each sample, and seconds in all.
+SPANS = {"hour": (10, 3600), "day": (60, 86_400), "month": (3600, 30 * 86_400)}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    """One shard of main, and what of it is in the sideline."""
+
+    shard: int
+    waiting: int
+    in_flight: int
+    sidelined: int
+    loaded: int
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """One queue in detail, at one moment."""
+
+    #: In seconds since 1970, by the catalog's clock.
+    now: float
+    columns: tuple[tuple[str, str], ...]
+    key: str | None
+    created_at: datetime | None
+    deactivated_at: datetime | None
+    settings: dict[str, Any]
+    shards: tuple[ShardRow, ...]
+    #: The most waiting messages of a shard, as a multiple of the mean; None: none waits.
+    skew: float | None
+    holders: tuple[Holder, ...]
+    span: str
+    samples: tuple[Sample, ...]
+
+
+def read_details(store: Store, name: str, span: str) -> Details:
+    """Read a queue in two short transactions; raises `NoSuchQueue`."""
+    rows = views.view(store.catalog, "shards", name).to_pylist()
+    with store.catalog.read() as connection:
+        now = dialect.read_clock(connection)
+        info = queues.find(connection, name)
+        holders = tuple(read_holders(connection, now, info.id))
+        each, seconds = SPANS[span]
+        samples = tuple(read_samples(connection, info.id, each, now - seconds * 1_000_000))
+    shards = _shards(rows)
+    waiting = sum(row.waiting for row in shards)
+    return Details(
+        now=now / 1e6,
+        columns=tuple((field.name, str(field.type)) for field in info.schema),
+        key=info.key,
+        created_at=moment(info.created_at),
+        deactivated_at=moment(info.deactivated_at),
+        settings=dict(json.loads(info.settings.to_json())),
+        shards=shards,
+        skew=max(row.waiting for row in shards) * len(shards) / waiting if waiting else None,
+        holders=holders,
+        span=span,
+        samples=samples,
+    )
+
+
+def _shards(rows: list[dict[str, Any]]) -> tuple[ShardRow, ...]:
+    aside = {row["shard"]: row["waiting"] for row in rows if row["magazine"] == "sideline"}
+    return tuple(
+        ShardRow(
+            shard=row["shard"],
+            waiting=row["waiting"],
+            in_flight=row["in_flight"],
+            sidelined=aside.get(row["shard"], 0),
+            loaded=row["loaded"],
+            deleted=row["deleted"],
+        )
+        for row in rows
+        if row["magazine"] == "main"
+    )

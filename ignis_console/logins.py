@@ -1,0 +1,98 @@
+"""Log in and out."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ignis_console.auth import SESSION_SECONDS, TooManyFailures, address_of
+from ignis_console.console import Console
+from ignis_console.passwords import Role
+from ignis_console.rendering import render
+from ignis_console.web import Call, Refused, failure, guarded, read_body
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes; a console behind a proxy has none, because the proxy logs in."""
+    if console.auth.by_proxy:
+        return []
+
+    async def form(request: Request) -> Response:
+        key = request.query_params.get("key")
+        wanted = own_path(request.query_params.get("next", "/"))
+        if key and console.auth.key is not None:
+            return await run_in_threadpool(_log_in, console, request, "", key, wanted)
+        return _form(console, wanted)
+
+    async def submitted(request: Request) -> Response:
+        try:
+            body = await read_body(request)
+            fields = dict(parse_qsl(body.decode(), max_num_fields=10))
+        except Refused as error:
+            return failure(error.status, "Refused", str(error), api=False)
+        except ValueError:
+            return failure(400, "Refused", "the form cannot be read", api=False)
+        return await run_in_threadpool(
+            _log_in,
+            console,
+            request,
+            fields.get("name", ""),
+            fields.get("password", ""),
+            own_path(fields.get("next", "/")),
+        )
+
+    return [
+        Route("/login", form, methods=["GET"]),
+        Route("/login", submitted, methods=["POST"]),
+        Route("/logout", guarded(console, _log_out, Role.LOOK, api=False), methods=["POST"]),
+    ]
+
+
+def own_path(text: str) -> str:
+    """Return a path of the console; that of the first page for any other address."""
+    inside = text.startswith("/") and not text.startswith("//")
+    return text if inside and "\\" not in text and text.isprintable() else "/"
+
+
+def _log_in(console: Console, request: Request, name: str, password: str, wanted: str) -> Response:
+    try:
+        token = console.auth.log_in(name, password, address_of(request))
+    except TooManyFailures:
+        return _form(console, wanted, "Too many failed logins: wait a minute.", 429)
+    if token is None:
+        wrong = "name and password" if console.auth.key is None else "key"
+        return _form(console, wanted, f"There is no login with this {wrong}.", 401)
+    response = RedirectResponse(wanted, 303)
+    response.set_cookie(
+        console.auth.cookie,
+        token,
+        max_age=int(SESSION_SECONDS),
+        httponly=True,
+        secure=console.options.has_tls,
+        # Lax, so that a link in an alert leads to its page. Forms bring a token besides.
+        samesite="lax",
+        path="/",
+    )
+    return response
+
+
+def _log_out(console: Console, call: Call) -> Response:
+    console.auth.log_out(call.request.cookies.get(console.auth.cookie, ""))
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(console.auth.cookie, path="/", secure=console.options.has_tls)
+    return response
+
+
+def _form(console: Console, wanted: str, error: str | None = None, status: int = 200) -> Response:
+    text = render(
+        "login.html",
+        identity=None,
+        by_key=console.auth.key is not None,
+        wanted=wanted,
+        error=error,
+    )
+    return HTMLResponse(text, status)

@@ -1,0 +1,145 @@
+"""One message with its whole life, and messages to look at by a selector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection, select
+
+from ignis_console.wording import moment
+from queue_core.catalog import dialect, failures, id_map, queues
+from queue_core.catalog.slices import fetch
+from queue_core.catalog.tables import consumers, slices
+from queue_core.due import NEVER
+from queue_core.errors import DamagedSegment
+from queue_core.ids import IdSet
+from queue_core.model import Slice
+from queue_core.schema import METADATA
+from queue_core.store import Store
+
+#: The most messages that one page shows.
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure of a message."""
+
+    failed_at: datetime
+    kind: str
+    reason: str | None
+    attempt: int
+    consumer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message is now."""
+
+    magazine: str
+    #: ``waiting``, ``in flight`` or ``damaged``.
+    state: str
+    shard: int
+    attempts: int
+    deliveries: int
+    loaded_at: datetime | None
+    #: When it entered this magazine.
+    moved_at: datetime | None
+    fired_at: datetime | None
+    #: The consumer that holds it, and its ticket.
+    holder: str | None
+    ticket: int | None
+    #: When it returns from the sideline to main.
+    due_at: datetime | None
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A message: where it is, what it contains, and its failures."""
+
+    message_id: int
+    #: None: it is gone.
+    place: Place | None
+    #: Its columns; None: it is gone, or cannot be read.
+    payload: Mapping[str, Any] | None
+    failures: tuple[Failure, ...]
+
+
+def peek(
+    store: Store, queue: str, selector: str | None, magazine: str, count: int
+) -> list[dict[str, Any]]:
+    """
+    Return messages that wait, without taking them.
+
+    Raises `NoSuchQueue`, `BadSelector`, `BadOption` and `DamagedSegment`.
+    """
+    found = store.queue(queue).peek(min(count, MOST), selector=selector or None, magazine=magazine)
+    return [dict(row) for row in found.to_pylist()]
+
+
+def life(store: Store, queue: str, message_id: int) -> Life:
+    """Return what is known of a message; raises `NoSuchQueue`, or `BadOutcome`: a foreign id."""
+    chosen = store.queue(queue).choose([message_id])
+    with store.catalog.read() as connection:
+        info = queues.find(connection, queue)
+        found = _slice_of(connection, info.id, message_id)
+        place = None if found is None else _place(connection, found)
+        log = failures.of_queue(connection, info.id)
+    payload: dict[str, Any] | None = None
+    if place is not None and place.state != "damaged":
+        try:
+            rows = chosen.rows().to_pylist()
+        except DamagedSegment:
+            rows = []
+        if rows:
+            metadata = set(METADATA.names)
+            payload = {name: value for name, value in rows[0].items() if name not in metadata}
+    return Life(message_id, place, payload, tuple(_failures(log, message_id)))
+
+
+def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice | None:
+    located = id_map.located(connection, [queue_id], IdSet.of([message_id]))
+    pieces = fetch(
+        connection,
+        slices.c.queue_id == queue_id,
+        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
+    )
+    return next((piece for piece in pieces if piece.rows & located.rows(piece.segment_id)), None)
+
+
+def _place(connection: Connection, piece: Slice) -> Place:
+    name = None
+    if piece.consumer_id is not None:
+        name = connection.scalar(
+            select(consumers.c.name).where(consumers.c.id == piece.consumer_id)
+        )
+    dead = piece.due_at == NEVER
+    state = "in flight" if piece.consumer_id is not None else "waiting"
+    return Place(
+        magazine=piece.magazine.name.lower(),
+        state="damaged" if piece.damaged else state,
+        shard=piece.shard,
+        attempts=piece.attempts,
+        deliveries=piece.deliveries,
+        loaded_at=moment(piece.loaded_at),
+        moved_at=moment(piece.moved_at),
+        fired_at=moment(piece.fired_at),
+        holder=name,
+        ticket=piece.ticket,
+        due_at=None if dead else moment(piece.due_at),
+        dead=dead,
+    )
+
+
+def _failures(log: pa.Table, message_id: int) -> list[Failure]:
+    own = log.filter(pc.equal(log.column("message_id"), message_id)).to_pylist()
+    return [
+        Failure(row["failed_at"], row["kind"], row["reason"], row["attempt"], row["consumer"])
+        for row in own
+    ]

@@ -1,0 +1,131 @@
+"""Lines of a file of logins: a name, a role, and a hash of the password.
+
+A line is ``name:role:scrypt$N$r$p$salt$hash``, with salt and hash in base64. Empty lines and lines
+that begin with ``#`` are ignored. Source: the parameters are those that OWASP proposes for scrypt
+with 32 MB.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from queue_core.errors import BadOption
+
+_N, _R, _P = 1 << 15, 8, 3
+_SALT_BYTES, _HASH_BYTES = 16, 32
+#: The most memory that a line of the file may ask for.
+_MOST_MEMORY = 256 << 20
+#: The fewest characters of a password.
+SHORTEST = 12
+_NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
+
+
+class Role(StrEnum):
+    """What a login may do."""
+
+    LOOK = "look"
+    OPERATE = "operate"
+
+
+class Login(NamedTuple):
+    """One line of the file."""
+
+    name: str
+    role: Role
+    hash: str
+
+
+def line(name: str, role: Role, password: str) -> str:
+    """Return the line of a login; raises `BadOption` for a bad name or a short password."""
+    check_name(name)
+    if len(password) < SHORTEST:
+        raise BadOption(f"the password has {len(password)} characters; use {SHORTEST} or more")
+    salt = os.urandom(_SALT_BYTES)
+    parts = [_encoded(salt), _encoded(_hash(password, salt, _N, _R, _P))]
+    return f"{name}:{role}:scrypt${_N}${_R}${_P}${'$'.join(parts)}"
+
+
+def check_name(name: str) -> str:
+    """Return *name* if a login may have it; raises `BadOption`."""
+    if not _NAME.fullmatch(name):
+        raise BadOption(
+            f"login name {name!r}: use 1 to 64 letters, digits and any of the signs . @ + - _"
+        )
+    return name
+
+
+def read(path: Path) -> dict[str, Login]:
+    """Read a file of logins; raises `BadOption`, which names the line at fault."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"--users {path}: it cannot be read: {error}") from error
+    found: dict[str, Login] = {}
+    for number, text in enumerate(lines, start=1):
+        if not text.strip() or text.startswith("#"):
+            continue
+        login = _login(text.strip())
+        if login is None or login.name in found:
+            raise BadOption(
+                f"--users {path}: line {number} is no login, or names one twice; write lines with: "
+                "ignis console-user NAME --role look"
+            )
+        found[login.name] = login
+    if not found:
+        raise BadOption(f"--users {path}: it has no logins; add one: ignis console-user NAME")
+    return found
+
+
+def verify(logins: Mapping[str, Login], name: str, password: str) -> Login | None:
+    """Return the login if the password is right. An unknown name takes as long as a known one."""
+    login = logins.get(name)
+    right = _matches(password, login.hash if login else _NOBODY)
+    return login if right and login is not None else None
+
+
+def _matches(password: str, text: str) -> bool:
+    _, n, r, p, salt, expected = text.split("$")
+    found = _hash(password, base64.b64decode(salt), int(n), int(r), int(p))
+    return hmac.compare_digest(found, base64.b64decode(expected))
+
+
+def _login(text: str) -> Login | None:
+    name, _, rest = text.partition(":")
+    role, _, hashed = rest.partition(":")
+    if not _NAME.fullmatch(name) or role not in tuple(Role):
+        return None
+    try:
+        kind, n, r, p, salt, digest = hashed.split("$")
+        numbers = (int(n), int(r), int(p))
+        is_hash = kind == "scrypt" and len(base64.b64decode(digest, validate=True)) == _HASH_BYTES
+        base64.b64decode(salt, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    n_, r_, p_ = numbers
+    possible = n_ > 1 and n_ & (n_ - 1) == 0 and r_ > 0 and 0 < p_ <= 16
+    if not is_hash or not possible or 128 * n_ * r_ > _MOST_MEMORY:
+        return None
+    return Login(name, Role(role), hashed)
+
+
+def _hash(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    return hashlib.scrypt(
+        password.encode(), salt=salt, n=n, r=r, p=p, maxmem=2 * _MOST_MEMORY, dklen=_HASH_BYTES
+    )
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+#: A hash that no password has, for names that are not known.
+_NOBODY = f"scrypt${_N}${_R}${_P}${_encoded(bytes(_SALT_BYTES))}${_encoded(bytes(_HASH_BYTES))}"

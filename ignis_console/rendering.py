@@ -1,0 +1,92 @@
+"""Render the templates: everything that is shown is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ignis_console import charts, wording
+from ignis_console.figures import Sample
+from ignis_console.snapshot import SPAN_SECONDS
+from ignis_console.values import shown
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of the templates."""
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": wording.number,
+        "rate": wording.rate,
+        "age": wording.age,
+        "messages": wording.messages,
+        "clock": wording.clock,
+        "shown": shown,
+        "path": lambda text: quote(str(text), safe=""),
+    }
+    made.globals |= {
+        "asset": asset,
+        "query": lambda **values: urlencode({k: v for k, v in values.items() if v is not None}),
+        "spark": spark,
+        "history": history,
+        "bars": charts.bars,
+    }
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page."""
+    return environment().get_template(template).render(**values)
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the address of a static file, which changes with its content."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?v={digest}"
+
+
+def spark(samples: Sequence[Sample], name: str, now: float, width: int, height: int) -> charts.Line:
+    """Return the line of a figure in the last minutes."""
+    points = [(each.taken_at, getattr(each, name)) for each in samples]
+    return charts.line(points, now - SPAN_SECONDS, now, width, height, gap=30)
+
+
+def history(
+    samples: Sequence[Sample], names: Sequence[str], now: float, span: float, each: float
+) -> list[charts.Line]:
+    """Return lines of some figures with one scale."""
+    known = [
+        value
+        for sample in samples
+        for name in names
+        if (value := getattr(sample, name)) is not None
+    ]
+    top = max(known, default=0) or 1
+    return [
+        charts.line(
+            [(sample.taken_at, getattr(sample, name)) for sample in samples],
+            now - span,
+            now,
+            600,
+            120,
+            gap=3 * each,
+            top=top,
+        )
+        for name in names
+    ]

@@ -1,0 +1,81 @@
+// The page works without this script. It reads the figures again, and adds keys.
+"use strict";
+(() => {
+  const EACH_MS = 3000;
+  const live = () => [...document.querySelectorAll("[data-live][id]")];
+  let busy = false;
+
+  async function refresh() {
+    if (busy || document.hidden || !document.querySelector("main [data-live]")) return;
+    busy = true;
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Live": "1" }, redirect: "error" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const old of live()) {
+        const fresh = page.getElementById(old.id);
+        if (!fresh || fresh.innerHTML === old.innerHTML) continue;
+        const focused = old.contains(document.activeElement) ? document.activeElement : null;
+        const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+        const href = focused && focused.getAttribute("href");
+        old.replaceChildren(...fresh.childNodes);
+        old.querySelectorAll(".scroll").forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
+        if (href) {
+          const again = [...old.querySelectorAll("a")].find((each) => each.getAttribute("href") === href);
+          if (again) again.focus({ preventScroll: true });
+        }
+      }
+      document.body.classList.remove("offline");
+    } catch {
+      // The figures stay, and the page says that they are old.
+      document.body.classList.add("offline");
+    }
+    busy = false;
+  }
+
+  function move(step) {
+    const rows = [...document.querySelectorAll("a[data-row]")];
+    if (!rows.length) return;
+    const here = rows.indexOf(document.activeElement);
+    const next = here < 0 ? (step > 0 ? 0 : rows.length - 1) : here + step;
+    rows[Math.min(Math.max(next, 0), rows.length - 1)].focus();
+  }
+
+  const keys = document.getElementById("keys");
+  const places = { q: "/", p: "/problems", l: "/log" };
+  let begun = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || (keys && keys.open)) return;
+    if (event.target.closest("input, select, textarea")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const search = document.querySelector("[data-search]");
+    if (event.timeStamp - begun < 1500 && places[event.key]) {
+      location.assign(places[event.key]);
+    } else if (event.key === "g") {
+      begun = event.timeStamp;
+      return;
+    } else if (event.key === "/" && search) {
+      event.preventDefault();
+      search.focus();
+      search.select();
+    } else if (event.key === "j") move(1);
+    else if (event.key === "k") move(-1);
+    else if (event.key === "r") refresh();
+    else if (event.key === "?" && keys) keys.showModal();
+    begun = 0;
+  });
+
+  const button = document.getElementById("show-keys");
+  if (button && keys) {
+    button.hidden = false;
+    button.addEventListener("click", () => keys.showModal());
+  }
+  const sort = document.getElementById("sort");
+  if (sort) sort.addEventListener("change", () => sort.form.requestSubmit());
+  const form = document.querySelector("form[data-once]");
+  if (form) form.addEventListener("submit", () => setTimeout(() => form.querySelectorAll("button").forEach((each) => (each.disabled = true))));
+  setInterval(refresh, EACH_MS);
+  document.addEventListener("visibilitychange", refresh);
+})();

@@ -1,0 +1,196 @@
+"""Requests and answers: who asks is known, may ask it, and every error becomes an answer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from ignis_console.ask import Ask
+from ignis_console.auth import Identity, TooManyFailures
+from ignis_console.console import Console
+from ignis_console.guard import MOST_BODY, SAFE
+from ignis_console.passwords import Role
+from ignis_console.rendering import render
+from ignis_console.values import plain
+from queue_core.errors import (
+    CatalogForbidden,
+    Conflict,
+    IgnisError,
+    Invalid,
+    NoSuchQueue,
+    Unavailable,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of somebody who is known."""
+
+    request: Request
+    identity: Identity
+    ask: Ask
+
+
+Handler = Callable[[Console, Call], Response]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Refused(Exception):
+    """The request is not allowed, or cannot be read."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def guarded(console: Console, handler: Handler, role: Role, *, api: bool) -> Endpoint:
+    """Return an endpoint that runs *handler* in a thread, for logins with a role."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            body = b"" if request.method in SAFE else await read_body(request)
+            return await run_in_threadpool(_answer, console, handler, role, api, request, body)
+        except Refused as error:
+            return failure(error.status, "Refused", str(error), api=api)
+
+    return endpoint
+
+
+def _answer(
+    console: Console, handler: Handler, role: Role, api: bool, request: Request, body: bytes
+) -> Response:
+    try:
+        identity = console.auth.identify(request)
+        if identity is None:
+            return _unknown(console, request, api=api)
+        if role is Role.OPERATE and not identity.may_operate:
+            raise Refused(403, f"{identity.name} may look, and change nothing")
+        values = dict(request.query_params)
+        if request.method not in SAFE:
+            form = _fields(request, body)
+            _check_token(request, identity, form)
+            values = form
+        ask = Ask({key: str(value) for key, value in request.path_params.items()}, values)
+        return handler(console, Call(request, identity, ask))
+    except TooManyFailures:
+        return failure(429, "Refused", "too many failed logins; wait a minute", api=api)
+    except Refused as error:
+        return failure(error.status, "Refused", str(error), api=api)
+    except IgnisError as error:
+        return failure(status_of(error), type(error).__name__, str(error), api=api)
+
+
+def _unknown(console: Console, request: Request, *, api: bool) -> Response:
+    if api:
+        return failure(401, "Refused", "log in first, or send Basic authorization", api=True)
+    if console.auth.by_proxy:
+        return failure(401, "Refused", "the proxy does not tell who is logged in", api=False)
+    if request.method not in SAFE:
+        return failure(401, "Refused", "the login has ended; log in again", api=False)
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
+
+
+def _fields(request: Request, body: bytes) -> dict[str, str]:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        try:
+            found = json.loads(body or b"{}")
+        except ValueError as error:
+            raise Refused(400, f"the body is no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise Refused(400, "the body is no JSON object")
+        return {name: _text(value) for name, value in found.items() if value is not None}
+    if kind == "application/x-www-form-urlencoded":
+        try:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        except ValueError as error:
+            raise Refused(400, "the form cannot be read") from error
+    raise Refused(415, "send application/json or application/x-www-form-urlencoded")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else ""
+    if isinstance(value, list):
+        return " ".join(_text(item) for item in value)
+    return str(value)
+
+
+def _check_token(request: Request, identity: Identity, form: dict[str, str]) -> None:
+    if identity.csrf is None:
+        return
+    given = request.headers.get("x-csrf-token") or form.get("csrf", "")
+    if not compare_digest(given.encode(), identity.csrf.encode()):
+        raise Refused(403, "the form is not of this login; load the page again")
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body of a request; raises `Refused` if it is too large."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BODY:
+            raise Refused(413, "the request is too large")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def status_of(error: IgnisError) -> int:
+    """Return the status of HTTP for an error."""
+    if isinstance(error, NoSuchQueue):
+        return 404
+    if isinstance(error, CatalogForbidden):
+        return 403
+    if isinstance(error, Invalid):
+        return 400
+    if isinstance(error, Conflict):
+        return 409
+    return 503 if isinstance(error, Unavailable) else 500
+
+
+_TITLES = {
+    400: "That cannot be done as it stands",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "There is no such thing",
+    409: "Somebody was faster",
+    503: "Try again later",
+}
+
+
+def failure(status: int, kind: str, text: str, *, api: bool) -> Response:
+    """Return the answer for an error: a page, or JSON."""
+    if api:
+        return JSONResponse({"error": kind, "message": text}, status)
+    title = _TITLES.get(status, "The console has failed")
+    return HTMLResponse(render("error.html", title=title, text=text, identity=None), status)
+
+
+def page(console: Console, call: Call, template: str, status: int = 200, **values: Any) -> Response:
+    """Return a page for somebody who is known."""
+    text = render(
+        template,
+        identity=call.identity,
+        path=call.request.url.path,
+        problem_count=console.problem_count(),
+        logs_out=not console.auth.by_proxy,
+        **values,
+    )
+    return HTMLResponse(text, status)
+
+
+def as_json(value: Any, status: int = 200) -> Response:
+    """Return a model as JSON."""
+    return JSONResponse(plain(value), status)

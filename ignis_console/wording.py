@@ -1,0 +1,59 @@
+"""Figures as text: numbers, ages and times. An unknown figure is the word, and never 0."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+#: How an unknown figure is shown.
+UNKNOWN = "unknown"
+#: How the absence of a thing is shown.
+NONE = "–"  # noqa: RUF001
+
+#: The time 0.
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def number(value: float | None) -> str:
+    """Return a number with separators between thousands."""
+    if value is None:
+        return UNKNOWN
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def rate(value: float | None) -> str:
+    """Return a number per second."""
+    return UNKNOWN if value is None else f"{number(value)}/s"
+
+
+def age(seconds: float | None) -> str:
+    """Return seconds in the two largest units, such as ``2 h 5 min``."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f} s"
+    whole = int(seconds)
+    for place, (size, unit) in enumerate(_UNITS):
+        if whole >= size:
+            count, rest = divmod(whole, size)
+            finer = rest // _UNITS[place + 1][0] if unit != "s" else 0
+            return f"{count} {unit}" + (f" {finer} {_UNITS[place + 1][1]}" if finer else "")
+    return "0 s"
+
+
+def messages(count: int | None) -> str:
+    """Return a number of messages, such as ``1 message``."""
+    return f"{number(count)} message" + ("" if count == 1 else "s")
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Return microseconds since 1970 as a time in UTC."""
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def clock(time: datetime | None) -> str:
+    """Return a time in UTC, to the second."""
+    return NONE if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

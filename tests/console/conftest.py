@@ -1,0 +1,54 @@
+"""A console over the store of the test, and clients that are logged in."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from ignis_console.app import create_app
+from ignis_console.config import ConsoleOptions
+from queue_core import Store
+from tests.console.clients import ORIGIN, log_in
+from tests.factories import make_queue, orders
+
+
+@pytest.fixture
+def serve(store: Store) -> Iterator[Callable[..., TestClient]]:
+    """Make a client of a console with options; it is not logged in."""
+    apps = []
+
+    def make(**options: object) -> TestClient:
+        app = create_app(store, ConsoleOptions(**options))
+        apps.append(app)
+        return TestClient(app, base_url=ORIGIN)
+
+    yield make
+    for app in apps:
+        app.state.console.close()
+
+
+@pytest.fixture
+def operator(serve) -> TestClient:
+    """A client that may operate."""
+    client = serve()
+    log_in(client)
+    return client
+
+
+@pytest.fixture
+def looker(serve) -> TestClient:
+    """A client that may look."""
+    client = serve(look_only=True)
+    log_in(client)
+    return client
+
+
+@pytest.fixture
+def queue(store: Store):
+    """A queue with messages in every state: 6 wait, 2 are in flight, 2 are sidelined."""
+    made = make_queue(store, shards=2)
+    made.load(orders(12))
+    firing = made.fire(6, consumer=store.consumer("till", beats=True))
+    made.delete(firing.ids[:2])
+    made.sideline(firing.ids[2:4], "no such customer\n<b>line 2</b>", kind="exception")
+    return made

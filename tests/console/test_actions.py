@@ -1,0 +1,229 @@
+"""Actions: each says how many messages it means, asks where it destroys, and is logged."""
+
+import json
+
+import pytest
+from sqlalchemy import update
+
+from ignis_console.actions import ACTIONS
+from queue_core.catalog.tables import consumers
+from tests.console.clients import log_in, token
+from tests.dump import backdate
+from tests.factories import orders
+
+
+def act(client, name, *, api=True, **fields):
+    """Do what a person does: look at the number, then confirm it."""
+    path = f"/queues/orders/actions/{name}"
+    shown = client.get("/api" + path, params=fields).json()
+    form = {"expected": shown["messages"], "csrf": token(client)} | fields
+    if ACTIONS[name].destroys:
+        form.setdefault("confirm", "orders")
+    if api:
+        done = client.post("/api" + path, json=form, headers={"X-CSRF-Token": form["csrf"]})
+        return shown, done.json()
+    done = client.post(path, data=form)
+    return shown, done
+
+
+def counts(queue):
+    row = queue.store.view("queues", queue.name).to_pylist()[0]
+    return row["waiting"], row["in_flight"], row["sidelined"]
+
+
+def test_pause_and_resume(operator, queue):
+    shown, _ = act(operator, "pause")
+
+    assert shown["messages"] == 6
+    assert queue.refresh().info.is_paused
+    assert "Resume…" in operator.get("/queues/orders").text
+    assert [each["kind"] for each in operator.get("/api/problems").json()["problems"]].count(
+        "paused"
+    ) == 1
+    act(operator, "resume")
+    assert not queue.refresh().info.is_paused
+
+
+def test_scale(operator, queue):
+    shown, _ = act(operator, "scale", concurrency=3)
+
+    assert "from 8 to 3" in shown["text"]
+    assert queue.refresh().info.settings.concurrency == 3
+    for wrong in ("101", "-1", "x", "1.5"):
+        path = "/api/queues/orders/actions/scale"
+        assert operator.get(path, params={"concurrency": wrong}).status_code == 400
+
+
+def test_shovel(operator, queue):
+    shown, done = act(operator, "shovel", limit=1)
+
+    assert (shown["messages"], done["messages"]) == (1, 1)
+    assert counts(queue) == (7, 2, 1)
+    assert act(operator, "shovel")[1]["messages"] == 1
+    assert act(operator, "shovel")[1]["messages"] == 0
+
+
+def test_a_shovel_with_a_rate_is_a_job(operator, store, queue):
+    act(operator, "shovel", rate="5", selector="number >= 0")
+
+    (job,) = store.view("jobs").to_pylist()
+    assert (job["who"], job["rate"], job["limit"]) == ("console", 5.0, 2)
+
+
+def test_sweep_takes_messages_of_dead_consumers(operator, store, queue):
+    assert act(operator, "sweep", older_than=0)[0]["messages"] == 0
+    backdate(store, 3600)
+    silent = update(consumers).values(heartbeat_at=consumers.c.heartbeat_at - 3_600_000_000)
+    store.catalog.write(lambda connection: connection.execute(silent))
+
+    shown, done = act(operator, "sweep")
+
+    assert (shown["messages"], done["messages"]) == (2, 2)
+    assert counts(queue) == (6, 0, 4)
+
+
+def test_sideline_by_selector_and_requeue_by_group(operator, queue):
+    waiting = sorted(queue.peek(100).column("number").to_pylist())
+    condition = f"number = {waiting[0]}"
+    shown, done = act(operator, "sideline", selector=condition, reason_text="looks wrong")
+    group = {"group": "1", "kind": "by_hand", "reason": "looks wrong"}
+
+    assert (shown["messages"], done["messages"]) == (1, 1)
+    assert counts(queue) == (5, 2, 3)
+    assert act(operator, "requeue", **group)[1]["messages"] == 1
+    assert counts(queue) == (6, 2, 2)
+
+
+def test_reload_by_id_from_a_named_consumer(operator, queue):
+    assert act(operator, "reload", all="1")[0]["messages"] == 0
+
+    _, done = act(operator, "reload", all="1", consumer="till")
+
+    assert done["messages"] == 2
+    assert counts(queue) == (8, 0, 2)
+
+
+def test_delete_by_id_needs_the_name_of_the_queue(operator, queue):
+    ids = queue.peek(3).column("_message_id").to_pylist()
+    fields = {"ids": " ".join(map(str, ids))}
+    path = "/api/queues/orders/actions/delete"
+    headers = {"X-CSRF-Token": token(operator)}
+
+    for confirm in ("", "order", "ORDERS", None):
+        form = fields | {"expected": 3, "confirm": confirm}
+        assert operator.post(path, json=form, headers=headers).status_code == 400
+    assert counts(queue) == (6, 2, 2)
+    shown, done = act(operator, "delete", **fields)
+
+    assert (shown["messages"], done["messages"]) == (3, 3)
+    assert counts(queue) == (3, 2, 2)
+
+
+def test_messages_that_stay_are_said(operator, queue):
+    shown, done = act(operator, "delete", all="1", magazine="both")
+
+    assert shown["text"].startswith("8 messages would be deleted for good. 2 messages that you")
+    assert done["messages"] == 8
+    assert counts(queue) == (0, 2, 0)
+
+
+def test_nothing_is_changed_if_there_are_more_messages_than_were_shown(operator, queue):
+    path, csrf = "/queues/orders/actions/delete", token(operator)
+    form = {"all": "1", "magazine": "main", "expected": "6", "confirm": "orders", "csrf": csrf}
+    queue.load(orders(1, first=50))
+
+    refused = operator.post(path, data=form)
+
+    assert refused.status_code == 409
+    assert "6 messages were shown, and now there are 7" in refused.text
+    assert 'name="expected" value="7"' in refused.text
+    assert counts(queue) == (7, 2, 2)
+    # Fewer are no surprise.
+    assert operator.post(path, data=form | {"expected": "9"}).status_code == 200
+    assert counts(queue) == (0, 2, 2)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_no_action_runs_unseen(operator, queue, name):
+    fields = {"concurrency": 1, "all": "1", "confirm": "orders", "consumer": "till"}
+    headers = {"X-CSRF-Token": token(operator)}
+
+    answer = operator.post(f"/api/queues/orders/actions/{name}", json=fields, headers=headers)
+
+    assert answer.status_code == 400
+    assert "expected" in answer.json()["message"]
+    assert counts(queue) == (6, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["sideline", "requeue", "reload", "delete", "scale"])
+def test_an_action_without_a_choice_asks_for_one(operator, queue, name):
+    page = operator.get(f"/queues/orders/actions/{name}")
+
+    assert "Choose messages first" in page.text
+    assert 'method="post" data-once' not in page.text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ids": "x"},
+        {"ids": "-1"},
+        {"ids": "99999999999999999999"},
+        {"ids": "5"},
+        {"selector": "nmber = 1"},
+        {"all": "1", "ids": "5"},
+        {"all": "1", "magazine": "elsewhere"},
+    ],
+)
+def test_a_wrong_choice_is_refused_with_its_reason(operator, queue, fields):
+    page = operator.get("/queues/orders/actions/delete", params=fields)
+
+    assert page.status_code == 400
+    assert 'role="alert"' in page.text
+    assert counts(queue) == (6, 2, 2)
+
+
+def test_the_page_after_an_action_says_what_was_done(operator, queue):
+    _, page = act(operator, "shovel", api=False)
+
+    assert page.status_code == 200
+    assert "2 messages shovelled." in page.text
+    assert "shovelled." not in operator.get("/queues/orders?done=7").text
+
+
+def test_each_action_is_logged_with_who_did_it(serve, queue, tmp_path, caplog):
+    caplog.set_level("INFO", "ignis_console.action_log")
+    file = tmp_path / "actions"
+    client = serve(action_log=file)
+    log_in(client)
+    act(client, "sideline", selector="number >= 0", reason_text="<b>odd</b>")
+    act(client, "pause")
+
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+
+    assert [(line["action"], line["who"], line["queue"]) for line in lines] == [
+        ("sideline", "console", "orders"),
+        ("pause", "console", "orders"),
+    ]
+    assert lines[0]["messages"] == 6
+    assert lines[0]["chosen"] == {"selector": "number >= 0", "reason_text": "<b>odd</b>"}
+    assert lines[0]["at"].startswith("20")
+    assert lines[0]["address"] == "testclient"
+    assert [json.loads(record.message) for record in caplog.records] == lines
+    entries = client.get("/api/log").json()["entries"]
+    assert [entry["action"] for entry in entries] == ["pause", "sideline"]
+    assert "&lt;b&gt;odd&lt;/b&gt;" in client.get("/log").text
+
+
+def test_an_action_that_fails_is_logged_as_failed(operator, store, queue, monkeypatch):
+    from queue_core import CatalogUnavailable, Queue
+
+    def fail(self):
+        raise CatalogUnavailable("the database is down")
+
+    monkeypatch.setattr(Queue, "pause", fail)
+    form = {"expected": "9", "csrf": token(operator)}
+
+    assert operator.post("/queues/orders/actions/pause", data=form).status_code == 503
+    (entry,) = operator.get("/api/log").json()["entries"]
+    assert (entry["messages"], entry["error"]) == (None, "the database is down")

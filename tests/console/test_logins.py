@@ -1,0 +1,175 @@
+"""Logins: by key, by a file of passwords, by Basic, and by the header of a proxy."""
+
+import pytest
+
+from ignis_console import auth, passwords
+from ignis_console.config import ConsoleOptions
+from ignis_console.logins import own_path
+from ignis_console.passwords import Role
+from queue_core import BadOption
+from tests.console.clients import ORIGIN, log_in
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def catalog_url(tmp_path):
+    """One database is enough: no statement differs."""
+    from queue_core.address import Address
+
+    return Address.of(tmp_path / "store").catalog
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    file = tmp_path_factory.mktemp("users") / "users"
+    lines = [passwords.line(name, Role(role), PASSWORD) for name, role in USERS.items()]
+    file.write_text("\n".join(lines))
+    return file
+
+
+USERS = {"ann": "operate", "bob": "look"}
+
+
+def submit(client, name, password, **headers):
+    return client.post(
+        "/login", data={"name": name, "password": password}, follow_redirects=False, headers=headers
+    )
+
+
+def test_the_key_logs_in(serve):
+    client = serve()
+    key = client.app.state.console.auth.key
+
+    assert client.post("/login", data={"password": "wrong"}).status_code == 401
+    assert client.get("/login", params={"key": "wrong"}).status_code == 401
+    assert client.post("/login", data={"password": key}, follow_redirects=False).status_code == 303
+    assert client.get("/api/session").json()["role"] == "operate"
+
+
+def test_a_password_logs_in_with_its_role(serve, users):
+    client = serve(users=users)
+
+    assert submit(client, "ann", "wrong wrong wrong").status_code == 401
+    assert submit(client, "eve", PASSWORD).status_code == 401
+    answer = submit(client, "bob", PASSWORD)
+
+    assert answer.status_code == 303
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert client.get("/api/session").json()["role"] == "look"
+    assert client.get("/login", params={"key": "x"}).status_code == 200
+
+
+def test_logging_out_ends_the_session(operator):
+    cookie = operator.cookies["ignis"]
+    csrf = operator.get("/api/session").json()["csrf"]
+
+    assert operator.post("/logout", data={"csrf": "x"}).status_code == 403
+    operator.post("/logout", data={"csrf": csrf})
+    operator.cookies.set("ignis", cookie)
+
+    assert operator.get("/api/queues").status_code == 401
+
+
+def test_a_session_ends_after_its_time(operator, monkeypatch):
+    assert operator.get("/api/queues").status_code == 200
+    now = auth.time.monotonic()
+    monkeypatch.setattr(auth.time, "monotonic", lambda: now + auth.SESSION_SECONDS + 1)
+
+    assert operator.get("/api/queues").status_code == 401
+
+
+def test_who_guesses_is_slowed_down(serve):
+    client = serve()
+    for _ in range(auth.MOST_FAILURES):
+        assert submit(client, "", "guess").status_code == 401
+
+    key = client.app.state.console.auth.key
+    assert submit(client, "", "guess").status_code == 429
+    assert submit(client, "", key).status_code == 429
+
+
+def test_scripts_use_basic(serve, users):
+    client = serve(users=users)
+
+    assert client.get("/api/queues", auth=("ann", "wrong")).status_code == 401
+    assert client.get("/api/queues", auth=("ann", PASSWORD)).status_code == 200
+    # The second time, no hash is computed.
+    assert client.get("/api/session", auth=("ann", PASSWORD)).json()["csrf"] is None
+    for header in ("Basic", "Basic !", "Basic YQ==", "Bearer x"):
+        got = client.get("/api/queues", headers={"Authorization": header})
+        assert got.status_code == 401
+
+
+def test_a_proxy_tells_who_is_logged_in(serve):
+    """The test client connects from ``testclient``."""
+    client = serve(
+        proxy_header="X-Forwarded-User",
+        proxy_operators=frozenset({"ann"}),
+        proxy_addresses=frozenset({"testclient"}),
+    )
+
+    def role(name):
+        return client.get("/api/session", headers={"X-Forwarded-User": name}).json().get("role")
+
+    assert (role("ann"), role("bob"), role(" ")) == ("operate", "look", None)
+    assert client.get("/api/session").status_code == 401
+    assert client.get("/login").status_code == 404
+    twice = [("X-Forwarded-User", "ann"), ("X-Forwarded-User", "bob")]
+    assert client.get("/api/session", headers=twice).status_code == 401
+
+
+def test_the_header_of_another_machine_is_not_believed(serve):
+    client = serve(proxy_header="X-Forwarded-User", proxy_operators=frozenset({"ann"}))
+
+    assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 401
+
+
+def test_a_header_is_not_believed_without_a_proxy(serve):
+    assert serve().get("/api/queues", headers={"X-Forwarded-User": "ann"}).status_code == 401
+
+
+def test_tls_makes_the_cookie_secure(serve, tmp_path):
+    client = serve(certificate=tmp_path / "c.pem", private_key=tmp_path / "k.pem")
+    client.base_url = ORIGIN.replace("http:", "https:")
+    log_in(client)
+
+    assert client.get("/api/queues").status_code == 200
+    assert "__Host-ignis" in client.cookies
+    assert client.get("/").headers["Strict-Transport-Security"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/queues/orders?span=day", "/queues/orders?span=day"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/\t/evil.example", "/"),
+        ("", "/"),
+    ],
+)
+def test_a_login_leads_to_a_page_of_the_console(text, path):
+    assert own_path(text) == path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"host": "0.0.0.0"},
+        {"certificate": "a"},
+        {"proxy_operators": frozenset({"ann"})},
+        {"proxy_header": "X-User", "users": "u"},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options):
+    with pytest.raises(BadOption):
+        ConsoleOptions(**options)
+
+
+@pytest.mark.parametrize("options", [{"plain": True}, {"certificate": "a", "private_key": "b"}])
+def test_other_machines_need_tls_or_a_word(options):
+    assert not ConsoleOptions(host="0.0.0.0", **options).is_local

@@ -1,0 +1,76 @@
+"""The description of the API: all of its routes, and answers of the described form."""
+
+import pytest
+
+from ignis_console.pages import PAGES
+
+
+def resolved(schema, document):
+    while "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+def check(value, schema, document, path):
+    """Raise unless a value has the form that the description says."""
+    schema = resolved(schema, document)
+    if "anyOf" in schema:
+        for each in schema["anyOf"]:
+            try:
+                check(value, each, document, path)
+            except AssertionError:
+                continue
+            return
+        raise AssertionError(f"{path}: {value!r} has none of the forms")
+    kinds = {
+        "integer": int,
+        "number": (int, float),
+        "string": str,
+        "boolean": bool,
+        "null": type(None),
+        "object": dict,
+        "array": list,
+    }
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), f"{path}: {value!r}"
+    if isinstance(value, dict) and "properties" in schema:
+        assert sorted(value) == sorted(schema["required"]), path
+        for name, each in schema["properties"].items():
+            check(value[name], each, document, f"{path}.{name}")
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            check(item, schema.get("items", {}), document, f"{path}[{number}]")
+
+
+def test_every_route_of_the_api_is_described(operator):
+    document = operator.get("/api/openapi.json").json()
+    described = {
+        (method, path) for path, methods in document["paths"].items() for method in methods
+    }
+    routes = {
+        (method.lower(), route.path)
+        for route in operator.app.routes
+        for method in getattr(route, "methods", None) or ()
+        if route.path.startswith("/api/") and method != "HEAD"
+    }
+
+    assert routes - described == {("get", "/api/session"), ("get", "/api/openapi.json")}
+    assert described <= routes
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_answers_have_the_form_that_is_described(operator, queue, page):
+    message = queue.choose("all").ids[0].as_py()
+    document = operator.get("/api/openapi.json").json()
+    answer = operator.get(page.api.format(queue="orders", message_id=message)).json()
+    operation = document["paths"][page.api]["get"]
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+
+    check(answer, schema, document, page.name)
+
+
+def test_errors_have_the_form_that_is_described(operator):
+    document = operator.get("/api/openapi.json").json()
+    error = operator.get("/api/queues/none").json()
+
+    assert sorted(error) == sorted(document["components"]["schemas"]["Error"]["required"])

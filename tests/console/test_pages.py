@@ -1,0 +1,214 @@
+"""Each page and its twin in the API show what the store has, as text."""
+
+import re
+import time
+
+import pytest
+
+from ignis_console.pages import PAGES
+from queue_core import CatalogUnavailable
+from queue_core.catalog import figures
+from queue_core.tasks.sample import sample
+from tests.factories import make_queue, orders
+
+#: A text that would run if a page did not escape it.
+SCRIPT = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+
+
+def address(page, queue, *, api=False):
+    message = queue.choose("all").ids[0].as_py()
+    path = page.api if api else page.path
+    return path.format(queue=queue.name, message_id=message)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_page_and_its_twin_answer(operator, queue, page):
+    html = operator.get(address(page, queue))
+    twin = operator.get(address(page, queue, api=True))
+
+    assert html.status_code == 200
+    assert "<!doctype html>" in html.text
+    assert twin.status_code == 200
+    assert twin.json()
+
+
+def test_the_queues(operator, store, queue):
+    make_queue(store, "empty")
+    sample(store.catalog)
+
+    found = {row["name"]: row for row in operator.get("/api/queues").json()["queues"]}
+
+    assert found["orders"]["waiting"] == 6
+    assert found["orders"]["in_flight"] == 2
+    assert found["orders"]["sidelined"] == 2
+    assert found["empty"]["oldest_age"] is None
+    # One sample tells no rate, and no rate is not 0.
+    assert found["orders"]["loaded_per_s"] is None
+    page = operator.get("/").text
+    assert page.index(">empty<") < page.index(">orders<")
+    assert '<span class="unknown">unknown</span>' in page
+
+
+def test_queues_are_searched_and_ordered(operator, store, queue):
+    for number in range(3):
+        make_queue(store, f"mail-{number}").load(orders(number))
+
+    found = operator.get("/api/queues", params={"q": "MAIL", "sort": "waiting"}).json()
+
+    assert [row["name"] for row in found["queues"]] == ["mail-2", "mail-1", "mail-0"]
+    assert operator.get("/", params={"sort": "nothing"}).status_code == 400
+    assert operator.get("/", params={"page": "-1"}).status_code == 400
+    assert operator.get("/api/queues", params={"page": "9"}).json()["page"] == 1
+
+
+def test_one_queue(operator, queue):
+    page = operator.get("/api/queues/orders").json()
+
+    assert [holder["name"] for holder in page["details"]["holders"]] == ["till"]
+    assert page["details"]["holders"][0]["held"] == 2
+    assert sum(row["waiting"] for row in page["details"]["shards"]) == 6
+    assert sum(row["sidelined"] for row in page["details"]["shards"]) == 2
+    assert page["details"]["skew"] >= 1
+    assert operator.get("/queues/orders", params={"span": "year"}).status_code == 400
+
+
+def test_the_sideline_is_grouped(operator, queue):
+    page = operator.get("/api/queues/orders/sideline").json()
+    (group,) = page["groups"]
+    members = operator.get(
+        "/api/queues/orders/sideline",
+        params={"group": "1", "kind": group["kind"], "reason": group["reason"]},
+    ).json()
+
+    assert (group["kind"], group["reason"], group["messages"]) == (
+        "exception",
+        "no such customer",
+        2,
+    )
+    assert members["members"] == len(members["rows"]) == 2
+
+
+def test_messages_are_found_by_a_selector(operator, queue):
+    path = "/api/queues/orders/messages"
+
+    all_of_them = operator.get(path).json()["messages"]
+    some = operator.get(path, params={"selector": "number >= 10"}).json()["messages"]
+    aside = operator.get(path, params={"magazine": "sideline"}).json()["messages"]
+
+    assert len(all_of_them) == 6
+    assert sorted(row["number"] for row in some) == [10, 11]
+    assert len(aside) == 2
+    assert queue.metadata().num_rows == 4
+    wrong = operator.get("/queues/orders/messages", params={"selector": "nmber = 1"})
+    assert wrong.status_code == 400
+    assert "did you mean &#39;number&#39;?" in wrong.text
+    assert operator.get(path, params={"selector": "nmber = 1"}).status_code == 400
+
+
+def test_one_message_with_its_whole_life(operator, store, queue):
+    rows = store.view("sideline", "orders").to_pylist()
+    message = rows[0]["message_id"]
+    path = f"/api/queues/orders/messages/{message}"
+
+    aside = operator.get(path).json()["life"]
+    assert aside["place"]["magazine"] == "sideline"
+    assert aside["place"]["state"] == "waiting"
+    assert aside["failures"][0]["kind"] == "exception"
+    assert aside["failures"][0]["reason"] == "no such customer\n<b>line 2</b>"
+    assert aside["payload"]["number"] < 12
+
+    queue.choose(message).requeue()
+    queue.fire(100, consumer=store.consumer("other", beats=True))
+    held = operator.get(path).json()["life"]["place"]
+    assert (held["state"], held["holder"]) == ("in flight", "other")
+    assert "Fired to" in operator.get(f"/queues/orders/messages/{message}").text
+
+    queue.choose(message).reload(consumer="other")
+    queue.choose(message).delete()
+    gone = operator.get(path).json()["life"]
+    assert gone["place"] is None
+    assert gone["payload"] is None
+    assert len(gone["failures"]) == 1
+    assert "no such message now" in operator.get(f"/queues/orders/messages/{message}").text
+
+
+@pytest.mark.parametrize("path", ["/queues/none", "/queues/none/sideline", "/nowhere"])
+def test_what_is_not_there_is_404(operator, queue, path):
+    assert operator.get(path).status_code == 404
+    assert operator.get(f"/api{path}").status_code == 404
+
+
+@pytest.mark.parametrize("message", ["x", "-1", "9" * 30, "7", "1e3"])
+def test_an_id_that_is_none_is_refused(operator, queue, message):
+    found = operator.get(f"/api/queues/orders/messages/{message}")
+
+    assert found.status_code == 400
+    assert found.json()["message"]
+
+
+def test_what_others_wrote_is_shown_as_text(operator, store):
+    """Columns, reasons, selectors, searches and names of consumers may hold anything."""
+    queue = make_queue(store)
+    queue.load([{"number": 1, "customer": SCRIPT, "amount": 1.0}])
+    queue.load([{"number": 2, "customer": SCRIPT, "amount": 1.0}])
+    firing = queue.fire(1)
+    queue.sideline(firing.ids, SCRIPT, kind="exception")
+    message = firing.ids[0].as_py()
+    pages = [
+        operator.get("/queues/orders/sideline"),
+        operator.get("/queues/orders/sideline", params={"group": "1", "kind": SCRIPT}),
+        operator.get(
+            "/queues/orders/sideline",
+            params={"group": "1", "kind": "exception", "reason": SCRIPT},
+        ),
+        operator.get("/queues/orders/messages", params={"selector": SCRIPT}),
+        operator.get("/queues/orders/messages"),
+        operator.get(f"/queues/orders/messages/{message}"),
+        operator.get("/", params={"q": SCRIPT}),
+        operator.get("/queues/orders/actions/delete", params={"selector": SCRIPT, "ids": SCRIPT}),
+        operator.get("/queues/orders/actions/sideline", params={"reason_text": SCRIPT, "all": "1"}),
+        operator.get(f"/queues/{SCRIPT}"),
+        operator.get("/login", params={"next": SCRIPT}),
+    ]
+
+    for page in pages:
+        assert "<script>alert" not in page.text
+        assert "<img" not in page.text
+        assert len(re.findall("<script", page.text)) == 1
+    shown = [page for page in pages if "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text]
+    assert len(shown) >= 8
+
+
+def test_nothing_is_loaded_from_other_sites(operator, queue):
+    for page in PAGES:
+        text = operator.get(address(page, queue)).text
+        loaded = re.findall(r'(?:src|href|action)="([^"]*)"', text)
+        assert loaded
+        assert [each for each in loaded if not each.startswith(("/", "?", "#"))] == []
+        assert "style=" not in text
+        assert not re.search(r"\son\w+=", text)
+
+
+def test_old_figures_are_shown_as_old(operator, store, queue, monkeypatch):
+    console = operator.app.state.console
+    assert operator.get("/api/queues").json()["fresh"]["error"] is None
+
+    def fail(connection):
+        raise CatalogUnavailable("the database is down")
+
+    monkeypatch.setattr(figures, "read", fail)
+    console.poller.look(fresh=True)
+
+    assert "the database is down" in operator.get("/").text
+    assert operator.get("/api/queues").json()["fresh"]["error"] == "the database is down"
+    assert operator.get("/api/queues").json()["queues"][0]["waiting"] == 6
+
+
+def test_the_figures_follow_the_store(operator, queue):
+    assert operator.get("/api/queues").json()["waiting"] == 6
+    queue.load(orders(5, first=100))
+
+    deadline = time.monotonic() + 15
+    while operator.get("/api/queues").json()["waiting"] != 11:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

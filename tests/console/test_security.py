@@ -1,0 +1,193 @@
+"""Who may ask: every route without a login, with one that may look, and from another site."""
+
+import pytest
+from starlette.routing import Mount, Route
+
+from ignis_console.app import OPEN
+from ignis_console.guard import HEADERS
+from ignis_console.pages import PAGES
+from tests.console.clients import ORIGIN, log_in, token
+from tests.dump import dump
+
+#: Forms that would act if anybody could send them.
+FORMS = {
+    "pause": {},
+    "resume": {},
+    "scale": {"concurrency": "3"},
+    "shovel": {},
+    "sweep": {"older_than": "0"},
+    "sideline": {"all": "1"},
+    "requeue": {"all": "1"},
+    "reload": {"all": "1", "consumer": "till"},
+    "delete": {"all": "1", "confirm": "orders"},
+}
+
+
+@pytest.fixture
+def catalog_url(tmp_path):
+    """One database is enough: no statement differs."""
+    from queue_core.address import Address
+
+    return Address.of(tmp_path / "store").catalog
+
+
+def every_route(client, queue):
+    """Yield each method and path of the application, from its own table."""
+    message = queue.choose("all").ids[0].as_py()
+    for route in client.app.routes:
+        if isinstance(route, Mount):
+            continue
+        assert isinstance(route, Route)
+        for method in sorted(route.methods):
+            yield method, route.path.format(queue=queue.name, message_id=message)
+
+
+def changes(store):
+    """Everything in the catalog, but what reading may change."""
+    return dump(store)
+
+
+def test_every_route_needs_a_login(serve, store, queue):
+    client = serve()
+    before = changes(store)
+    asked = list(every_route(client, queue))
+    assert len(asked) > 40
+
+    for method, path in asked:
+        if path in OPEN:
+            continue
+        answer = client.request(method, path, follow_redirects=False)
+        led_to_login = answer.headers.get("location", "").startswith("/login?next=")
+        assert answer.status_code == 401 or led_to_login, (method, path)
+    assert changes(store) == before
+
+
+def test_a_login_that_may_look_can_change_nothing(looker, store, queue):
+    before = changes(store)
+    csrf = token(looker)
+    posts = 0
+
+    for method, path in every_route(looker, queue):
+        if path in ("/login", "/logout"):
+            continue
+        fields = FORMS.get(path.rpartition("/")[2], {}) | {"expected": "99", "csrf": csrf}
+        if method == "POST":
+            posts += 1
+            as_form = looker.post(path, data=fields)
+            as_json = looker.post(path, json=fields, headers={"X-CSRF-Token": csrf})
+            assert (as_form.status_code, as_json.status_code) == (403, 403), path
+        else:
+            looker.request(method, path, params=fields)
+        # Other methods than those of the table change nothing either.
+        for other in ("PUT", "PATCH", "DELETE"):
+            assert looker.request(other, path).status_code in (403, 405), path
+    assert posts == 2 * len(FORMS)
+    assert changes(store) == before
+    assert looker.get("/log").text.count("Nobody has done anything yet.") == 1
+
+
+def test_a_login_that_may_look_sees_no_action(looker, queue):
+    for page in PAGES:
+        message = queue.choose("all").ids[0].as_py()
+        assert (
+            "/actions/"
+            not in looker.get(
+                page.path.format(queue="orders", message_id=message),
+                params={"selector": "number > 1"},
+            ).text
+        )
+    assert looker.get("/queues/orders/actions/delete").status_code == 403
+
+
+FORGED = {
+    "no token": ({}, {"csrf": ""}),
+    "another token": ({}, {"csrf": "0" * 64}),
+    "another origin": ({"Origin": "https://evil.example"}, {}),
+    "another port": ({"Origin": "http://localhost:9999"}, {}),
+    "no origin at all": ({"Origin": "null"}, {}),
+    "a form of another site": ({"Sec-Fetch-Site": "cross-site"}, {}),
+    "a form of another port": ({"Sec-Fetch-Site": "same-site"}, {}),
+    "another host": ({"Host": "evil.example"}, {}),
+    "another kind of body": ({"Content-Type": "text/plain"}, {}),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_request_is_refused(operator, store, queue, forged):
+    headers, fields = FORGED[forged]
+    form = {"csrf": token(operator), "expected": "99"} | fields
+    operator.get("/queues/orders")
+    before = changes(store)
+
+    answer = operator.post("/queues/orders/actions/pause", data=form, headers=headers)
+
+    assert answer.status_code in (403, 415, 421)
+    assert changes(store) == before
+
+
+def test_the_same_request_with_everything_right_is_accepted(operator, queue):
+    form = {"csrf": token(operator), "expected": "99"}
+    headers = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
+
+    answer = operator.post(
+        "/queues/orders/actions/pause", data=form, headers=headers, follow_redirects=False
+    )
+
+    assert answer.status_code == 303
+    assert queue.refresh().info.is_paused
+
+
+@pytest.mark.parametrize("path", ["/login", "/", "/api/queues", "/static/console.js", "/nowhere"])
+def test_each_answer_has_the_headers_that_protect_it(operator, path):
+    answer = operator.get(path)
+
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+    assert "'unsafe-inline'" not in answer.headers["Content-Security-Policy"]
+    assert ("no-store" in answer.headers["Cache-Control"]) == (path != "/static/console.js")
+
+
+def test_another_site_may_link_here_but_not_read(operator):
+    cross = {"Sec-Fetch-Site": "cross-site"}
+
+    assert operator.get("/", headers=cross | {"Sec-Fetch-Mode": "navigate"}).status_code == 200
+    assert operator.get("/", headers=cross | {"Sec-Fetch-Mode": "no-cors"}).status_code == 403
+    assert operator.get("/api/queues", headers=cross).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "127.0.0.1.nip.io"])
+def test_a_name_that_was_bound_to_this_address_is_refused(operator, host):
+    assert operator.get("/", headers={"Host": host}).status_code == 421
+
+
+def test_names_can_be_allowed(serve):
+    client = serve(names=frozenset({"Queues.example"}))
+
+    assert client.get("/login", headers={"Host": "queues.EXAMPLE:443"}).status_code == 200
+
+
+def test_a_large_body_is_refused(operator, queue):
+    answer = operator.post("/queues/orders/actions/pause", data={"csrf": "x" * (1 << 20)})
+    chunks = (b"x" * 65536 for _ in range(20))
+    streamed = operator.post("/queues/orders/actions/pause", content=chunks)
+
+    assert answer.status_code == 413
+    assert streamed.status_code == 413
+
+
+def test_no_file_but_the_static_ones_is_served(operator):
+    for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/static/none.css"):
+        assert operator.get(path).status_code in (400, 404)
+
+
+def test_a_token_of_another_login_is_refused(serve, queue):
+    one, other = serve(), None
+    log_in(one)
+    first = token(one)
+    other = serve()
+    log_in(other)
+
+    answer = other.post("/queues/orders/actions/pause", data={"csrf": first, "expected": "99"})
+
+    assert answer.status_code == 403

@@ -1,0 +1,48 @@
+"""Figures as text: an unknown one is the word."""
+
+import pytest
+
+from ignis_console import wording
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "unknown"),
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (2.0, "2"),
+        (12.34, "12.3"),
+        (0.5, "0.50"),
+    ],
+)
+def test_numbers(value, text):
+    assert wording.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "unknown"),
+        (-3, "0.0 s"),
+        (0.25, "0.2 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (7500, "2 h 5 min"),
+        (86_400, "1 d"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_ages(seconds, text):
+    assert wording.age(seconds) == text
+
+
+def test_rates_messages_and_times():
+    assert wording.rate(None) == "unknown"
+    assert wording.rate(3) == "3/s"
+    assert wording.messages(1) == "1 message"
+    assert wording.messages(0) == "0 messages"
+    assert wording.moment(None) is None
+    assert wording.clock(wording.moment(1_700_000_000_000_000)) == "2023-11-14 22:13:20"
+    assert wording.clock(None) == wording.NONE
