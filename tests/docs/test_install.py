@@ -34,7 +34,9 @@ import importlib, pkgutil, re, sys
 from pyspark.sql.pandas.utils import (
     require_minimum_pandas_version, require_minimum_pyarrow_version,
 )
-OF_OTHER_EXTRAS = ("kazoo", "matplotlib", "opentelemetry", "prometheus_client")
+OF_OTHER_EXTRAS = (
+    "jinja2", "kazoo", "matplotlib", "opentelemetry", "prometheus_client", "starlette", "uvicorn"
+)
 page, folder, *packages = sys.argv[1:]
 for package in map(importlib.import_module, packages):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
