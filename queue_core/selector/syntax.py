@@ -25,6 +25,8 @@ DEEPEST = 24
 _SPARK = Dialect.get_or_raise("spark")
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+#: Words that begin a statement, whose rest sqlglot takes for one token; also names of columns.
+_COMMANDS = _SPARK.tokenizer_class.COMMANDS
 _SIGNS = {"NOT", "!", "-", "+", "~"}
 #: Widest excerpt around a fault.
 _EXCERPT = 60
@@ -50,7 +52,7 @@ class SourceText:
         if not text.strip():
             raise BadSelector(f"the {kind} is empty; leave it out to take every message")
         try:
-            tokens = list(_SPARK.tokenize(text))
+            tokens = _tokens(text)
         except SqlglotError as error:
             raise source._unreadable(error) from error
         source = replace(source, tokens=_with_quotes_joined(text, tokens))
@@ -183,6 +185,17 @@ def _words(node: exp.Expression) -> set[str]:
     if isinstance(node, exp.Interval | exp.Distinct | exp.Any):
         return {type(node).__name__.upper()}
     return set()
+
+
+def _tokens(text: str) -> list[Token]:
+    tokens = list(_SPARK.tokenize(text))
+    if not tokens or tokens[0].token_type not in _COMMANDS:
+        return tokens
+    # Within brackets, it is a name.
+    inside = list(_SPARK.tokenize(f"({text}"))[1:]
+    return [
+        Token(each.token_type, each.text, start=each.start - 1, end=each.end - 1) for each in inside
+    ]
 
 
 def _with_quotes_joined(text: str, tokens: list[Token]) -> list[Token]:

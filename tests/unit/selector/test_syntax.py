@@ -2,6 +2,7 @@
 
 import sys
 
+import pyarrow as pa
 import pytest
 
 from queue_core.errors import BadSelector
@@ -96,3 +97,15 @@ def test_the_recursion_limit_of_a_deep_caller_is_an_error_of_ours():
     used = len(__import__("inspect").stack())
     with pytest.raises(BadSelector, match="nested too deeply"):
         deep(sys.getrecursionlimit() - used - 150)
+
+
+@pytest.mark.parametrize("name", ["call", "show", "execute", "vacuum", "explain", "rename"])
+def test_a_column_may_have_the_name_of_a_command(name):
+    schema = pa.schema([(name, pa.int64())])
+    rows = pa.table({name: [1, 2, 3]}, schema)
+
+    for text in (f"{name} > 1", f"1 < {name}", f"({name} > 1)", f"`{name}` > 1"):
+        assert Selector.parse(text, schema).mask(rows).to_pylist() == [False, True, True]
+    with pytest.raises(BadSelector, match=f"column {len(name) + 9}: there is no column 'nmae'"):
+        Selector.parse(f"{name} > 1 OR nmae = 1", schema)
+    assert Order.parse(f"{name} DESC", schema)
