@@ -28,6 +28,7 @@ from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.payloads import ObjectPayload, Payload
+from queue_core.model import Magazine
 from queue_core.names import nearest
 from queue_core.retry import Retry
 
@@ -173,11 +174,13 @@ def consume(
     if named is not None:
         source["breaker"] = str(named)
     read = SourceOptions.of(source)
-    timeout, schema = _timeout(read, contract), _schema(read, columns, contract.payload)
+    timeout, place = _timeout(read, contract)
+    schema = _schema(read, columns, contract.payload)
 
     with finding_ignis():
         messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
-    settled = settlement(messages, function, contract, timeout, _sent(named))
+    is_main = place is Magazine.MAIN
+    settled = settlement(messages, function, contract, timeout, _sent(named), may_put_off=is_main)
     shared = {key: source[key] for key in _SHARED if key in source}
     writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
     writer = writer.option("checkpointLocation", folder)
@@ -273,17 +276,18 @@ def _activate(spark: SparkSession) -> None:
     spark.createDataFrame([], "nothing INT")
 
 
-def _timeout(options: SourceOptions, contract: Contract) -> float:
-    """Return how many seconds a call of the handler may take; check the class of its objects."""
+def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:
+    """Return the seconds that a call may take, and the magazine; check the class of its objects."""
     with closing(StoreHandle(options.address)) as store:
-        queues = open_queues(store, located(store, options).queues)
+        options = located(store, options)
+        queues = open_queues(store, options.queues)
     for queue in queues:
         if options.breaker is not None:
             check_by(options.breaker, queue.name, queue.schema)
     if isinstance(contract.payload, ObjectPayload):
         for queue in queues:
             contract.payload.kind.check_fits(queue.schema, queue.name)
-    return contract.timeout_for(queues)
+    return contract.timeout_for(queues), options.magazine
 
 
 def _schema(

@@ -36,11 +36,14 @@ def settlement(
     contract: Contract,
     timeout: float | None,
     breaker: Breaker | None = None,
+    *,
+    may_put_off: bool = True,
 ) -> DataFrame:
     """
     Return the outcomes of *messages*, as the settle sink takes them.
 
-    A Python call may take *timeout* seconds. Raises `BadOption` for a handler that cannot be used.
+    A Python call may take *timeout* seconds. Messages of a sideline cannot be put off
+    (*may_put_off*). Raises `BadOption` for a handler that cannot be used.
     """
     if isinstance(handler, Column):
         if replace(contract, retry=None) != Contract() or breaker is not None:
@@ -68,6 +71,7 @@ def settlement(
         contract.on_none,
         contract.retry,
         breaker=breaker,
+        may_put_off=may_put_off,
     )
     return _observed(_by_python(messages, runner))
 

@@ -180,6 +180,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             if not isinstance(decision, bool):
                 decision = finish(decision)
         except Later as later:
+            if not self.results.put_off():
+                return _RELOADED
             _log.debug("a handler put its message off %s", later)
             return CallOutcome(RELOAD, delay=later.seconds)
         except self._ignorable as error:
@@ -260,6 +262,8 @@ class BatchCall(HandlerCalls[Verdicts]):
         try:
             decisions = finish(handle(*self._arguments))
         except Later as later:
+            if not self.results.put_off():
+                return self._reloaded()
             _log.debug("a handler put %d messages off %s", self._messages, later)
             return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
         except self._ignorable as error:
@@ -280,6 +284,8 @@ class BatchCall(HandlerCalls[Verdicts]):
             dead = self.results.refused
             return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)
         self.results.decided = True
+        if verdicts.put_off and not self.results.put_off():
+            return verdicts.at_once()
         return verdicts
 
     def _store(self, _: int, outcome: Verdicts) -> None:

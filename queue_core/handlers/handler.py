@@ -18,7 +18,7 @@ from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
 from queue_core.handlers.guarded import GuardedBatch, GuardedCalls
 from queue_core.handlers.payloads import Call, ObjectPayload, Payload
-from queue_core.handlers.results import REFUSAL, Results, name_of
+from queue_core.handlers.results import REFUSAL, Results
 from queue_core.handlers.verdicts import SETTLEMENT
 from queue_core.objects.python_rows import rows_of
 from queue_core.retry import Retry
@@ -86,12 +86,14 @@ class HandlerRunner:
     gate: Gate | None = None
     #: In a task of Spark, the breaker itself: each task has a gate of its own.
     breaker: Breaker | None = None
+    #: Whether messages can wait for a time: not those of a sideline, which are fired before it.
+    may_put_off: bool = True
     #: The results so far. `dataclasses.replace` makes a runner without any.
     results: Results = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Have the calls of a coroutine function awaited."""
-        object.__setattr__(self, "results", Results(self.on_none))
+        object.__setattr__(self, "results", Results(self.on_none, may_put_off=self.may_put_off))
         if is_coroutine(self.handler):
             awaited: Any = Awaited(self.handler)
             if takes_batches(self.handler):
@@ -132,9 +134,9 @@ class HandlerRunner:
 
     @property
     def refusal(self) -> str | None:
-        """The handler's name if it is refused, because it returned nothing."""
+        """Why the handler is refused, if it is."""
         handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
-        return name_of(handler) if self.results.refused else None
+        return self.results.refusal(handler)
 
     def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any] | GuardedBatch:
         """Return the calls to make for a batch."""

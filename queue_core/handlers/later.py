@@ -17,8 +17,8 @@ class Later(Exception):
     A batch handler puts its whole batch off; to put off only some messages, it returns a table with
     ``outcome`` ``reload`` and ``delay``.
 
-    Do not raise it in a handler of a sideline: its consumers fire messages before their time, so
-    they would get the message again at once.
+    A handler of a sideline cannot put messages off: its consumers fire messages before their time,
+    so they would get the message again at once. Its pool or its query ends with `BadOutcome`.
 
     Args:
         seconds: For how long the message waits, 0 or more.

@@ -1,10 +1,12 @@
-"""Results of a handler that are no decision: a handler that returns nothing is refused.
+"""Results of a handler that make no sense: a handler that gives one is refused.
 
 A handler that forgets its `return` has done its work, and repeating its messages would do the work
 again. So the first result decides: if it is None, the handler is refused. Its message is sidelined
 as undecided and dead, and no other call begins; calls of other workers that are in progress end as
-they do. If the handler has decided before, a None is
-the mistake of one message, which alone is sidelined.
+they do. If the handler has decided before, a None is the mistake of one message, which alone is
+sidelined.
+
+A handler of a sideline that puts a message off is refused too. Its message is reloaded.
 """
 
 from __future__ import annotations
@@ -19,25 +21,52 @@ from queue_core.outcomes import DELETE, SIDELINE
 
 #: The outcomes that the argument ``on_none`` can give to a result of None.
 ON_NONE = (DELETE, SIDELINE)
-#: A column of a task's settlement: the name of a handler that returned nothing, else null.
+#: A column of a task's settlement: why its handler is refused, else null.
 REFUSAL = "_refusal"
 
 
 class Results:
     """The results of a handler so far, in one process. Thread-safe."""
 
-    def __init__(self, on_none: str | None = None) -> None:
+    def __init__(self, on_none: str | None = None, *, may_put_off: bool = True) -> None:
         self._on_none = on_none
+        self._may_put_off = may_put_off
         #: Whether the handler has decided about a message.
         self.decided = False
-        #: Whether the handler returned None before it decided about any message.
+        #: Whether the handler returned None before it decided about any message, or has put a
+        #: message off that cannot be.
         self.refused = False
+        self._put_off = False
 
     def none(self) -> bool:
         """Note a result of None; return whether it deletes the message."""
         if self._on_none is None and not self.decided:
             self.refused = True
         return self._on_none == DELETE
+
+    def put_off(self) -> bool:
+        """Note that the handler puts messages off; return whether it may."""
+        if not self._may_put_off:
+            self.refused = self._put_off = True
+        return self._may_put_off
+
+    def refusal(self, handler: Callable[..., Any]) -> str | None:
+        """Return why a handler is refused; None if it is not."""
+        if not self.refused:
+            return None
+        if self._put_off:
+            return (
+                f"the handler {name_of(handler)} puts messages of the sideline off, with Later or "
+                "a delay, and would get them again at once: a consumer of the sideline fires "
+                "messages before their time. Return True or False, or requeue the messages and "
+                "handle them in main. The message that it put off waits as before"
+            )
+        return (
+            f"the handler {name_of(handler)} returned None instead of a decision; return True to "
+            "delete a message and False to sideline it, or set on_none='delete' or "
+            "on_none='sideline'. The message that it handled is in the sideline as undecided and "
+            "dead, and the others wait"
+        )
 
 
 def check_on_none(on_none: Any) -> str | None:
@@ -56,11 +85,6 @@ def name_of(handler: Callable[..., Any]) -> str:
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
 
 
-def refusal(handler: str, queues: Sequence[str]) -> BadOutcome:
-    """Return the error of a handler that returned nothing."""
-    names = ", ".join(map(repr, queues))
-    return BadOutcome(
-        f"queue {names}: the handler {handler} returned None instead of a decision; return True to "
-        "delete a message and False to sideline it, or set on_none='delete' or on_none='sideline'. "
-        "The message that it handled is in the sideline as undecided and dead, and the others wait"
-    )
+def refusal(why: str, queues: Sequence[str]) -> BadOutcome:
+    """Return the error of a handler that is refused."""
+    return BadOutcome(f"queue {', '.join(map(repr, queues))}: {why}")

@@ -89,6 +89,20 @@ class Verdicts(NamedTuple):
             {name: column.take(rows) for name, column in self.waits.items()},
         )
 
+    @property
+    def put_off(self) -> bool:
+        """Whether some messages are reloaded for a time to come."""
+        reloaded = pc.equal(self.outcomes, RELOAD)
+        return any(
+            pc.any(pc.and_(reloaded, times.is_valid()), min_count=0).as_py()
+            for name, times in self.waits.items()
+            if name != "dead"
+        )
+
+    def at_once(self) -> Verdicts:
+        """Return the same outcomes without times."""
+        return self._replace(waits={n: each for n, each in self.waits.items() if n == "dead"})
+
 
 _NONE = pa.scalar(None, pa.string())
 

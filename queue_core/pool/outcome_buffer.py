@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 from queue_core.pool.batch import Batch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
+from queue_core.rows import Numbers
 
 
 class OutcomeBuffer:
@@ -36,14 +37,14 @@ class OutcomeBuffer:
     def __init__(self, on_settled: Callable[[Counter[str]], None], *, at_once: bool) -> None:
         self._on_settled = on_settled
         self._linger = 0.0 if at_once else LINGER_SECONDS
-        self._by_source: dict[MessageSource, list[pa.RecordBatch]] = {}
+        self._by_source: dict[MessageSource, list[Batch]] = {}
         self._since = 0.0
 
     def add(self, batch: Batch) -> None:
         """Add the outcomes of a batch whose calls are all made."""
         if not self._by_source:
             self._since = time.monotonic()
-        self._by_source.setdefault(batch.source, []).append(batch.settlement)
+        self._by_source.setdefault(batch.source, []).append(batch)
 
     @property
     def is_due(self) -> bool:
@@ -54,19 +55,31 @@ class OutcomeBuffer:
         """Settle everything; while the catalog is unavailable, retry until *ending* is set."""
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
-            rows = pa.Table.from_batches(batches)
+            rows = pa.Table.from_batches([batch.settlement for batch in batches])
             try:
-                source.settle(rows)
+                lost = source.settle(rows)
             except Unavailable:
                 if ending.wait(RETRY_SECONDS):
                     raise
                 continue
             del self._by_source[source]
-            self._on_settled(_counts(rows))
+            committed = [ids for batch in batches for ids in batch.committed]
+            self._on_settled(_counts(rows, lost, committed))
 
 
-def _counts(settled: pa.Table) -> Counter[str]:
-    """Return the number of messages per outcome. A deleted message with a kind was ignored."""
+def _counts(rows: pa.Table, lost: Numbers, committed: Sequence[pa.Array]) -> Counter[str]:
+    """
+    Return the number of messages per outcome. A deleted message with a kind was ignored.
+
+    Messages that were *lost* count for themselves, except those that a transaction of the handler
+    has deleted before.
+    """
+    settled, ids = rows, rows.column("_message_id")
+    if len(lost):
+        gone = pc.is_in(ids, value_set=pa.array(lost))
+        if committed:
+            gone = pc.and_not(gone, pc.is_in(ids, value_set=pa.chunked_array(committed)))
+        settled = rows.filter(pc.invert(gone))
     outcomes, has_kind = settled.column("outcome"), settled.column("kind").is_valid()
     deleted = pc.equal(outcomes, DELETE)
     ignored = _sum(pc.and_(deleted, has_kind))
@@ -75,6 +88,7 @@ def _counts(settled: pa.Table) -> Counter[str]:
         ignored=ignored,
         sidelined=_sum(pc.equal(outcomes, SIDELINE)),
         reloaded=_sum(pc.equal(outcomes, RELOAD)),
+        lost=rows.num_rows - settled.num_rows,
     )
 
 

@@ -224,6 +224,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             contract.payload,
             contract.on_none,
             contract.retry,
+            may_put_off=magazine_of(magazine) is Magazine.MAIN
+            and not all(each.is_sideline for each in self._config.queues),
         )
         self._pressure = pressure
         self._name = name
@@ -355,7 +357,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of settled messages: ``deleted``, ``sidelined``, ``ignored``, ``reloaded``."""
+        """
+        The number of handled messages by their outcome, as settled.
+
+        The keys are ``deleted``, ``sidelined``, ``ignored``, ``reloaded``, and ``lost``: messages
+        that the pool did not hold any more when they were to be settled, because a sweep or a
+        person had taken them. Keys of outcomes that did not occur are missing.
+        """
         with self._lock:
             return dict(self._counts)
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection
 
@@ -27,10 +28,12 @@ from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.retry import Retry
+from queue_core.rows import Numbers
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.browse import browse_next, browsed
 from queue_core.verbs.quarantine import quarantining
+from queue_core.verbs.settle import settle_or_lose
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -47,8 +50,8 @@ class MessageSource(Protocol):
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Take up to *limit* messages; None when there are none."""
 
-    def settle(self, settlement: pa.Table) -> None:
-        """Settle messages that were taken: rows of `SETTLEMENT`."""
+    def settle(self, settlement: pa.Table) -> Numbers:
+        """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
 
     def delete_within(self, connection: Connection, ids: pa.Array) -> None:
         """Delete messages that were taken, in the transaction of a handler."""
@@ -104,12 +107,13 @@ class AcquiringSource:
         prefetched = self._prefetch.next(limit)
         return self._fire(limit) if prefetched is None else prefetched
 
-    def settle(self, settlement: pa.Table) -> None:
+    def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
-        self._settle(settlement)
+        lost = self._settle(settlement)
         limited = any(limit.in_flight is not None for limit in self._queue.limits)
         if limited or self._queue.info.settings.group is not None:
             self._on_available()
+        return lost
 
     def delete_within(self, connection: Connection, ids: pa.Array) -> None:
         """Delete messages; raises `NotHeld` if one of them is not held any more."""
@@ -177,10 +181,11 @@ class AcquiringSource:
         self.refused_for = firing.opens_in
         return firing.messages.select(self._columns)
 
-    def _settle_all(self, settlements: list[pa.Table]) -> Sequence[None]:
+    def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
         merged = Settlement.of(pa.concat_tables(settlements))
-        self._queue.settle(merged, self._consumer, retry=self._retry)
-        return [None] * len(settlements)
+        catalog = self._queue.store.catalog
+        lost = settle_or_lose(catalog, self._queue.info, merged, self._consumer, self._retry)
+        return [lost] * len(settlements)
 
 
 class BrowsingSource:
@@ -209,8 +214,9 @@ class BrowsingSource:
         """Return messages that were not shown yet."""
         return self._browse(limit)
 
-    def settle(self, settlement: pa.Table) -> None:
+    def settle(self, settlement: pa.Table) -> Numbers:
         """Do nothing, since no messages were taken."""
+        return np.empty(0, np.int64)
 
     def delete_within(self, connection: Connection, ids: pa.Array) -> None:
         """Do nothing, since no messages were taken."""

@@ -128,6 +128,7 @@ class Transactions:
             if len(done):
                 _delete(batch, connection, done)
                 connection.commit()
+                batch.committed.append(done)
             return decision
 
     def _is_in_the_way(self, error: Exception) -> bool:

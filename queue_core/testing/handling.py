@@ -16,6 +16,7 @@ from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.handlers.results import refusal
 from queue_core.handlers.verdicts import SETTLEMENT
+from queue_core.model import Magazine, magazine_of
 from queue_core.outcomes import Settlement
 from queue_core.queue import Queue
 from queue_core.retry import Retry
@@ -109,6 +110,7 @@ def handle(
         contract.payload,
         contract.on_none,
         contract.retry,
+        may_put_off=magazine_of(magazine) is Magazine.MAIN and not queue.is_sideline,
     )
     names = _columns(queue, columns, contract.payload)
     before = _ids(queue.store)

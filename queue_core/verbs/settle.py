@@ -13,8 +13,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect, failures, holders, id_map
@@ -40,6 +43,7 @@ from queue_core.model import (
 from queue_core.outcomes import Settlement
 from queue_core.plan import Taken
 from queue_core.retry import Retry
+from queue_core.rows import Numbers
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +69,48 @@ def settle(
         if batch and not is_new_batch(connection, queues[0], batch):
             return 0
         streaming = batch is not None
-        return _settle(connection, queues, settlement, holder, retry, streaming=streaming)
+        return _settle(connection, queues, settlement, holder, retry, streaming=streaming).messages
 
     return transact(catalog, "settle", work)
+
+
+def settle_or_lose(
+    catalog: Catalog,
+    queue: QueueInfo,
+    settlement: Settlement,
+    holder: Holder,
+    retry: Retry | None = None,
+) -> Numbers:
+    """Settle messages of a queue; return the ids of those that *holder* held no longer."""
+
+    def work(connection: Connection) -> Numbers:
+        done = _settle(connection, [queue], settlement, holder, retry, streaming=False)
+        if done.messages == len(done.given):
+            return np.empty(0, np.int64)
+        lost = np.setdiff1d(done.given.numbers(), done.settled.numbers())
+        return id_map.logical(connection, lost)
+
+    return transact(catalog, "settle", work)
+
+
+class _Settled(NamedTuple):
+    """The rows of a settlement, and those of them that were held until then."""
+
+    given: IdSet
+    held: Sequence[Taken]
+
+    @property
+    def messages(self) -> int:
+        """How many of them were held."""
+        return sum(len(rows) for _, rows in self.held)
+
+    @property
+    def settled(self) -> IdSet:
+        """Those that were held."""
+        blocks: dict[int, BitMap] = {}
+        for piece, rows in self.held:
+            blocks[piece.segment_id] = blocks.get(piece.segment_id, BitMap()) | rows.as_bitmap()
+        return IdSet(blocks)
 
 
 def _settle(
@@ -78,13 +121,13 @@ def _settle(
     retry: Retry | None,
     *,
     streaming: bool,
-) -> int:
+) -> _Settled:
     settlement = _located(connection, queues, settlement)
     ids = settlement.deleted | settlement.sidelined | settlement.reloaded
     check_ids(connection, queues, ids)
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
-    settled = 0
+    settled: list[Taken] = []
     fired = _fired(connection, queues, ids)
     held = fetch(connection, *fired, *holders.conditions(connection, holder), lock="wait")
     if streaming:
@@ -96,7 +139,7 @@ def _settle(
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
         sidelined = piece.rows & settlement.sidelined.rows(piece.segment_id)
         reloaded = piece.rows & settlement.reloaded.rows(piece.segment_id)
-        settled += len(deleted) + len(sidelined) + len(reloaded)
+        settled.append((piece, deleted | sidelined | reloaded))
         changes.remove(piece, deleted, "deleted")
         if sidelined:
             attempts = piece.attempts + 1
@@ -113,13 +156,14 @@ def _settle(
             changes.release(piece, reloaded)
             changes.count(piece, reloaded=len(reloaded))
     changes.apply(connection)
-    if holder is THIS_PROCESS and settled < len(ids):
+    done = _Settled(ids, settled)
+    if holder is THIS_PROCESS and done.messages < len(ids):
         _warn_of_others(connection, queues, fired, ids)
     name = holders.name_of(holder)
     for queue_id, taken in failed.items():
         reasons = failures.of_each(taken, settlement.reasons)
         failures.record(connection, queue_id, name, reasons)
-    return settled
+    return done
 
 
 def _waiting(

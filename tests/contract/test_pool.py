@@ -433,3 +433,20 @@ def test_a_stopped_pool_gets_no_more_workers(store, queue):
 
     assert pool.increase(2) == 0
     assert pool.concurrency == 0
+
+
+def test_messages_that_were_taken_away_are_counted_as_lost(store, queue):
+    queue.load(orders(4))
+
+    def handle(message):
+        if message["number"] == 2:
+            # Meanwhile, an operator sweeps what is in flight.
+            assert queue.sweep(older_than=0, dead_after=0) > 0
+        return True
+
+    with ConsumerPool(store, "orders", handle, concurrency=1, batch=4) as pool:
+        assert pool.drain(PATIENCE)
+        counts = dict(pool.counts)
+    swept = queue.browse(magazine="sideline").num_rows
+    assert swept >= 1
+    assert counts == {"lost": swept} | ({"deleted": 4 - swept} if swept < 4 else {})

@@ -3,9 +3,10 @@
 import time
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 
-from queue_core import ConsumerPool, Later, Retry, constant
+from queue_core import ConsumerPool, Later, Retry, batch_handler, constant
 from queue_core.errors import BadOutcome
 from tests.contract.pools import Recorder, eventually
 from tests.factories import make_queue, orders
@@ -105,3 +106,33 @@ def test_the_refused_handlers_message_is_dead(store):
 
     (row,) = sideline(store).values()
     assert (row["kind"], row["dead"]) == ("undecided", True)
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_message_of_the_sideline_cannot_be_put_off(store, in_batches):
+    """It would come back at once, and its handler would run without end."""
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.sideline(queue.fire("all"))
+    before = sideline(store)
+    calls = []
+
+    def handle(message):
+        calls.append(message)
+        raise Later(60)
+
+    @batch_handler
+    def handle_all(batch):
+        calls.append(batch)
+        count = batch.num_rows
+        return pa.table({"outcome": ["reload"] * count, "delay": [60.0] * count})
+
+    handler = handle_all if in_batches else handle
+    pool = ConsumerPool(store, "orders_SIDELINE", handler, concurrency=1)
+    with pytest.raises(BadOutcome, match="puts messages of the sideline off"), pool:
+        eventually(lambda: pool.error is not None)
+
+    assert len(calls) == 1
+    after = sideline(store)
+    assert [row["due_at"] for row in after.values()] == [row["due_at"] for row in before.values()]
+    assert queue.fire("all", magazine="sideline").messages.num_rows == 2

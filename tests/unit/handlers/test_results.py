@@ -51,6 +51,20 @@ class Charge:
 def test_the_error_names_queue_handler_and_remedy():
     assert name_of(partial(Charge().handle)) == "Charge.handle"
     assert name_of(Charge()) == "Charge"
-    told = str(refusal("Charge.handle", ["orders", "paid"]))
+    results = Results()
+    assert results.refusal(Charge().handle) is None
+    results.none()
+    told = str(refusal(results.refusal(Charge().handle), ["orders", "paid"]))
     assert told.startswith("queue 'orders', 'paid': the handler Charge.handle returned None")
     assert "on_none='delete'" in told
+
+
+def test_a_handler_of_a_sideline_cannot_put_messages_off():
+    results = Results()
+    assert results.put_off()
+    assert not results.refused
+
+    results = Results("delete", may_put_off=False)
+    assert not results.put_off()
+    assert results.refused
+    assert "handler Charge puts messages of the sideline off" in results.refusal(Charge())

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
+from queue_core.handlers.verdicts import Verdicts
 from tests.unit.handlers.handler_runs import DELETED, REJECTED, messages, outcomes
 
 
@@ -94,3 +95,13 @@ def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told)
 
     assert {verdict[:2] for verdict in settled} == {("sideline", "undecided")}
     assert all(told in reason for _, _, reason in settled)
+
+
+def test_reloaded_messages_with_a_time_are_put_off():
+    table = pa.table({"outcome": ["reload", "sideline"], "delay": [None, 3.0]})
+    assert not Verdicts.of_batch(table, 2).put_off
+    table = pa.table({"outcome": ["reload", "sideline"], "delay": [5, 3.0], "dead": [None, True]})
+    verdicts = Verdicts.of_batch(table, 2)
+    assert verdicts.put_off
+    assert not verdicts.at_once().put_off
+    assert list(verdicts.at_once().waits) == ["dead"]

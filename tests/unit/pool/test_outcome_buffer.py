@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,8 +18,9 @@ from queue_core.pool.timings import LINGER_SECONDS
 class Source:
     """A source that keeps its settlements, after it was unavailable *failures* times."""
 
-    def __init__(self, failures=0):
+    def __init__(self, failures=0, lost=()):
         self.failures = failures
+        self.lost = lost
         self.settled = []
 
     def settle(self, rows):
@@ -26,6 +28,7 @@ class Source:
             self.failures -= 1
             raise CatalogUnavailable("gone")
         self.settled.append(rows.column("_message_id").to_pylist())
+        return np.array([number for number in self.settled[-1] if number in self.lost], np.int64)
 
 
 def handled(source, *numbers, handler=lambda message: True):
@@ -82,3 +85,18 @@ def test_a_settlement_is_retried_until_the_end(monkeypatch):
     ending.set()
     with pytest.raises(CatalogUnavailable, match="gone"):
         buffer.settle(ending)
+
+
+def test_lost_messages_count_for_themselves():
+    counts, source = [], Source(lost=(2, 3, 4))
+    buffer = OutcomeBuffer(counts.append, at_once=True)
+    transactional = handled(source, 3, 5)
+    # Its own transaction has deleted it, so the settlement finds it no longer held.
+    transactional.committed.append(pa.array([3]))
+    failed = handled(source, 4, handler=lambda _: False)
+    for batch in (handled(source, 1, 2), transactional, failed):
+        buffer.add(batch)
+
+    buffer.settle(threading.Event())
+
+    assert sum(counts, Counter()) == {"deleted": 3, "lost": 2}
