@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from queue_core.breakers.breaker import WHOLE, Breaker
+from queue_core.breakers.keys import is_too_long
 from queue_core.breakers.states import PROBING
 from queue_core.breakers.tallies import Tally, merged
 from queue_core.breakers.windows import Windows
@@ -39,7 +40,7 @@ def report(
                 _note_probe(catalog, breaker, name, place, tally, consumer)
         elif windows.note_many(key, tally.calls, tally.failures) or tally.tripped:
             windows.clear(key)
-            if not known.exempt & {key, WHOLE}:
+            if not known.exempt & {key, WHOLE} and not is_too_long(key):
                 _trip(catalog, breaker, name, key, consumer)
 
 

@@ -78,7 +78,7 @@ class QueryBreaker:
         assert self._check is not None
         began = time.monotonic()
         try:
-            return bool(self._check(*([value_of(key)] if self._breaker.by and key else [])))
+            return bool(self._check(*([value_of(key)] if self._breaker.by else [])))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             took = time.monotonic() - began
             # A check that cannot succeed would keep the breaker open in silence.

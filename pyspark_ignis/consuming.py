@@ -21,7 +21,7 @@ from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
 from pyspark_ignis.lookup import finding_ignis
 from pyspark_ignis.settlement import Handler, settlement
-from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.breaker import Breaker, text_of
 from queue_core.breakers.keys import check_by, name_for
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
@@ -172,7 +172,7 @@ def consume(
     )
     named = _named(breaker, [queue] if isinstance(queue, str) else queue)
     if named is not None:
-        source["breaker"] = str(named)
+        source["breaker"] = text_of(named)
     read = SourceOptions.of(source)
     timeout, place = _timeout(read, contract)
     schema = _schema(read, columns, contract.payload)

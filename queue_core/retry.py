@@ -8,7 +8,7 @@ and SQS.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,11 @@ _EXCEPTION = "exception"
 
 
 def _failures(name: str, given: Any) -> tuple[str | type[Exception], ...]:
+    if not isinstance(given, str | type | Iterable):
+        raise BadOption(
+            f"{name}={given!r}: name failures by their kinds, such as 'timeout', or by exception "
+            "classes"
+        )
     listed = (given,) if isinstance(given, str | type) else tuple(given)
     for each in listed:
         is_class = isinstance(each, type) and issubclass(each, Exception)

@@ -193,7 +193,8 @@ class QueueSettings:
     shovel_rate: float | None = _setting(
         None,
         _or_none(_RATE),
-        "The most messages that a shovel moves per second. none: no limit.",
+        "The most messages per second that return to main from the sideline, by a shovel or as "
+        "they are due by `retry`. none: no limit.",
     )
     max_deliveries: int | None = _setting(
         None,

@@ -41,10 +41,11 @@ class Breaker:
         max_pause: The longest pause between two probes, in seconds; at least *pause*.
         by: A column of the queues, of strings, whole numbers or booleans. Each of its values has a
             state of its own, and an open one holds back only messages with that value. Values of
-            more than about 300 characters have no state, and are never held back. By default, the
-            handler has one state.
+            more than about 300 characters have no state, and are never held back; a warning says
+            so when too many of their calls fail. By default, the handler has one state.
         check: A function that is called instead of a probe, or its import path ``module:name``. It
-            takes no argument, or with *by* the value, and returns True if the handler's calls would
+            takes no argument, or with *by* the value (None for the whole handler, which a person
+            can open), and returns True if the handler's calls would
             succeed now. In Spark, only functions with an import path can be used. By default,
             messages are the probes.
         name: The breaker's name. By default, the names of its queues, joined by commas.
@@ -94,12 +95,11 @@ class Breaker:
             )
 
     def __str__(self) -> str:
-        """Return the text form, which `parse` reads; raises `BadOption` for a local *check*."""
-        values = {name: getattr(self, name) for name in _DEFAULTS}
-        values["check"] = None if self.check is None else _path_of(self.check)
-        return json.dumps(
-            {name: value for name, value in values.items() if value != _DEFAULTS[name]}
-        )
+        """Return the text form; it can be parsed if *check* has an import path."""
+        try:
+            return text_of(self)
+        except BadOption:
+            return _text(self, repr(self.check))
 
     @staticmethod
     def parse(text: str) -> Breaker:
@@ -139,6 +139,16 @@ class Breaker:
         if check is not None:
             _check_takes(check, self.by)
         return check
+
+
+def text_of(breaker: Breaker) -> str:
+    """Return the text form, which `Breaker.parse` reads; raises `BadOption` for a local check."""
+    return _text(breaker, None if breaker.check is None else _path_of(breaker.check))
+
+
+def _text(breaker: Breaker, check: str | None) -> str:
+    values = {name: getattr(breaker, name) for name in _DEFAULTS} | {"check": check}
+    return json.dumps({name: value for name, value in values.items() if value != _DEFAULTS[name]})
 
 
 _DEFAULTS: dict[str, Any] = {

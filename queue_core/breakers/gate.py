@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from queue_core.breakers.breaker import WHOLE, Breaker
-from queue_core.breakers.keys import LONGEST, keys_of
+from queue_core.breakers.keys import is_too_long, keys_of
 from queue_core.breakers.tallies import STOPPED
 from queue_core.breakers.windows import Windows
 
@@ -104,7 +104,7 @@ class Gate:
             too_many = self._windows.note(key, failures > 0)
         else:
             too_many = self._windows.note_many(key, calls, failures)
-        if not too_many or len(key) > LONGEST or self._exempt & {key, WHOLE}:
+        if not too_many or self._exempt & {key, WHOLE} or is_too_long(key):
             return False
         self.stopped |= {key}
         self._unwritten.add(key)

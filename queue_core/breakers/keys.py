@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ import pyarrow.types as pt
 from queue_core.breakers.breaker import WHOLE, Breaker
 from queue_core.errors import BadOption
 from queue_core.names import nearest
+
+_log = logging.getLogger(__name__)
 
 #: A longer key is never stopped.
 LONGEST = 300
@@ -49,6 +52,19 @@ def name_for(queues: Sequence[str]) -> str:
 def key_of(value: Any) -> str:
     """Return the key of a value."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def is_too_long(key: str) -> bool:
+    """Return whether a key, for which too many calls failed, is too long to be stopped."""
+    if len(key) <= LONGEST:
+        return False
+    _log.warning(
+        "breaker: too many calls failed for the value %s…, but a value of more than %d characters "
+        "is never held back",
+        key[:50],
+        LONGEST,
+    )
+    return True
 
 
 def value_of(key: str) -> Any:

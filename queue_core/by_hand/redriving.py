@@ -90,6 +90,8 @@ def wish(
     force: bool,
 ) -> Redriving:
     """Return a checked redrive from a person's arguments; *to* None, or the queue itself: main."""
+    if to is not None and not isinstance(to, str):
+        raise BadOption(f"to={to!r}: give the name of a queue, or leave it out for main")
     with catalog.read() as connection:
         queue = queues.as_it_is(connection, queue)
         target = None if to is None or to == queue.name else queues.find(connection, to)

@@ -140,6 +140,10 @@ def check_no_wait(timeout: float | None, usual: float | None) -> None:
 def _driver_of(given: object) -> Any:
     """Return the driver's connection; the transaction of a connection of SQLAlchemy has begun."""
     if isinstance(given, Connection):
+        if given.closed or given.invalidated:
+            raise BadOption(
+                "connection is closed, or was lost: pass one that is open, in a transaction"
+            )
         if not given.in_transaction():
             # As its first statement would: SQLAlchemy commits only transactions that it knows.
             given.begin()
@@ -177,6 +181,11 @@ def _undo(connection: Connection, savepoint: str) -> None:
 
 
 def _translated(catalog: Catalog, error: DBAPIError) -> IgnisError:
+    if dialect.of(catalog.engine).errors.is_read_only(error):
+        return BadOption(
+            f"the transaction of connection is read-only ({' '.join(str(error.orig).split())}); "
+            "nothing was changed: pass a connection whose transaction may write"
+        )
     if dialect.of(catalog.engine).errors.can_retry(error):
         return Conflict(
             f"another transaction was in the way ({' '.join(str(error.orig).split())}); nothing "

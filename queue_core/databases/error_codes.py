@@ -31,6 +31,8 @@ class ErrorCodes:
     no_name: Collection[Code]
     #: The role lacks a right.
     forbidden: Collection[Code] = ()
+    #: The transaction may not write.
+    read_only: Collection[Code] = ()
     #: The problem of the catalog and its remedy, by code.
     reasons: Mapping[Code, str] = field(default_factory=dict)
     #: Returns whether a commit with this error may have succeeded.
@@ -41,6 +43,10 @@ class ErrorCodes:
     def can_retry(self, error: DBAPIError) -> bool:
         """Return whether the same transaction may succeed when it is tried again."""
         return self.code_of(error) in self.retry
+
+    def is_read_only(self, error: DBAPIError) -> bool:
+        """Return whether a statement wrote in a transaction that may not."""
+        return self.code_of(error) in self.read_only
 
     def lacks_name(self, error: DBAPIError) -> bool:
         """Return whether a statement named a table or a column that the catalog does not have."""

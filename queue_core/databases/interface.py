@@ -119,6 +119,10 @@ class Dialect(ABC):
         """
 
     @abstractmethod
+    def in_transaction(self, driver: Any) -> bool:
+        """Return whether a transaction of a driver's connection is open."""
+
+    @abstractmethod
     def abort(self, driver: Any, engine: Engine) -> None:
         """End the transaction of a driver's connection that another thread of *engine* uses."""
 

@@ -81,6 +81,7 @@ class Postgresql(Dialect):
         damaged={"XX001", "XX002"},
         no_name={"42P01", "42703"},
         forbidden={"42501"},
+        read_only={"25006"},
     )
 
     def connect(self, url: str, shown: str) -> Engine:
@@ -94,6 +95,7 @@ class Postgresql(Dialect):
                 f"catalog={shown!r} needs a driver: pip install 'ignis-queue[postgres]'"
             ) from error
         bounded_waits.bound_waits(engine, self.busy_seconds)
+        bounded_waits.close_late_ones(engine)
         return engine
 
     def file_of(self, engine: Engine) -> Path | None:
@@ -147,13 +149,20 @@ class Postgresql(Dialect):
         """Cover a connection of `psycopg`."""
         # The catalog's engine has imported it.
         import psycopg
-        from psycopg.pq import TransactionStatus
+        from psycopg.pq import PipelineStatus, TransactionStatus
         from psycopg.rows import tuple_row
 
         if not isinstance(driver, psycopg.Connection):
             raise BadOption(
                 f"connection is one of {type(driver).__module__}: the catalog is in PostgreSQL, so "
                 "use psycopg (3), or SQLAlchemy with postgresql+psycopg://"
+            )
+        if driver.closed:
+            raise BadOption("connection is closed: pass one that is open, in a transaction")
+        if driver.info.pipeline_status != PipelineStatus.OFF:
+            raise BadOption(
+                "connection is in pipeline mode, in which statements have no results yet: call "
+                "ignis before or after the block of pipeline()"
             )
         if driver.info.transaction_status == TransactionStatus.INERROR:
             raise TransactionFailed(
@@ -171,6 +180,12 @@ class Postgresql(Dialect):
                 "connection has no transaction, and would commit each statement by itself: begin "
                 "one first, such as with `with connection.transaction():`"
             )
+
+    def in_transaction(self, driver: Any) -> bool:
+        """Return whether a transaction is open, even a failed one."""
+        from psycopg.pq import TransactionStatus
+
+        return bool(driver.info.transaction_status != TransactionStatus.IDLE)
 
     def abort(self, driver: Any, engine: Engine) -> None:
         """Have the server end the session: the connection itself is busy."""

@@ -64,6 +64,7 @@ _EVERY = 0
 # Primary result codes are in the last byte: https://www.sqlite.org/rescode.html
 _PRIMARY = 0xFF
 _IO_ERROR = 10
+_READ_ONLY = 8
 # The commit is not complete in its log, as after one on a full disk.
 _WRITE_ERROR = 10 | 3 << 8
 # A full disk, a quota, and no room for the files of a first connection.
@@ -101,6 +102,7 @@ class Sqlite(Dialect):
         retry={5, 6},
         damaged={11, 26},
         no_name={1},
+        read_only={_READ_ONLY},
         reasons={
             5: "is busy",
             6: "is locked",
@@ -245,6 +247,13 @@ class Sqlite(Dialect):
                 f"connection is one of {type(driver).__module__}: the catalog is in SQLite, so use "
                 "sqlite3, or SQLAlchemy with its driver"
             )
+        try:
+            driver.cursor().close()
+        except sqlite3.ProgrammingError as error:
+            raise BadOption(
+                f"connection cannot be used ({error}): pass one that is open, in the thread that "
+                "has made it"
+            ) from error
         if driver.text_factory is not str:
             raise BadOption("connection has another text_factory than str; use another connection")
 
@@ -268,10 +277,19 @@ class Sqlite(Dialect):
             # A transaction that reads first could fail later, because others were faster.
             driver.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY == _READ_ONLY:
+                raise BadOption(
+                    f"connection is read-only ({error}); nothing was changed: pass one that may "
+                    "write"
+                ) from error
             raise Conflict(
                 f"others write to the database of connection ({error}); nothing was changed: run "
                 "your transaction again, or connect with a longer timeout"
             ) from error
+
+    def in_transaction(self, driver: Any) -> bool:
+        """Return whether a transaction is open."""
+        return bool(driver.in_transaction)
 
     def abort(self, driver: Any, engine: Engine) -> None:
         """Interrupt its statement, and close it: its next statement would be a transaction."""

@@ -195,7 +195,7 @@ class PoolBreaker:
     def _asked(self, key: str) -> bool:
         assert self._check is not None
         try:
-            return bool(self._check(*([value_of(key)] if self._breaker.by and key else [])))
+            return bool(self._check(*([value_of(key)] if self._breaker.by else [])))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             # A check that cannot succeed would keep the breaker open in silence.
             level = logging.INFO if repr(error) == self._failure else logging.WARNING

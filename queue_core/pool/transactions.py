@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +50,12 @@ PAUSE_SECONDS = 0.01
 #: Transactions of one pool at the same time, as many as its connections.
 AT_ONCE = 16
 _log = logging.getLogger(__name__)
+#: Statements that end a transaction; comments may come first. A savepoint may be rolled back.
+_ENDS = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 #: Whether this thread is in a handler, and the last error of a statement in its transaction.
 _here = threading.local()
 
@@ -72,6 +79,7 @@ class Transactions:
         self._engine = dialect.connect(catalog.url)
         for name in ("commit", "rollback"):
             event.listen(self._engine, name, _refuse_to_end)
+        event.listen(self._engine, "before_cursor_execute", _check_statement)
         event.listen(self._engine, "handle_error", _remember)
         # On SQLite, others would poll for the one transaction that writes.
         self._free = threading.BoundedSemaphore(AT_ONCE if self._dialect.writes_in_parallel else 1)
@@ -118,12 +126,16 @@ class Transactions:
 
     def _try(self, batch: Batch, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
         with self._begun() as connection:
-            _here.error = None
+            _here.error, _here.used = None, not self._dialect.writes_in_parallel
             try:
                 _here.in_handler = True
                 decision = finish(self._handler(*arguments, connection))
             finally:
                 _here.in_handler = False
+            driver = connection.connection.driver_connection
+            if _here.used and not self._dialect.in_transaction(driver):
+                # It used the driver's connection for that.
+                raise BadOption(_ENDED)
             done = self._done(decision, ids)
             if len(done):
                 _delete(batch, connection, done)
@@ -215,9 +227,20 @@ def _remember(context: ExceptionContext) -> None:
     _here.error = context.sqlalchemy_exception
 
 
+_ENDED = (
+    "a handler of a pool with transactional=True ends the transaction itself: remove its commit or "
+    "rollback, return True to commit, and raise an error to roll back"
+)
+
+
 def _refuse_to_end(_: Connection) -> None:
     if getattr(_here, "in_handler", False):
-        raise BadOption(
-            "a handler of a pool with transactional=True ends the transaction itself: remove its "
-            "commit() or rollback(), return True to commit, and raise an error to roll back"
-        )
+        raise BadOption(_ENDED)
+
+
+def _check_statement(_: Connection, __: Any, statement: str, *___: Any) -> None:
+    """Refuse a statement that ends the transaction of a handler."""
+    if getattr(_here, "in_handler", False):
+        _here.used = True
+        if _ENDS.match(statement):
+            raise BadOption(_ENDED)

@@ -1,12 +1,16 @@
 """A pool with a circuit breaker: it stops firing while calls fail, and probes."""
 
+import json
 import threading
 import time
 from collections import Counter
 
 import pytest
 
+from ignis_sink.breaking import report
 from queue_core import Breaker, ConsumerPool, Predicate, batch_handler
+from queue_core.breakers.tallies import Tally
+from queue_core.catalog import breakers
 from queue_core.errors import BadOption
 from tests.command_line import answer
 from tests.contract.pools import PATIENCE, eventually
@@ -299,3 +303,28 @@ def test_when_the_probe_finds_no_message_the_pool_counts_as_idle(store, queue):
         assert pool.drain(PATIENCE)
 
     assert queue.peek(9, magazine="sideline").num_rows == 2
+
+
+def test_a_check_takes_the_value_and_none_for_the_whole_handler(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    asked = []
+    breaker = Breaker(by="customer", check=lambda value: not asked.append(value), name="shop")
+    store.catalog.write(
+        lambda connection: [
+            breakers.trip(connection, "shop", key, Breaker(pause=0.1), "others")
+            for key in ("", '"customer-1"')
+        ]
+    )
+    with ConsumerPool(store, "orders", lambda message: True, breaker=breaker) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 2}
+    assert sorted(asked, key=str) == [None, "customer-1"]
+
+
+def test_a_query_passes_over_values_that_are_too_long(store, caplog):
+    long = json.dumps("x" * 500)
+    tallies = [{long: Tally(10, 10, True), '"short"': Tally(10, 10, True)}]
+    report(store.catalog, Breaker(by="customer"), "shop", "query", tallies)
+    assert store.view("breakers").column("value").to_pylist() == ['"short"']
+    assert "is never held back" in caplog.text

@@ -394,3 +394,37 @@ def test_rules_need_transactions_that_see_commits(store, caller):
         connection.commit()
     assert waiting(bounded) == []
     assert waiting(plain) == [0]
+
+
+def test_a_closed_connection_is_refused(store, caller):
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        connection.close()
+        with pytest.raises(BadOption, match=r"connection (is closed|cannot be used)"):
+            queue.load(orders(1), connection=connection)
+
+
+def test_a_connection_in_pipeline_mode_is_refused(store, caller):
+    if store.catalog.file is not None or caller.kind != "driver":
+        pytest.skip("a mode of psycopg")
+    queue = make_queue(store)
+    with caller.connected() as connection:
+        with connection.pipeline(), pytest.raises(BadOption, match="connection is in pipeline"):
+            queue.load(orders(1), connection=connection)
+        queue.load(orders(1), connection=connection)
+        connection.commit()
+    assert waiting(queue) == [0]
+
+
+def test_a_transaction_that_may_not_write_is_refused(store, caller):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    with caller.connected() as connection:
+        on_file = store.catalog.file is not None
+        mode = "PRAGMA query_only = ON" if on_file else "SET TRANSACTION READ ONLY"
+        for call in (queue.fire, lambda **how: queue.load(orders(1, 1), **how)):
+            caller.run(connection, mode)
+            with pytest.raises(BadOption, match="connection is read-only"):
+                call(connection=connection)
+            connection.rollback()
+    assert waiting(queue) == [0]

@@ -154,14 +154,26 @@ def test_a_result_of_nothing_counts_as_the_pool_says(store, queue, caller):
     assert queue.browse().num_rows == 0
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
+ENDS = {
+    "commit": lambda connection: connection.commit(),
+    "rollback": lambda connection: connection.rollback(),
+    "COMMIT": lambda connection: connection.execute(sa.text(" -- done\n COMMIT")),
+    "ROLLBACK": lambda connection: connection.exec_driver_sql("rollback;"),
+    "driver": lambda connection: connection.connection.driver_connection.rollback(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_a_handler_cannot_end_its_transaction(store, queue, caller, end):
     queue.load(orders(2))
 
     def handler(message, connection):
+        with connection.begin_nested() as savepoint:
+            sell(message, connection)
+            savepoint.rollback()
         sell(message, connection)
         if message["number"]:
-            getattr(connection, end)()
+            ENDS[end](connection)
         return True
 
     with ConsumerPool(store, "orders", handler, transactional=True) as pool:

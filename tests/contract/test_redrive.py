@@ -315,3 +315,10 @@ def test_ended_jobs_are_kept_for_a_week(store):
     assert store.view("jobs", "orders").column("job").to_pylist() == [waiting]
     queue.deactivate()
     assert store.view("jobs").num_rows == 1
+
+
+def test_the_target_is_named(store):
+    queue = make_queue(store)
+    for shovel in (queue.shovel, queue.start_shovel):
+        with pytest.raises(BadOption, match="to=5: give the name of a queue"):
+            shovel(to=5)

@@ -97,3 +97,16 @@ def read_within_reads(store, depth):
     with ExitStack() as stack:
         for _ in range(depth):
             stack.enter_context(store.catalog.read())
+
+
+def test_a_connection_that_comes_back_after_the_close_is_closed(store):
+    if store.catalog.file is not None:
+        pytest.skip("SQLite has no server that would keep its session")
+    with store.catalog.read() as connection:
+        late = connection.connection.driver_connection
+        store.close()
+    assert late.closed
+    # The store opens others, and keeps them.
+    with store.catalog.read() as connection:
+        driver = connection.connection.driver_connection
+    assert not driver.closed

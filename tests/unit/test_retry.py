@@ -131,3 +131,11 @@ def test_a_policy_is_given_as_a_value_or_a_text():
     assert as_retry("Retry(3)") == as_retry(Retry(3)) == Retry(3)
     with pytest.raises(BadOption, match="retry=5: give a Retry, its text, or None"):
         as_retry(5)
+
+
+@pytest.mark.parametrize("name", ["on", "not_on"])
+def test_failures_are_named_by_kinds_or_classes(name):
+    with pytest.raises(BadOption, match=f"{name}=3: name failures by their kinds"):
+        Retry(**{name: 3})
+    with pytest.raises(BadOption, match=f"{name}: 3 is neither"):
+        Retry(**{name: [3]})

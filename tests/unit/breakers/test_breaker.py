@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.breaker import Breaker, text_of
 from queue_core.errors import BadOption
 
 
@@ -64,4 +64,13 @@ def test_a_check_is_imported_by_its_path():
 
 def test_a_local_check_has_no_text_form():
     with pytest.raises(BadOption, match="no import path"):
-        str(Breaker(check=lambda: True))
+        text_of(Breaker(check=lambda: True))
+
+
+def test_any_breaker_can_be_printed_and_only_some_can_be_sent():
+    local = Breaker(of=4, check=lambda: True)
+    assert '"of": 4' in str(local)
+    assert "<lambda>" in str(local)
+    with pytest.raises(BadOption, match="has no import path"):
+        text_of(local)
+    assert text_of(Breaker(of=4)) == str(Breaker(of=4))
