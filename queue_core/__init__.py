@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from queue_core.selector.by_function import Predicate
     from queue_core.settings import QueueSettings
     from queue_core.store import Store
+    from queue_core.trace_context import traced_handler
     from queue_core.views import VIEWS
 
 #: The module that defines each public name.
@@ -152,6 +153,7 @@ _HOMES = {
     "opentelemetry_instruments": "queue_core.exporting",
     "per_message": "queue_core.policies.checks",
     "prometheus_collector": "queue_core.exporting",
+    "traced_handler": "queue_core.trace_context",
     "tracing": "queue_core.consumers.trace",
     "vectorised": "queue_core.policies.checks",
 }
@@ -229,6 +231,7 @@ __all__ = [
     "opentelemetry_instruments",
     "per_message",
     "prometheus_collector",
+    "traced_handler",
     "tracing",
     "vectorised",
 ]

@@ -73,6 +73,7 @@ from queue_core.smart.incoming import IncomingRows
 from queue_core.smart.load import SmartLoad, load_rows
 from queue_core.tasks.compaction import compact
 from queue_core.tasks.retirement import retire
+from queue_core.trace_context import TRACEPARENT, with_traceparent
 from queue_core.transaction.fire import fire as fire_within
 from queue_core.transaction.load import load as load_within
 from queue_core.transaction.settle import settle as settle_within
@@ -233,6 +234,8 @@ class Queue:
         table = conform(self._rows(rows), self.schema, self.name)
         if table.num_rows == 0:
             return pa.array([], pa.int64())
+        if TRACEPARENT in table.schema.names:
+            table = with_traceparent(table)
         if ttl is not None or hold is not None:
             table = self._with_times(table, ttl, hold, may_add=connection is None)
         end = None if timeout is None else time.monotonic() + timeout

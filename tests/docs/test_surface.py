@@ -86,6 +86,7 @@ SURFACE = {
         "opentelemetry_instruments",
         "per_message",
         "prometheus_collector",
+        "traced_handler",
         "tracing",
         "vectorised",
     },

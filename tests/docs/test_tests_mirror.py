@@ -20,6 +20,7 @@ NOT_MIRRORED = {
     "queue_core.firing": "a plain value, which tests/contract/test_fire.py has from a store",
     "queue_core.pool.timings": "constants alone",
     "queue_core.segments.buffers": "tests/contract/test_buffers.py loads from buffers",
+    "queue_core.trace_context": "tests/contract/test_trace_context.py runs handlers in pools",
     "queue_core.tasks.ran": "a plain value, which tests/contract/test_side_tasks.py gets",
     "queue_core.views": "a table of columns, which tests/contract/test_metadata.py reads back",
 }
