@@ -120,6 +120,11 @@ OPTIONS: tuple[Option, ...] = (
         "group is in flight, and the messages of a group are fired in load order.",
     ),
     Option(
+        "fairBy",
+        "For a new queue: the column whose values take turns, such as the tenant. By default, the "
+        "oldest message is fired first.",
+    ),
+    Option(
         "consumer",
         "With `mode=settle`, the source's `consumer`. Only messages that it still holds are "
         "settled.",
@@ -149,6 +154,7 @@ SETTINGS = {
     "holdUntil": "hold_until",
     "priority": "priority",
     "groupBy": "group",
+    "fairBy": "fair_by",
 }
 
 # Spark also passes its own options, which this module does not check.

@@ -13,6 +13,7 @@ from pyroaring import BitMap
 from queue_core import Queue, Store
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.model import (
+    BY_SHARD,
     Batch,
     Consumer,
     Magazine,
@@ -25,6 +26,7 @@ from queue_core.model import (
 from queue_core.rows import Rows
 from queue_core.segments.stager import Stager
 from queue_core.segments.staging_spec import StagingSpec
+from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import read_tickets
@@ -133,7 +135,8 @@ def planned(
     store: Store, queue: Queue, consumer: Consumer, count: int, **wanted: Any
 ) -> Ticket | None:
     """Fire as a streaming query does: the messages are unseen until they are planned."""
-    what = FireRequest(queue_ids=(queue.info.id,), max_messages=count, **wanted)
+    fair = fair_queues([queue.info], wanted.get("magazine", Magazine.MAIN), None, BY_SHARD)
+    what = FireRequest(queue_ids=(queue.info.id,), max_messages=count, fair=fair, **wanted)
     return fire(store.catalog, consumer, what, seen=False)
 
 

@@ -102,9 +102,7 @@ def rank_loaded(
     return ranked
 
 
-def rank_returned(
-    connection: Connection, new: Sequence[dict[str, Any]]
-) -> Sequence[dict[str, Any]]:
+def rank_returned(connection: Connection, new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return slices that come to main with ranks, if their queues are fair."""
     ranked = list(new)
     for queue_id in {row["queue_id"] for row in new if row["magazine"] == int(Magazine.MAIN)}:
@@ -112,12 +110,23 @@ def rank_returned(
         if not finishes:
             continue
         at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
-        for number, row in enumerate(new):
-            if (row["queue_id"], row["magazine"]) == (queue_id, int(Magazine.MAIN)):
-                span = row["row_stop"] - row["row_start"]
-                ranked[number] = row | {"rank": at, "pace": row["count"] * TICKS // span}
-                at += row["count"] * TICKS
-        _write(connection, queue_id, {RETURNED: at})
+        here = [
+            (number, row)
+            for number, row in enumerate(new)
+            if (row["queue_id"], row["magazine"]) == (queue_id, int(Magazine.MAIN))
+        ]
+        span = sum(row["count"] for _, row in here) * TICKS
+        # The shards take turns. In each, places decide, as slices may interleave.
+        bounds: dict[int, tuple[int, int]] = {}
+        for _, row in here:
+            first, end = bounds.get(row["shard"], (row["position"], 0))
+            last = row["position"] + row["row_stop"] - row["row_start"]
+            bounds[row["shard"]] = min(first, row["position"]), max(end, last)
+        for number, row in here:
+            first, end = bounds[row["shard"]]
+            pace = max(span // (end - first), 1)
+            ranked[number] = row | {"rank": at + (row["position"] - first) * pace, "pace": pace}
+        _write(connection, queue_id, {RETURNED: at + span})
     return ranked
 
 

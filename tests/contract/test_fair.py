@@ -1,17 +1,22 @@
 """Fair queues: the values of a column take turns, whatever each has waiting."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from sqlalchemy import NullPool, create_engine, event
 
 from queue_core import Store, limit
 from queue_core.blocking.publish import publish
 from queue_core.catalog.tables import lanes
 from queue_core.errors import BadOption
-from queue_core.model import Magazine
-from queue_core.selection.request import Horizon
+from queue_core.model import Magazine, TicketRange
+from queue_core.segments.reader import read_table
+from queue_core.selection.request import FireRequest, Horizon
 from queue_core.tasks.compaction import compact
+from queue_core.verbs.fire import fire as verbs_fire
+from queue_core.verbs.read_tickets import read_tickets
 from tests.factories import ORDERS, make_queue, make_stager, orders, planned
 
 
@@ -178,6 +183,78 @@ def test_a_restart_changes_nothing(address):
         assert fire(queue, 15) == {"big": 5, "small": 5, "late": 5}
 
 
+def test_a_restored_queue_takes_turns_as_before(store, tmp_path):
+    queue = make_queue(store, fair_by="customer")
+    queue.load(pa.concat_tables([of("big", 100), of("small", 50)]))
+    fire(queue, 20)
+
+    store.backup(tmp_path / "backup")
+    Store.restore(tmp_path / "backup", tmp_path / "restored")
+    with Store.open(tmp_path / "restored") as restored:
+        again = restored.queue("orders")
+        again.load(of("late", 20))
+        fired = fire(again, 30)
+
+    assert fired == {"big": 10, "small": 10, "late": 10}
+
+
+def test_several_queues_share_a_firing(store):
+    fair = make_queue(store, "fair", shards=2, key="customer", fair_by="customer")
+    plain = make_queue(store, "plain", shards=2)
+    fair.load(pa.concat_tables([of("big", 100), of("small", 10)]))
+    plain.load(of("other", 50))
+    ids = (fair.info.id, plain.info.id)
+    consumer, of_fair = store.consumer("reader"), frozenset({fair.info.id})
+
+    request = FireRequest(queue_ids=ids, max_messages=40, fair=of_fair)
+    ticket = verbs_fire(store.catalog, consumer, request)
+
+    plan = read_tickets(
+        store.catalog, store.storage.uri, [fair.info, plain.info], TicketRange.of(ticket)
+    )
+    assert customers(read_table(plan)) == {"big": 10, "small": 10, "other": 20}
+    assert verbs_fire(store.catalog, consumer, replace(request, max_bytes=1)) is not None
+    while verbs_fire(store.catalog, consumer, request):
+        pass
+    assert not any(len(queue.fire("all")) for queue in (fair, plain))
+
+
+def test_a_firing_in_the_callers_transaction_takes_turns(store):
+    queue = make_queue(store, shards=3, key="customer", fair_by="customer")
+    queue.load(pa.concat_tables([of("big", 100), of("small", 10)]))
+
+    engine = create_engine(store.catalog.engine.url, poolclass=NullPool)
+    with engine.connect() as connection:
+        queue.load(of("own", 10), connection=connection)
+        first = queue.fire(30, connection=connection)
+        assert customers(first.messages) == {"big": 10, "small": 10, "own": 10}
+        connection.rollback()
+
+    assert fire(queue, 20) == {"big": 10, "small": 10}
+
+
+def test_an_index_gives_the_slices_whose_turn_it_is(store):
+    if store.catalog.engine.dialect.name != "sqlite":
+        pytest.skip("PostgreSQL does not use an index of so few rows")
+    queue, seen = make_queue(store, fair_by="customer"), []
+    for number in range(20):
+        queue.load(of(f"customer-{number % 7}", 1, number))
+
+    def note(connection, cursor, statement, parameters, *_):
+        if "rank IS NOT NULL" in statement:
+            seen.append((statement, parameters))
+
+    event.listen(store.catalog.engine, "before_cursor_execute", note)
+    queue.fire(10)
+    event.remove(store.catalog.engine, "before_cursor_execute", note)
+
+    ((statement, parameters),) = seen
+    with store.catalog.read() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    assert "slices_by_rank" in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
+
+
 def test_staged_segments_of_several_tasks_take_turns(store):
     queue = make_queue(store, shards=2, key="customer", fair_by="customer")
     staged = []
@@ -269,13 +346,12 @@ def test_a_query_that_ends_takes_only_what_was_there(store):
     queue.load(of("big", 100))
     horizon = Horizon.now(store.catalog, [queue.info.id], Magazine.MAIN)
     queue.load(of("late", 10))
-    consumer, wanted = store.consumer("reader"), {"fair": frozenset({queue.info.id})}
+    consumer = store.consumer("reader")
 
-    first = planned(store, queue, consumer, 60, horizon=horizon, **wanted)
-    second = planned(store, queue, consumer, 60, horizon=horizon, **wanted)
+    first, second, third = (planned(store, queue, consumer, 60, horizon=horizon) for _ in range(3))
 
     assert (first.messages, second.messages) == (60, 40)
-    assert planned(store, queue, consumer, 60, horizon=horizon, **wanted) is None
+    assert third is None
 
 
 def test_limits_of_the_queue_hold(store):

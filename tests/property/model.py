@@ -31,6 +31,8 @@ class Message:
     dead: bool = False
     #: Whether it waits for a time, in the sideline.
     due: bool = False
+    #: Whether it came back to main from the sideline.
+    returned: bool = False
 
     @property
     def place(self) -> Place:
@@ -176,6 +178,7 @@ class Model:
         self.counts[message.place][how] += 1
         self.order[message.place].remove(message.id)
         message.magazine, message.state, message.holder = magazine, State.LOADED, None
+        message.returned = magazine is Magazine.MAIN
         message.dead = False
         message.due = False
         self.order[message.place].append(message.id)

@@ -47,7 +47,9 @@ from tests.factories import make_queue, planned, seen
 from tests.property.model import Message, Model
 
 #: Each queue, its shards and its key.
-QUEUES = {"keyed": (3, "customer"), "plain": (1, None), "wide": (2, None)}
+QUEUES = {"keyed": (3, "customer"), "plain": (1, None), "wide": (2, None), "fair": (2, None)}
+#: Its customers take turns.
+FAIR = "fair"
 #: Plain processes that fire, beside the query.
 TILLS = ("till-1", "till-2")
 QUERY = "query"
@@ -117,15 +119,27 @@ class Verbs(RuleBasedStateMachine):
     def check_prefixes(
         self, ids: list[int], queue: str, magazine: Magazine, eligible: Callable[[Message], bool]
     ) -> int:
-        """Of each shard the first eligible ones were taken; return how many could have been."""
+        """
+        Of each shard the first eligible ones were taken; return how many could have been.
+
+        In a fair queue, those of each customer, and those that came back.
+        """
+
+        def lane(message: Message) -> object:
+            if (queue, magazine) != (FAIR, Magazine.MAIN):
+                return message.shard
+            return message.shard, None if message.returned else message.customer
+
         fired = defaultdict(list)
         for id in ids:
-            fired[self.model.messages[id].shard].append(id)
-        waiting = self.model.waiting(queue, magazine)
+            fired[lane(self.model.messages[id])].append(id)
+        waiting = defaultdict(list)
+        for messages in self.model.waiting(queue, magazine).values():
+            for message in filter(eligible, messages):
+                waiting[lane(message)].append(message.id)
         available = 0
-        for shard, messages in waiting.items():
-            can = [message.id for message in messages if eligible(message)]
-            assert fired[shard] == can[: len(fired[shard])]
+        for key, can in waiting.items():
+            assert fired[key] == can[: len(fired[key])]
             available += len(can)
         assert sum(map(len, fired.values())) == len(ids) <= available
         return available
@@ -135,7 +149,8 @@ class Verbs(RuleBasedStateMachine):
     @initialize()
     def create(self) -> None:
         for name, (shards, key) in QUEUES.items():
-            make_queue(self.store, name, shards=shards, key=key, attributes=["number"])
+            turns = {"fair_by": "customer", "fair_weights": {"a": 3}} if name == FAIR else {}
+            make_queue(self.store, name, shards=shards, key=key, attributes=["number"], **turns)
         for name in TILLS:
             self.store.consumer(name)
         self.store.consumer(QUERY, beats=True)
@@ -150,8 +165,9 @@ class Verbs(RuleBasedStateMachine):
         there = self.queue(name).browse().select(["_message_id", "_shard"]).to_pylist()
         shard = {row["_message_id"]: row["_shard"] for row in there}
         assert not set(ids) & self.model.messages.keys()
-        for id, row in zip(ids, rows, strict=True):
-            self.model.load(Message(id=id, queue=name, shard=shard[id], **row))
+        loaded = dict(zip(ids, rows, strict=True))
+        for id in ids if name != FAIR else [id for id in shard if id in loaded]:
+            self.model.load(Message(id=id, queue=name, shard=shard[id], **loaded[id]))
 
     @rule(name=queue_names, magazine=magazines, limit=limits, till=st.sampled_from(TILLS))
     def fire(self, name: str, magazine: Magazine, limit: int | None, till: str) -> None:
@@ -192,6 +208,10 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(name=queue_names, limit=st.integers(1, 6), till=st.sampled_from(TILLS))
     def fire_ordered(self, name: str, limit: int, till: str) -> None:
+        if name == FAIR:
+            with pytest.raises(BadOption):
+                self.queue(name).fire(limit, order_by="number DESC")
+            return
         firing = self.queue(name).fire(limit, order_by="number DESC", consumer=self.who(till))
 
         shards = self.model.waiting(name, Magazine.MAIN).values()

@@ -50,6 +50,19 @@ def test_priorities_and_selectors_go_together(rig: Rig) -> None:
     assert rig.numbers(stream) == [[1], [3], [2], [0]]
 
 
+def test_values_take_turns_from_the_sink_to_the_source(rig: Rig) -> None:
+    who = "if(id < {0}, 'large', concat('small-', id % 4)) AS who"
+    rows = f"SELECT id AS number, {who} FROM range({{0}} + 8)"
+    rig.write(rig.spark.sql(rows.format(100)).coalesce(1), "jobs", shards="2", fairBy="who")
+    rig.write(rig.spark.sql(rows.format(20)).repartition(3), "jobs")
+
+    batches = rig.numbers(rig.source("jobs", maxMessagesPerTrigger=30))
+
+    # Five values have 6 messages each, as long as they have some.
+    assert {*range(100, 108), *range(20, 28)} <= set(batches[0])
+    assert sorted(n for batch in batches for n in batch) == sorted([*range(108), *range(28)])
+
+
 def test_a_fallback_reads_the_oldest_when_nothing_matches(rig: Rig) -> None:
     _written(rig, key="who")
     stream = rig.source("jobs", selector="who = 'd'", fallback="any", maxMessagesPerTrigger=1)
