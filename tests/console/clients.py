@@ -1,6 +1,12 @@
 """Clients of the console."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from starlette.testclient import TestClient
+
+from queue_core.address import Address
 
 #: The address that the tests use, so that its name is an allowed one.
 ORIGIN = "http://localhost:8413"
@@ -14,3 +20,13 @@ def log_in(client: TestClient) -> None:
 def token(client: TestClient) -> str:
     """The token that a form of this login brings."""
     return client.get("/api/session").json()["csrf"]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def on_both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty catalog, once per database; a module takes it as its ``catalog_url``."""
+    if request.param == "sqlite":
+        yield Address.of(tmp_path / "store").catalog
+        return
+    with request.getfixturevalue("postgres").database() as url:
+        yield url

@@ -1,6 +1,7 @@
 """A console over the store of the test, and clients that are logged in."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -8,8 +9,15 @@ from starlette.testclient import TestClient
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from queue_core import Store
+from queue_core.address import Address
 from tests.console.clients import ORIGIN, log_in
 from tests.factories import make_queue, orders
+
+
+@pytest.fixture
+def catalog_url(tmp_path: Path) -> str:
+    """A catalog in SQLite: few tests of the console depend on the database."""
+    return Address.of(tmp_path / "store").catalog
 
 
 @pytest.fixture

@@ -12,14 +12,6 @@ from tests.console.clients import ORIGIN, log_in
 PASSWORD = "correct horse battery"
 
 
-@pytest.fixture
-def catalog_url(tmp_path):
-    """One database is enough: no statement differs."""
-    from queue_core.address import Address
-
-    return Address.of(tmp_path / "store").catalog
-
-
 @pytest.fixture(scope="module")
 def users(tmp_path_factory):
     file = tmp_path_factory.mktemp("users") / "users"

@@ -9,6 +9,7 @@ from ignis_console.pages import PAGES
 from queue_core import CatalogUnavailable
 from queue_core.catalog import figures
 from queue_core.tasks.sample import sample
+from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.factories import make_queue, orders
 
 #: A text that would run if a page did not escape it.

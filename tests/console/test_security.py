@@ -23,14 +23,6 @@ FORMS = {
 }
 
 
-@pytest.fixture
-def catalog_url(tmp_path):
-    """One database is enough: no statement differs."""
-    from queue_core.address import Address
-
-    return Address.of(tmp_path / "store").catalog
-
-
 def every_route(client, queue):
     """Yield each method and path of the application, from its own table."""
     message = queue.choose("all").ids[0].as_py()

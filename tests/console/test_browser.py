@@ -1,0 +1,323 @@
+"""Every page and action in Chromium: by mouse and by keyboard, without an error in its console."""
+
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+
+import pytest
+
+pytest.importorskip("selenium")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from ignis_console.actions import ACTIONS
+from queue_core import Store
+from queue_core.tasks.sample import sample
+from tests.console import browser
+from tests.factories import make_queue, orders
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.started() as started:
+        started.implicitly_wait(5)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def folder(chrome, tmp_path_factory):
+    """A store; it is asked for after the browser, so that nothing is made without one."""
+    return tmp_path_factory.mktemp("console") / "store"
+
+
+@pytest.fixture(scope="module")
+def store(folder):
+    with Store.open(folder) as opened:
+        make_queue(opened, "mail", shards=4).load(orders(5))
+        sample(opened.catalog)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(store, folder):
+    """The address of the console, at which the browser is logged in."""
+    with browser.console(folder) as address:
+        yield address
+
+
+@pytest.fixture
+def queue(store, request):
+    """A queue of the test's own, with messages in every state."""
+    name = f"orders-{time.monotonic_ns()}"
+    made = make_queue(store, name, shards=2)
+    made.load(orders(12))
+    firing = made.fire(6, consumer=store.consumer(f"till-{name}", beats=True))
+    made.delete(firing.ids[:2])
+    made.sideline(firing.ids[2:4], SCRIPT + "\nline 2", kind="exception")
+    yield made
+    made.deactivate()
+
+
+@pytest.fixture
+def page(chrome, site):
+    """A browser that is logged in, at a wide and light first page."""
+    chrome.get(site)
+    browser.look(chrome, 1280, dark=False)
+    chrome.root = site.partition("/login")[0]
+    chrome.get_log("browser")
+    yield chrome
+    errors = [each for each in chrome.get_log("browser") if each["level"] == "SEVERE"]
+    assert errors == []
+    assert chrome.execute_script("return window.ran") is None
+
+
+def pages_of(queue):
+    aside = queue.store.view("sideline", queue.name)
+    message = aside.column("message_id")[0].as_py()
+    at = f"/queues/{queue.name}"
+    return {
+        "queues": "/",
+        "problems": "/problems",
+        "log": "/log",
+        "queue": at,
+        "sideline": f"{at}/sideline",
+        "group": f"{at}/sideline?group=1&kind=exception&reason={SCRIPT.replace(' ', '+')}",
+        "messages": f"{at}/messages?selector=number+%3E+1",
+        "message": f"{at}/messages/{message}",
+        "delete": f"{at}/actions/delete?all=1",
+        "shovel": f"{at}/actions/shovel",
+    }
+
+
+def css(page, selector):
+    return page.find_element(By.CSS_SELECTOR, selector)
+
+
+def wait(page, condition, seconds=10):
+    return WebDriverWait(page, seconds, 0.05).until(condition)
+
+
+def violations(page, **options):
+    """The serious findings of axe."""
+    result = page.execute_async_script(
+        "const done = arguments[arguments.length - 1];"
+        "axe.run({resultTypes: ['violations'], ...arguments[0]}).then(r => done(r.violations))",
+        options,
+    )
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]][:3])
+        for each in result
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_each_page_is_accessible_and_fits(page, queue):
+    """Axe finds nothing serious, nor colours alike in the dark; narrow, no page scrolls aside."""
+    axe = files(pytest.importorskip("axe_core_python")).joinpath("axe.min.js").read_text()
+    found = []
+    for name, path in pages_of(queue).items():
+        page.get(page.root + path)
+        page.execute_script(axe)
+        found += [(name, each) for each in violations(page)]
+        browser.look(page, 1280, dark=True)
+        found += [(name, "dark", each) for each in violations(page, runOnly=["color-contrast"])]
+        for width in (360, 1280):
+            browser.look(page, width, dark=False)
+            across = page.execute_script("return document.documentElement.scrollWidth")
+            found += [(name, width, across)] if across > width else []
+
+    assert found == []
+
+
+def test_the_page_follows_the_store_without_a_shift(page, store, queue):
+    page.get(page.root + f"/queues/{queue.name}")
+    page.execute_script(
+        "window.same = 1; window.shift = 0; new PerformanceObserver(list => {"
+        "for (const each of list.getEntries()) window.shift += each.value"
+        "}).observe({type: 'layout-shift', buffered: true})"
+    )
+    focused = page.execute_script("document.querySelector('.actions a').focus();"
+                                  "return document.activeElement.textContent")  # fmt: skip
+    wait(page, lambda _: css(page, "#totals dd").text == "6")
+
+    queue.load(orders(4, first=100))
+
+    wait(page, lambda _: css(page, "#totals dd").text == "10", 15)
+    assert page.execute_script("return window.same") == 1
+    assert page.execute_script("return document.activeElement.textContent") == focused
+    assert page.execute_script("return window.shift") < 0.01
+
+
+def open_action(page, queue, name):
+    page.get(page.root + f"/queues/{queue.name}")
+    (link,) = page.find_elements(By.CSS_SELECTOR, f".actions a[href$='/actions/{name}']")
+    link.click()
+
+
+FILLED = {
+    "scale": {"concurrency": "3"},
+    "sideline": {"selector": "number > 0", "reason_text": SCRIPT},
+    "delete": {"selector": "number > 0"},
+    "requeue": {"selector": "number >= 0"},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("reload", "resume")])
+def test_each_action_by_mouse(page, queue, name):
+    open_action(page, queue, name)
+    if name in FILLED:
+        for field, value in FILLED[name].items():
+            css(page, f"form[method=get] [name={field}]").send_keys(value)
+        css(page, "form[method=get] button").click()
+        wait(page, lambda _: "?" in page.current_url)
+    shown = css(page, "#effect-count").text
+    assert "message" in shown
+    if name == "delete":
+        css(page, "[name=confirm]").send_keys("mail")
+        css(page, "form[method=post][data-once] button").click()
+        assert "/actions/delete" in page.current_url, "the browser refuses another name"
+        css(page, "[name=confirm]").clear()
+        css(page, "[name=confirm]").send_keys(queue.name)
+    css(page, "form[method=post][data-once] button").click()
+
+    wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
+    page.get(page.root + "/log")
+    row = css(page, "#rows tr").text
+    assert name in row
+    assert queue.name in row
+
+
+def test_reload_and_the_actions_of_a_message(page, store, queue):
+    held = queue.choose(selector="number >= 0", magazine="main").rows()
+    fired = [row for row in held.to_pylist() if row["_fired_at"] is not None]
+    page.get(page.root + f"/queues/{queue.name}/messages/{fired[0]['_message_id']}")
+    assert f"till-{queue.name}" in css(page, "main").text
+
+    css(page, "a[href*='/actions/reload']").click()
+    css(page, "form[method=get] [name=consumer]").send_keys(f"till-{queue.name}")
+    css(page, "form[method=get] button").click()
+    wait(page, lambda _: "consumer=till" in page.current_url)
+    assert css(page, "#effect-count").text.startswith("1 message ")
+    css(page, "form[method=post][data-once] button").click()
+
+    assert css(page, ".notice").text == "1 message reloaded."
+
+
+def test_pause_and_resume_by_keyboard_alone(page, queue):
+    page.get(page.root + "/")
+
+    def press(*keys):
+        page.switch_to.active_element.send_keys(*keys)
+
+    def path():
+        return page.current_url.removeprefix(page.root)
+
+    press("/")
+    press(queue.name, Keys.ENTER)
+    wait(page, lambda _: "q=" in path() and page.find_elements(By.CSS_SELECTOR, "a[data-row]"))
+    press("j")
+    press(Keys.ENTER)
+    wait(page, lambda _: path() == f"/queues/{queue.name}")
+    for action, paused in (("pause", True), ("resume", False)):
+        tab_to(page, lambda at, action=action: at.get_attribute("href") or "", f"/{action}")
+        press(Keys.ENTER)
+        wait(page, lambda _, action=action: path().endswith(f"/actions/{action}"))
+        tab_to(page, lambda at: at.get_attribute("class") or "", "primary")
+        press(Keys.ENTER)
+        wait(page, lambda _: "done=" in path())
+        assert queue.refresh().info.is_paused == paused
+    css(page, "body").send_keys("g")
+    css(page, "body").send_keys("p")
+    wait(page, lambda _: path() == "/problems")
+    css(page, "body").send_keys("?")
+    assert css(page, "#keys").get_attribute("open")
+    press(Keys.ESCAPE)
+    assert not css(page, "#keys").get_attribute("open")
+
+
+def tab_to(page, of, wanted):
+    """Press the tab key until the focused element is the wanted one."""
+    for _ in range(60):
+        page.switch_to.active_element.send_keys(Keys.TAB)
+        if of(page.switch_to.active_element).endswith(wanted):
+            return
+    raise AssertionError(f"no tab leads to {wanted}")
+
+
+def test_it_works_without_script(page, queue):
+    page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        open_action(page, queue, "shovel")
+        css(page, "form[method=post][data-once] button").click()
+        assert css(page, ".notice").text == "2 messages shovelled."
+    finally:
+        page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@contextmanager
+def another_site(html):
+    """Serve a page of another origin."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_another_site_can_neither_act_nor_frame_nor_read(page, queue, host):
+    """From another port of the same name (the cookie is sent), and from another name."""
+    forged = (
+        f"<form id=f method=post target=answer action='{page.root}/queues/{queue.name}/actions/"
+        "pause'><input name=expected value=99></form><iframe name=answer></iframe>"
+        f"<iframe id=framed src='{page.root}/'></iframe>"
+        "<script>document.getElementById('f').submit(); window.read = 'refused';"
+        f"fetch('{page.root}/api/queues', {{credentials: 'include'}})"
+        ".then(a => a.text()).then(t => window.read = t).catch(() => {})</script>"
+    )
+    with another_site(forged) as port:
+        page.get(f"http://{host}:{port}/")
+        time.sleep(0.7)
+        assert page.execute_script("return window.read") == "refused"
+        page.switch_to.frame("framed")
+        assert "Queues" not in css(page, "body").text
+        page.switch_to.default_content()
+        refused = page.get_log("browser")
+    page.get(page.root + "/")
+
+    assert any("frame-ancestors" in each["message"] for each in refused)
+    assert not queue.refresh().info.is_paused
+
+
+def test_logging_in_and_out(page, site):
+    page.get(page.root + "/problems")
+    css(page, ".who button").click()
+    wait(page, lambda _: page.current_url.endswith("/login"))
+    page.get(page.root + "/problems")
+    css(page, "[name=password]").send_keys("wrong", Keys.ENTER)
+    wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".error"))
+    css(page, "[name=password]").send_keys(site.partition("key=")[2], Keys.ENTER)
+
+    wait(page, lambda _: page.current_url == page.root + "/problems")
+    refused = page.get_log("browser")
+    assert all("401" in each["message"] for each in refused)
