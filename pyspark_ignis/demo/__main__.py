@@ -34,6 +34,9 @@ def main() -> int:
         console.print(f"\n[red]{error}[/]")
         return 1
     console.print(f"\n  [dim]{time.monotonic() - begin:.0f} s in all; everything is in {out}[/]\n")
+    command = f"{Path(sys.executable).parent / 'ignis'} --path {out / 'run'} console"
+    console.print(f"  to see the queues in a browser, at http://127.0.0.1:8413:\n  {command}\n",
+                  soft_wrap=True)  # fmt: skip
     return 0 if all(held) else 1
 
 
