@@ -9,6 +9,7 @@ from ignis_console import wording
 from ignis_console.ask import Ask
 from ignis_console.choosing import choose
 from ignis_console.console import Console
+from queue_core.catalog import figures, queues
 from queue_core.errors import BadOption
 
 
@@ -152,10 +153,12 @@ def _by_hand(act: str, text: str, magazine: str | None) -> Callable[..., Prepare
 
 
 def _waiting(console: Console, ask: Ask) -> int:
-    figures = console.poller.look(fresh=True).figures.queue(ask.queue)
-    if figures is None or figures.waiting is None:
+    """Count the messages that wait now, and not some seconds ago."""
+    with console.store.catalog.read() as connection:
+        (row,) = figures.read(connection, [queues.find(connection, ask.queue).id])
+    if row.waiting is None:
         raise BadOption(f"queue {ask.queue!r}: the number of waiting messages is not known")
-    return figures.waiting
+    return int(row.waiting)
 
 
 def _wait(count: int) -> str:

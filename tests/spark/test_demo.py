@@ -131,6 +131,7 @@ def test_the_demo_fails_when_a_check_does(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "first_run", lambda *_: True)
     monkeypatch.setattr(demo, "second_run", lambda *_: True)
     assert demo.main() == 0
+    assert f"ignis --path {tmp_path / 'out' / 'demo' / 'run'} console" in capsys.readouterr().out
 
     monkeypatch.setattr(
         demo, "second_run", lambda console, *_: demo.print_checks(console, {"all is well": False})
