@@ -22,6 +22,8 @@ UNREADABLE = "unreadable"
 SWEPT = "swept"
 #: The message was fired too often and never finished.
 DELIVERIES = "deliveries"
+#: The process that handled the message ended, several times, and twice it held this message alone.
+KILLED = "killed"
 #: A person sidelined the message, which waited.
 BY_HAND = "by_hand"
 

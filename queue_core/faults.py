@@ -60,6 +60,8 @@ POINTS = {
     "abandon.committed": "a batch of messages fired too often is set aside; there may be more",
     "expire.before_commit": "expired messages are removed in the open transaction",
     "expire.committed": "a batch of expired messages is gone",
+    "lose.before_commit": "a dead consumer's messages count as lost in the open transaction",
+    "lose.committed": "a dead consumer's messages count as lost",
     "recover.before_commit": "unseen tickets are given back in the open transaction",
     "recover.committed": "unseen tickets are given back",
     "quarantine.reported": "a damaged segment is reported in the storage; not in the catalog yet",

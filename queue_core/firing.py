@@ -17,7 +17,11 @@ class Firing:
     """The messages of one firing, ``firing.messages``, and the ticket that holds them."""
 
     def __init__(
-        self, ticket: Ticket | None, messages: pa.Table, opens_in: float | None = None
+        self,
+        ticket: Ticket | None,
+        messages: pa.Table,
+        opens_in: float | None = None,
+        stalled: bool = False,
     ) -> None:
         #: None when there was nothing to fire.
         self.ticket = ticket
@@ -26,6 +30,9 @@ class Firing:
         #: Seconds after which to fire again, because the queue's limits have refused messages, or
         #: another transaction, such as a caller's, has kept them; None if neither is the case.
         self.opens_in = opens_in
+        #: Whether messages wait until a pool or a target has settled what it holds, because one of
+        #: them may have ended its process.
+        self.stalled = stalled
 
     @property
     def ids(self) -> pa.ChunkedArray:

@@ -172,6 +172,10 @@ class Slice:
     stats: str | None = None
     #: When they are to return from the sideline to main; None: no time.
     due_at: int | None = None
+    #: How often they were lost with their consumer since they were settled last.
+    lost: int = 0
+    #: How many messages that consumer held when it was lost; 0: they are no suspects.
+    lost_among: int = 0
     #: Whether the messages are quarantined; those of a ticket can still be settled.
     damaged: bool = False
     #: In a fair queue: the rank of the row ``rows.start``, and the ticks per row.
@@ -271,6 +275,11 @@ class Consumer:
     name: str
     #: Number of the life, from 1. A later life fences off the earlier ones.
     epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlingConsumer(Consumer):
+    """A consumer that settles soon what it holds, so it can hold suspects and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

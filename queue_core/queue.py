@@ -443,7 +443,7 @@ class Queue:
             ticket = fire_or_wait(catalog, self.info, consumer, request, timeout)
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
-            return Firing(None, nothing, request.refused_for)
+            return Firing(None, nothing, request.refused_for, request.stall.stalled)
         uri = self._store.storage.uri
         with catalog.read() as connection:
             plan = plan_tickets(connection, uri, [self.info], TicketRange.of(ticket))

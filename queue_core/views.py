@@ -97,7 +97,7 @@ _SLICES = (
         "bytes", _LONG, "Size of the messages, uncompressed; an estimate once a segment is split."
     ),
     ViewColumn("attempts", _INT, "How often the messages have failed."),
-    ViewColumn("deliveries", _INT, "How often the messages have been fired."),
+    ViewColumn("deliveries", _INT, "How often the messages have been fired, without losses."),
     ViewColumn("loaded_at", TIMESTAMP, "Time at which the oldest of the messages was loaded."),
     ViewColumn("moved_at", TIMESTAMP, "Time at which the messages entered this magazine."),
     ViewColumn("consumer", _TEXT, "Consumer that holds the messages; null while they wait."),
@@ -105,6 +105,10 @@ _SLICES = (
     ViewColumn("fired_at", TIMESTAMP, "Time of the firing; null while the messages wait."),
     ViewColumn("location", _TEXT, "Segment file; null when the catalog holds the bytes."),
     ViewColumn("segment_id", _LONG, "Number of the segment."),
+    ViewColumn(
+        "lost", _INT, "How often they were lost with their consumer since the last settlement."
+    ),
+    ViewColumn("lost_among", _INT, "How many that consumer held; 0: the messages are no suspects."),
 )
 
 _CONSUMERS = (
@@ -150,7 +154,7 @@ _SIDELINE = (
     ViewColumn("message_id", _LONG, "Id of the message."),
     _SHARD,
     ViewColumn("attempts", _INT, "How often the message has failed."),
-    ViewColumn("deliveries", _INT, "How often the message has been fired."),
+    ViewColumn("deliveries", _INT, "How often the message has been fired, without losses."),
     ViewColumn("sidelined_at", TIMESTAMP, "Time at which the message entered the sideline."),
     ViewColumn("due_at", TIMESTAMP, "Time at which it returns to main; null: no time."),
     ViewColumn("dead", pa.bool_(), "Whether it is not tried again, until a person acts."),

@@ -31,6 +31,8 @@ from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.rows import EMPTY, Rows
 from queue_core.settings import QueueSettings
 
+#: Values of messages that were settled: they are no suspects any more.
+CLEARED = {"lost": 0, "lost_among": 0}
 #: Columns of a slice that loses some of its rows.
 _REMAINDER = ("position", "row_start", "row_stop", "bitmap", "count", "bytes", "rank")
 
@@ -327,4 +329,6 @@ def _columns(piece: Slice, rows: Rows) -> dict[str, Any]:
         "due_at": piece.due_at,
         "rank": piece.rank_of(rows.start),
         "pace": piece.pace,
+        "lost": piece.lost,
+        "lost_among": piece.lost_among,
     }

@@ -137,6 +137,12 @@ def check(
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
 
 
+def check_life(connection: Connection, consumer: Consumer) -> None:
+    """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
+    if connection.scalar(select(consumers.c.id).where(_is_current(consumer))) is None:
+        raise _fenced(consumer)
+
+
 def check_committed(connection: Connection, consumer_id: int, committed: int) -> None:
     """
     Raise `Unacknowledged` if tickets that Spark has committed are not acknowledged.

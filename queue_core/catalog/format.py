@@ -88,6 +88,13 @@ def _rename_tables(connection: Connection) -> None:
         "CREATE INDEX slices_by_rank ON slices "
         "(queue_id, magazine, state, rank, position, shard) WHERE rank IS NOT NULL"
     )
+    connection.exec_driver_sql("ALTER TABLE slices ADD COLUMN lost SMALLINT NOT NULL DEFAULT 0")
+    connection.exec_driver_sql(
+        "ALTER TABLE slices ADD COLUMN lost_among INTEGER NOT NULL DEFAULT 0"
+    )
+    connection.exec_driver_sql(
+        "CREATE INDEX slices_lost ON slices (queue_id, magazine) WHERE lost_among > 0"
+    )
     connection.exec_driver_sql(
         "CREATE TABLE lanes (queue_id BIGINT NOT NULL, lane BIGINT NOT NULL, "
         "finish BIGINT NOT NULL, PRIMARY KEY (queue_id, lane))"

@@ -12,19 +12,24 @@ from queue_core.catalog.changes import Changes
 from queue_core.catalog.tables import consumers
 from queue_core.catalog.task_log import Moves
 from queue_core.due import NEVER, due_after
-from queue_core.failure_kinds import DELIVERIES
+from queue_core.failure_kinds import DELIVERIES, KILLED
 from queue_core.model import Magazine, QueueInfo, Slice
 from queue_core.plan import Taken
 
 
 def set_aside(
-    connection: Connection, queue: QueueInfo, taken: Sequence[Taken], kind: str, changes: Changes
+    connection: Connection,
+    queue: QueueInfo,
+    taken: Sequence[Taken],
+    kind: str,
+    changes: Changes,
+    reason: str | None = None,
 ) -> int:
     """
     Move rows to the sideline and apply *changes*; return how many messages were moved.
 
     *kind* is the kind of their failures, which do not count as attempts. The queue's policy says
-    when they are due; messages that were fired too often are dead.
+    when they are due; messages that were fired too often, or killed their process, are dead.
     """
     due_at = _due_at(connection, queue, kind) if taken else None
     moves = Moves()
@@ -38,7 +43,7 @@ def set_aside(
     if taken:
         names = _names(connection, [holder for holder in holders if holder is not None])
         for holder, held in holders.items():
-            rows_failed = failures.of_same(held, kind, None)
+            rows_failed = failures.of_same(held, kind, reason)
             failures.record(connection, queue.id, names.get(holder), rows_failed)
         moves.record(connection, queue.id, "sweep")
     return len(moves)
@@ -50,7 +55,7 @@ def _due_at(connection: Connection, queue: QueueInfo, kind: str) -> Callable[[Sl
     retry, most, now = settings.retry, settings.max_deliveries, dialect.read_clock(connection)
 
     def due_at(piece: Slice) -> int | None:
-        if kind == DELIVERIES:
+        if kind in (DELIVERIES, KILLED):
             return NEVER
         if retry is None:
             return None

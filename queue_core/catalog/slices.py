@@ -218,6 +218,7 @@ def read_slices(connection: Connection, query: Select[Any]) -> list[Slice]:
 def _slice(row: Row[Any]) -> Slice:
     # A text among the numbers, which SQLite allows, raises `TypeError`.
     sum(row[_PLACE], (row.fired_at or 0) + (row.due_at or 0) + (row.rank or 0) + (row.pace or 0))
+    sum((row.lost, row.lost_among))
     sum(row[_COUNTS])
     return Slice(
         id=row.id,
@@ -237,6 +238,8 @@ def _slice(row: Row[Any]) -> Slice:
         ticket=row.ticket,
         stats=row.stats,
         due_at=row.due_at,
+        lost=row.lost,
+        lost_among=row.lost_among,
         damaged=row.state == State.DAMAGED,
         rank=row.rank,
         pace=row.pace,

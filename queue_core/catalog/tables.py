@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    text,
 )
 
 metadata = MetaData()
@@ -233,6 +234,10 @@ slices = Table(
     #: In main of a fair queue: the rank of the first row, and the ticks per row.
     Column("rank", BigInteger),
     Column("pace", BigInteger),
+    #: How often the messages were lost with their consumer since they were settled last, and how
+    #: many it held when they were lost last; both 0 if they were not.
+    Column("lost", SmallInteger, nullable=False, server_default=text("0")),
+    Column("lost_among", Integer, nullable=False, server_default=text("0")),
     # With the bytes, so that the index alone is enough to add up those of a bounded queue.
     Index("slices_in_order", "queue_id", "magazine", "state", "shard", "position", "bytes"),
     Index("slices_of_segment", "segment_id"),
@@ -250,6 +255,8 @@ slices = Table(
         *("queue_id", "magazine", "state", "rank", "position", "shard"),
         info={"where": "rank IS NOT NULL"},
     ),
+    # Few messages are lost, and each firing asks whether there are some.
+    Index("slices_lost", "queue_id", "magazine", info={"where": "lost_among > 0"}),
 )
 
 consumers = Table(

@@ -34,4 +34,5 @@ INVARIANTS = {
     "I27": "a queue has a name, settings and columns that can be read",
     "I28": "the storage is that of the store",
     "I29": "only messages of the sideline have a due time, which is a time",
+    "I30": "a message is a suspect exactly if it was lost with its consumer",
 }

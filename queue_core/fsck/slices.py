@@ -1,4 +1,4 @@
-"""Slices: each has a place and existing rows, and shares neither with others (I1 to I9, I29).
+"""Slices: each has a place and existing rows, and shares neither with others (I1 to I9, I29, I30).
 
 The database checks all slices in two passes. Only slices with gaps in their rows, or with
 statistics, are checked one by one.
@@ -71,6 +71,15 @@ def check_each(scope: Scope) -> Iterator[Finding]:
             slices.c.due_at.is_not(None),
             or_(slices.c.magazine != int(Magazine.SIDELINE), slices.c.due_at < 0),
         ),
+        "I30": and_(
+            _TRUSTED,
+            or_(
+                slices.c.lost < 0,
+                slices.c.lost_among < 0,
+                and_(slices.c.lost > 0, slices.c.lost_among == 0),
+                and_(slices.c.lost == 0, slices.c.lost_among > 0),
+            ),
+        ),
     }
     texts = {
         "I1": ALTERED,
@@ -81,6 +90,7 @@ def check_each(scope: Scope) -> Iterator[Finding]:
         "I8": "its state and its ticket disagree",
         "I9": "it has another loading time than its segment",
         "I29": "it has a due time, and is in main, or the due time is before 1970",
+        "I30": "it was lost among no messages, or never lost among some",
     }
     joined = (
         slices.outerjoin(segments, segments.c.id == slices.c.segment_id)

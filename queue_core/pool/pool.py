@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from queue_core.breakers.breaker import WHOLE, Breaker
 from queue_core.breakers.gate import Gate
-from queue_core.catalog import consumers, interests, pauses
+from queue_core.catalog import interests, pauses
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
@@ -29,6 +29,7 @@ from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_d
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
+from queue_core.pool.stalls import Stalls
 from queue_core.pool.timings import STOP_SECONDS
 from queue_core.pool.transactions import Transactions
 from queue_core.pool.worker import WorkerContext
@@ -39,6 +40,7 @@ from queue_core.retry import Retry
 from queue_core.store import Store
 from queue_core.tasks import background
 from queue_core.tasks.thread import TaskThread
+from queue_core.verbs.lose import start_again
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -266,12 +268,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         config = self._config
         self.error = None
         name = check_consumer(self._name or f"pool:{of_process()}")
-        # A browser goes on where its last life ended; others know nothing of what that one held.
-        consumer = self._store.catalog.write(
-            lambda connection: consumers.enlist(
-                connection, name, beats=True, anew=not config.browse
-            )
-        )
+        consumer = start_again(self._store.catalog, name, browses=config.browse)
         self._presence = Presence(
             self._store.catalog,
             consumer,
@@ -287,10 +284,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         dispatchers = [open_dispatcher(self._store.catalog, info) for info in self._infos]
         self._breaker = self._start_breaker(consumer, dispatchers)
         gate = None if self._breaker is None else self._breaker.gate
+        stalls = Stalls()
         self._context = WorkerContext(
             name=consumer.name,
             sources={
-                dispatcher: self._source(queue, consumer, dispatcher.manager.notify_arrival, gate)
+                dispatcher: self._source(
+                    queue, consumer, dispatcher.manager.notify_arrival, gate, stalls
+                )
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
             # Without the results of an earlier life.
@@ -535,6 +535,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         consumer: Consumer,
         on_available: Callable[[], None],
         gate: Gate | None,
+        stalls: Stalls,
     ) -> MessageSource:
         config = self._config
         if config.browse:
@@ -552,6 +553,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             on_available=on_available,
             retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
             gate=gate,
+            stalls=stalls,
         )
 
     def _is_interested(self) -> bool:

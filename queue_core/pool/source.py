@@ -25,6 +25,7 @@ from queue_core.outcomes import Settlement
 from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.narrowing import narrowed
 from queue_core.pool.prefetch import Prefetch
+from queue_core.pool.stalls import Stalls
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
 from queue_core.retry import Retry
@@ -80,8 +81,10 @@ class AcquiringSource:
         on_available: Callable[[], None],
         retry: Retry | None = None,
         gate: Gate | None = None,
+        stalls: Stalls | None = None,
     ) -> None:
         self._queue = queue
+        self._stalls = stalls or Stalls()
         self._gate = gate
         self._consumer = consumer
         self._retry = retry
@@ -110,6 +113,7 @@ class AcquiringSource:
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle; others of their groups, or below limits in flight, can be fired then."""
         lost = self._settle(settlement)
+        self._stalls.end()
         limited = any(limit.in_flight is not None for limit in self._queue.limits)
         if limited or self._queue.info.settings.group is not None:
             self._on_available()
@@ -125,6 +129,7 @@ class AcquiringSource:
         if left:
             ids = pa.chunked_array([batch.column("_message_id") for batch in left])
             self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
+            self._stalls.end()
             self._on_available()
 
     def held_back(self) -> float | None:
@@ -179,6 +184,8 @@ class AcquiringSource:
                 consumer=self._consumer,
             )
         self.refused_for = firing.opens_in
+        if firing.stalled:
+            self._stalls.add(self._on_available)
         return firing.messages.select(self._columns)
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:

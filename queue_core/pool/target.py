@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from queue_core.catalog import consumers, interests
+from queue_core.catalog import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.firing import Firing
@@ -24,11 +24,13 @@ from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_d
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
 from queue_core.pool.source import BrowsingSource
+from queue_core.pool.timings import STALL_SECONDS
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
 from queue_core.schema import output_schema
 from queue_core.settings import is_whole
 from queue_core.store import Store
+from queue_core.verbs.lose import start_again
 from queue_core.verbs.reset import put_back
 
 if TYPE_CHECKING:
@@ -219,11 +221,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
             raise BadOption("the target is started already: stop it first")
         config, catalog = self._config, self._store.catalog
         name = check_consumer(self._name or f"target:{of_process()}")
-        consumer = catalog.write(
-            lambda connection: consumers.enlist(
-                connection, name, beats=True, anew=not config.browse
-            )
-        )
+        consumer = start_again(catalog, name, browses=config.browse)
         self._ready = ReadySet(name, name, self._wake)
         self._presence = Presence(
             catalog,
@@ -318,6 +316,9 @@ def _acquire(
         )
         if firing.ticket is not None:
             return firing
+        if firing.stalled:
+            # It waits until the target has settled what it holds.
+            dispatcher.look_in(STALL_SECONDS)
         if firing.opens_in is not None:
             dispatcher.look_in(firing.opens_in)
         if yields:

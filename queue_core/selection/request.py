@@ -35,6 +35,13 @@ Count: TypeAlias = int | Literal["all"]
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
 
 
+@dataclass(slots=True)
+class Stall:
+    """Whether a firing has left suspects to a time when its consumer holds nothing."""
+
+    stalled: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireRequest:
     """The limits and conditions of a firing."""
@@ -65,6 +72,8 @@ class FireRequest:
     after: int = 0
     #: Whether other transactions kept messages from it.
     beside: Beside = field(default_factory=lambda: Beside())
+    #: What the firing notes about suspects.
+    stall: Stall = field(default_factory=Stall, compare=False)
 
     @property
     def takes_all(self) -> bool:

@@ -172,7 +172,8 @@ def _alike(piece: Slice) -> tuple[object, ...]:
     """Return the values that slices must share to become one."""
     # In a fair queue, one line of ranks cannot describe two slices, unless all ranks are the same.
     alone = piece.id if piece.pace else None
-    return piece.attempts, piece.deliveries, piece.fired_at, piece.due_at, piece.rank, alone
+    fired = (piece.attempts, piece.deliveries, piece.fired_at, piece.lost, piece.lost_among)
+    return *fired, piece.due_at, piece.rank, alone
 
 
 def _is_worth_it(groups: Sequence[Group], conditions: Mapping[int, Condition]) -> bool:

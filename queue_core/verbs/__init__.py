@@ -18,6 +18,7 @@ What each verb does to slices:
 | sweep        | moves slices that were fired too long ago to the tail of the sideline          |
 | abandon      | moves slices that were fired too often to the tail of the sideline, for good   |
 | expire       | removes loaded rows whose time is over                                         |
+| lose         | loads slices of a dead consumer again in place; sidelines one that killed it   |
 | recover      | loads slices again in place that were fired and never seen                     |
 | reset        | loads kept slices again in place                                               |
 | intervene    | removes, moves or loads again the rows that a person chose                     |

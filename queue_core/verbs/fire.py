@@ -25,11 +25,13 @@ from queue_core.catalog import consumers, dialect, interests, notifications, wai
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.model import Consumer, Magazine, State, Ticket
-from queue_core.selection.acquire import acquire, anything
+from queue_core.selection import suspects
+from queue_core.selection.acquire import acquire
 from queue_core.selection.contention import Contention
 from queue_core.selection.fair_rules import advance
 from queue_core.selection.limited import Allotment, narrowed
 from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.suspects import Part
 from queue_core.selection.turn_choice import Lock
 
 #: Seconds to wait for a lock of another transaction: those of ignis take milliseconds, but one of a
@@ -58,7 +60,8 @@ def fire(
     others are firing from all shards. If another transaction keeps the messages for too long, it is
     None, and `FireRequest.beside` says when to fire again. With *seen* False, the messages can be
     recovered until their tickets are planned. Paused queues, queues in which others go first
-    (`interests`), and queues whose limits allow no message, are left out. Raises `ConsumerFenced`,
+    (`interests`), and queues whose limits allow no message, are left out. Suspects are fired apart
+    from others (`suspects`). Raises `ConsumerFenced`,
     `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must be acknowledged
     first.
     """
@@ -68,10 +71,41 @@ def fire(
             connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
         )
         request = replace(request, queue_ids=tuple(open_to))
-        if not open_to or not anything(connection, request):
+        found = suspects.look(connection, consumer, request) if open_to else None
+        if found is None:
             return None
         if waiter is not None and waiters.ahead(connection, open_to[0], waiters.FIRE, waiter):
             return None
+        parts = list(suspects.parts(connection, consumer, request, suspects=found))
+    for part in parts:
+        if part.waits:
+            if _finds(catalog, part):
+                request.stall.stalled = True
+                return None
+            continue
+        ticket = _fire(catalog, consumer, part, seen, waiter, waits=waits)
+        if ticket is not None or request.beside.refused_for:
+            return ticket
+    return None
+
+
+def _finds(catalog: Catalog, part: Part) -> bool:
+    """Whether there is a message that the part would take."""
+    candidates = _candidates(catalog, part.searching(part.request))
+    return candidates is None or bool(len(candidates.ids))
+
+
+def _fire(
+    catalog: Catalog,
+    consumer: Consumer,
+    part: Part,
+    seen: bool,
+    waiter: int | None,
+    *,
+    waits: bool,
+) -> Ticket | None:
+    """Fire a part of the messages; None if it has none, or others have taken them."""
+    request = part.request
     # Not `transact`: a firing may try two transactions, and only the one that fires passes the
     # crash points.
     while True:
@@ -82,7 +116,7 @@ def fire(
             if within is None:
                 return None
             allowed = within
-        candidates = _candidates(catalog, allowed)
+        candidates = _candidates(catalog, part.searching(allowed))
         if candidates is not None and not len(candidates.ids):
             return None
         work = partial(_take, consumer, allowed, candidates, seen, waiter)

@@ -104,4 +104,6 @@ def _new_slice(
         "loaded_at": loaded_at,
         "moved_at": loaded_at,
         "stats": run.stats,
+        "lost": 0,
+        "lost_among": 0,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from queue_core.catalog import read_plans
 from queue_core.catalog.database import Catalog
 from queue_core.model import QueueInfo, ReadPlan
+from queue_core.selection import suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.request import FireRequest
@@ -15,7 +16,13 @@ from queue_core.selection.request import FireRequest
 
 def peek(catalog: Catalog, storage_uri: str, queue: QueueInfo, request: FireRequest) -> ReadPlan:
     """Return the plan to read the messages that *request* would take now."""
-    candidates = find_candidates(catalog, request)
     with catalog.read() as connection:
-        taken = acquire(connection, request, None, candidates)
-        return read_plans.build(connection, [queue], taken, storage_uri)
+        found = suspects.look(connection, None, request)
+        parts = list(suspects.parts(connection, None, request, suspects=bool(found)))
+    for part in parts:
+        candidates = find_candidates(catalog, part.searching(part.request))
+        with catalog.read() as connection:
+            taken = acquire(connection, part.request, None, candidates)
+            if taken or part is parts[-1]:
+                return read_plans.build(connection, [queue], taken, storage_uri)
+    raise AssertionError("there is one part at least")

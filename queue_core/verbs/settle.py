@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect, failures, holders, id_map
 from queue_core.catalog import queues as catalog_queues
-from queue_core.catalog.changes import Changes
+from queue_core.catalog.changes import CLEARED, Changes
 from queue_core.catalog.consumers import DELETES_ON_COMMIT
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
@@ -144,16 +144,16 @@ def _settle(
         if sidelined:
             attempts = piece.attempts + 1
             for rows, due_at in times.failed(piece, sidelined, policies[piece.queue_id]):
-                values = {"attempts": attempts, "due_at": due_at}
+                values = {"attempts": attempts, "due_at": due_at, **CLEARED}
                 changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             failed[piece.queue_id].append((piece, sidelined))
         for rows, due_at in times.later(piece, reloaded) if reloaded else ():
             # Neither a failure nor a delivery, however often it is put off.
-            values = {"due_at": due_at, "deliveries": piece.deliveries - 1}
+            values = {"due_at": due_at, "deliveries": piece.deliveries - 1, **CLEARED}
             changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             reloaded = reloaded - rows
         if reloaded:
-            changes.release(piece, reloaded)
+            changes.release(piece, reloaded, **(CLEARED if piece.lost_among else {}))
             changes.count(piece, reloaded=len(reloaded))
     changes.apply(connection)
     done = _Settled(ids, settled)

@@ -7,6 +7,7 @@ are those of a dead query that requests them again after its restart, unless the
 query. Messages that the named query has published to this catalog are finished, and deleted. Slices
 that others have locked are skipped, and loaded slices are not touched. With a leader, transactions
 of other processes are refused. Crash before a commit: that batch is still fired.
+Before the first batch, the messages of dead consumers count as lost (`lose`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from queue_core.failure_kinds import SWEPT
 from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.selection.conditions import ago
+from queue_core.verbs.lose import dead_holders, lose
 
 #: The most slices that one transaction of a sweep moves.
 BATCH_SLICES = 1000
@@ -99,7 +101,8 @@ def sweep(
     """
     clock.check(catalog)
     limits = _limits(queue, older_than, dead_after, consumer)
-    swept = 0
+    # First, because each batch would see fewer messages that were lost together.
+    swept = _count_losses(catalog, queue, limits, guard)
     for stretch in _round(catalog, queue):
         position: _Position | None = stretch.begin
         while position is not None:
@@ -142,6 +145,14 @@ def _limits(
         settings = queue.settings
         return _Limits(settings.sweep_after, settings.sideline_sweep_after, dead_after)
     return _Limits(older_than, older_than, dead_after, consumer)
+
+
+def _count_losses(catalog: Catalog, queue: QueueInfo, limits: _Limits, guard: Guard | None) -> int:
+    """Count the messages of dead consumers as lost; return how many were sidelined for it."""
+    stuck, dead_after = limits.conditions(Magazine.MAIN), limits.dead_after
+    with catalog.read() as connection:
+        dead = dead_holders(connection, queue.id, dead_after, stuck)
+    return sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead)
 
 
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:

@@ -160,6 +160,7 @@ BREAKERS = {
     "I27": change(queues, queues.c.id == 2, settings="{"),
     "I28": without_mark,
     "I29": change(slices, *WAITING, due_at=1),
+    "I30": change(slices, *WAITING, lost_among=3),
 }
 #: Others that are broken by necessity: messages in the wrong shard are missing in the right one.
 ALSO = {"I2": {"I17"}, "I6": {"I7"}}

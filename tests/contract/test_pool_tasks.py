@@ -82,21 +82,17 @@ def test_unknown_tasks_are_refused(store, tasks, said):
         ConsumerPool(store, "orders", Recorder(), tasks=tasks)
 
 
-def test_what_an_earlier_life_of_a_pool_held_is_swept_while_the_next_one_lives(store):
+def test_what_an_earlier_life_of_a_pool_held_waits_again_when_the_next_one_starts(store):
     queue = make_queue(store)
     queue.load(orders(5))
     queue.fire(3, consumer=store.consumer("till", beats=True))
     handler = Recorder()
-    handler.open.clear()
 
-    with ConsumerPool(store, "orders", handler, name="till", batch=1, tasks=[]):
-        handler.wait()
-        backdate(store, HOURS)
-        try:
-            assert queue.sweep() == 3
-        finally:
-            handler.open.set()
-        eventually(lambda: handler.numbers == [3, 4])
+    with ConsumerPool(store, "orders", handler, name="till", batch=1, tasks=[]) as pool:
+        assert pool.drain(30)
+
+    assert handler.numbers == [0, 1, 2, 3, 4]
+    assert queue.browse().num_rows == 0
 
 
 def test_a_pool_that_another_one_of_its_name_ends_says_so(store, caplog):

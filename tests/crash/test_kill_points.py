@@ -104,9 +104,10 @@ def finish(store: Store, journal: Journal) -> None:
     # Messages that were fired too often are dead.
     queue.shovel(force=True)
     assert audit(store).ids(Magazine.MAIN, State.LOADED) == there
-    firing = queue.fire("all")
-    assert set(firing.ids.to_pylist()) == there
-    assert queue.delete(firing) == len(there)
+    # Suspects are fired apart.
+    while firing := queue.fire("all"):
+        assert set(firing.ids.to_pylist()) <= there
+        assert queue.delete(firing) == len(firing)
     store.vacuum(grace=0)
     assert audit(store).ids() == set()
     assert leftover_files(store) == set()

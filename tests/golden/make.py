@@ -38,7 +38,13 @@ MAGAZINES = ("main", "sideline")
 #: Nothing in it ends, or it could not be read for ever.
 FOR_EVER: dict[str, Any] = {"message_expiry": None}
 #: Columns that views have only had since a format.
-SINCE = {2: {"consumers": {"for_restart", "ack"}, "queues": {"paused_at", "retrying", "dead"}}}
+SINCE = {
+    2: {
+        "consumers": {"for_restart", "ack"},
+        "queues": {"paused_at", "retrying", "dead"},
+        "slices": {"lost", "lost_among"},
+    }
+}
 #: Columns that are other ones at each look.
 PASSING = {"queues": ["oldest_age"]}
 #: Views that have only been there since a format.

@@ -96,6 +96,7 @@ def _turn_back(connection: sa.Connection) -> None:
         dialect.of(connection).rename_index(connection, new, old, on)
     connection.exec_driver_sql("DROP INDEX slices_due")
     connection.exec_driver_sql("DROP INDEX slices_by_rank")
+    connection.exec_driver_sql("DROP INDEX slices_lost")
     for table, column in (
         ("publications", "content"),
         ("consumers", "ack"),
@@ -104,6 +105,8 @@ def _turn_back(connection: sa.Connection) -> None:
         ("slices", "due_at"),
         ("slices", "rank"),
         ("slices", "pace"),
+        ("slices", "lost"),
+        ("slices", "lost_among"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")

@@ -13,6 +13,7 @@ from queue_core.errors import QueueDeactivated
 from queue_core.model import Magazine, State
 from queue_core.verbs import sweep
 from queue_core.verbs.drop import drop
+from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.children import Journal
 from tests.crash.workloads.common import (
@@ -20,6 +21,7 @@ from tests.crash.workloads.common import (
     MANY,
     Workload,
     everything_is_aside,
+    everything_waits,
     load,
     prepared,
     the_queue,
@@ -69,6 +71,26 @@ def abandoned(store: Store, journal: Journal) -> None:
     assert sorted(queue.failures().column("message_id").to_pylist()) == sorted(aside)
     assert queue.shovel() == 0
     queue.change_settings(max_deliveries=None)
+
+
+# lose
+
+
+def dies_with_some(store: Store, journal: Journal) -> None:
+    prepared(store, journal)
+    the_queue(store).fire(MANY // 4, consumer=start_again(store.catalog, "till"))
+
+
+def starts_again(store: Store, journal: Journal) -> None:
+    start_again(store.catalog, "till")
+
+
+def lost_once(store: Store, journal: Journal) -> None:
+    everything_waits(store, journal)
+    rows = store.view("slices").to_pylist()
+    lost = {(row["lost"], row["lost_among"]) for row in rows}
+    assert lost == {(0, 0), (1, MANY // 4)}
+    assert sum(row["messages"] for row in rows if row["lost"]) == MANY // 4
 
 
 # expire
@@ -133,6 +155,7 @@ def nothing_is_left_of_it(store: Store, journal: Journal) -> None:
 
 _SWEEP = Workload(prepare=fires_many_slices, act=sweeps_in_batches, check=everything_is_aside)
 _ABANDON = Workload(prepare=fires_too_often, act=abandons, check=abandoned)
+_LOSE = Workload(prepare=dies_with_some, act=starts_again, check=lost_once)
 _EXPIRE = Workload(prepare=grows_old, act=expires, check=only_the_young_are_left)
 _DEACTIVATE = Workload(prepare=prepared, act=deactivates, check=takes_no_more, ends=True)
 _DROP = Workload(prepare=is_given_up, act=drops, check=nothing_is_left_of_it, ends=True)
@@ -142,6 +165,8 @@ FAULTS = {
     "sweep.committed:3": _SWEEP,
     "abandon.before_commit": _ABANDON,
     "abandon.committed": _ABANDON,
+    "lose.before_commit": _LOSE,
+    "lose.committed": _LOSE,
     "expire.before_commit": _EXPIRE,
     "expire.before_commit:2": _EXPIRE,
     "expire.committed": _EXPIRE,

@@ -1,0 +1,376 @@
+"""Lose: suspects are fired apart and in ever smaller batches, and a culprit is sidelined."""
+
+import time
+from collections import Counter
+from dataclasses import asdict
+
+import pytest
+
+from queue_core import Breaker, ConsumerPool, Limit
+from queue_core.catalog import consumers
+from queue_core.model import HandlingConsumer
+from queue_core.verbs.acknowledge import acknowledge
+from queue_core.verbs.lose import lose, start_again
+from tests.books import audit
+from tests.contract.pools import Recorder
+from tests.due import make_due
+from tests.dump import backdate, dump
+from tests.factories import make_queue, numbers_of, orders
+
+HOURS = 10_000.0
+
+
+def start(store, name="till"):
+    """A life of a consumer with handlers; what an earlier life held counts as lost."""
+    return start_again(store.catalog, name)
+
+
+def fire(queue, consumer, count=100, **how):
+    return numbers_of(queue.fire(count, consumer=consumer, **how).messages)
+
+
+def losses(store, magazine="main"):
+    rows = store.view("slices").to_pylist()
+    found = Counter()
+    for row in rows:
+        if row["magazine"] == magazine:
+            found[row["lost"], row["lost_among"]] += row["messages"]
+    return found
+
+
+def until_alone(store, queue, guilty, name="till"):
+    """Fire and die with one message until it stands alone; return how many were fired each time."""
+    sizes = []
+    while True:
+        consumer = start(store, name)
+        firing = queue.fire(100, consumer=consumer)
+        numbers = numbers_of(firing.messages)
+        if guilty not in numbers:
+            queue.delete(firing)
+            continue
+        sizes.append(len(numbers))
+        if len(numbers) == 1:
+            return sizes
+
+
+def test_what_a_dead_consumer_held_waits_again_at_its_place_and_is_no_delivery(store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    fire(queue, start(store), 4)
+
+    start(store)
+
+    assert numbers_of(queue.browse()) == [0, 1, 2, 3, 4, 5]
+    assert losses(store) == {(1, 4): 4, (0, 0): 2}
+    assert set(store.view("slices").column("deliveries").to_pylist()) == {0}
+    audit(store)
+
+
+def test_suspects_are_fired_apart_and_half_of_them_at_a_time(store):
+    queue = make_queue(store)
+    queue.load(orders(10))
+    fire(queue, start(store), 8)
+    consumer = start(store)
+
+    assert fire(queue, consumer) == [0, 1, 2, 3]
+    assert fire(queue, consumer) == []
+    queue.delete(queue.browse(selector="number < 4").column("_message_id"), consumer=consumer)
+    assert fire(queue, consumer) == [4, 5, 6, 7]
+    queue.delete(queue.browse(selector="number < 8").column("_message_id"), consumer=consumer)
+    assert fire(queue, consumer) == [8, 9]
+
+
+def test_a_consumer_takes_suspects_only_with_empty_hands(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    fire(queue, start(store, "dead"), 1)
+    till = start(store, "till")
+    firing = queue.fire(1, consumer=till)
+    start(store, "dead")
+
+    refused = queue.fire(1, consumer=till)
+    assert (len(refused), refused.stalled) == (0, True)
+    queue.delete(firing)
+    assert fire(queue, till) == [0]
+
+
+def test_others_without_a_handler_take_suspects_and_messages_as_they_come(store):
+    queue = make_queue(store)
+    queue.load(orders(3))
+    fire(queue, start(store), 1)
+    start(store)
+
+    assert [numbers_of(queue.fire(5).messages) for _ in range(3)] == [[0], [1, 2], []]
+
+
+@pytest.mark.parametrize("outcome", ["delete", "sideline", "reload"])
+def test_a_settlement_clears_a_suspect(store, outcome):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    fire(queue, start(store), 4)
+    firing = queue.fire(4, consumer=start(store))
+    assert len(firing) == 2
+
+    getattr(queue, outcome)(firing)
+
+    assert losses(store).get((1, 4)) == 2
+    assert (1, 4) not in losses(store, "sideline")
+    audit(store)
+
+
+def test_a_killer_is_sidelined_after_two_deaths_alone(store):
+    queue = make_queue(store)
+    queue.load(orders(16))
+
+    assert until_alone(store, queue, 5) == [16, 8, 4, 2, 1]
+    assert until_alone(store, queue, 5) == [1]
+    start(store)
+
+    assert numbers_of(queue.browse(magazine="sideline")) == [5]
+    (failure,) = queue.failures().to_pylist()
+    assert (failure["kind"], failure["consumer"]) == ("killed", "till")
+    assert failure["reason"] == (
+        "the process that handled it ended 6 times; the last 2 times, it handled this message alone"
+    )
+    (aside,) = store.view("sideline").to_pylist()
+    assert (aside["dead"], aside["attempts"]) == (True, 0)
+    assert queue.shovel() == 0
+    assert store.fsck().num_rows == 0
+
+
+def test_a_killer_that_a_person_returns_needs_one_more_death_alone(store):
+    queue = make_queue(store)
+    queue.load(orders(1))
+    for _ in range(2):
+        assert fire(queue, start(store)) == [0]
+    start(store)
+    queue.choose(queue.failures().column("message_id")).requeue()
+    assert fire(queue, start(store)) == [0]
+    start(store)
+
+    (_, again) = queue.failures().column("reason").to_pylist()
+    assert "ended 3 times" in again
+
+
+def test_losses_in_the_sideline_make_no_suspects(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    queue.sideline(queue.fire(2))
+    for _ in range(4):
+        consumer = start(store)
+        assert sorted(fire(queue, consumer, magazine="sideline")) == [0, 1]
+    start(store)
+
+    assert losses(store, "sideline") == {(0, 0): 2}
+
+
+def test_mates_that_were_lost_with_a_killer_are_not_counted_out(store):
+    queue = make_queue(store, max_deliveries=3)
+    queue.load(orders(16))
+    until_alone(store, queue, 15)
+    until_alone(store, queue, 15)
+    start(store)
+
+    assert queue.sweep() == 0
+    assert queue.failures().column("kind").to_pylist() == ["killed"]
+
+
+# --- a consumer that stays dead -------------------------------------------------------------------
+
+
+def test_a_sweep_counts_once_what_a_dead_consumer_held_of_all_queues(store):
+    queues = [make_queue(store, name) for name in ("one", "two")]
+    dead = store.consumer("dead", beats=True)
+    for queue in queues:
+        queue.load(orders(3))
+        fire(queue, dead)
+    backdate(store, HOURS)
+
+    assert [queue.sweep(dead_after=0) for queue in queues] == [3, 3]
+    assert {(row["lost"], row["lost_among"]) for row in store.view("slices").to_pylist()} == {
+        (1, 6)
+    }
+    audit(store)
+
+
+def test_a_sweep_of_what_no_heartbeat_guards_or_a_living_consumer_has_done_with_counts_none(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    fire(queue, store.consumer("plain"), 2)
+    alive = store.consumer("alive", beats=True)
+    backdate(store, HOURS)
+
+    assert queue.sweep() == 2
+    fire(queue, alive, 2)
+    acknowledge(store.catalog, alive, 1, delete=False)
+    backdate(store, HOURS)
+    assert queue.sweep() == 2
+    assert {row["lost"] for row in store.view("slices").to_pylist()} == {0}
+
+
+def test_swept_suspects_that_return_are_fired_alone_and_sidelined_in_the_end(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    for expected in ([0, 1], [0], [0]):
+        consumer = store.consumer(f"of{len(expected)}-{time.time_ns()}", beats=True)
+        assert fire(queue, HandlingConsumer(**asdict(consumer))) == expected
+        backdate(store, HOURS)
+        queue.sweep(dead_after=0)
+        make_due(store)
+        queue.shovel()
+        queue.delete(queue.fire(1, selector="number = 1"))
+
+    assert queue.failures().column("kind").to_pylist()[-1] == "killed"
+    assert numbers_of(queue.browse(magazine="sideline")) == [0]
+
+
+def test_a_restart_after_the_count_of_a_sweep_counts_no_second_time(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    fire(queue, start(store))
+    lose(store.catalog, consumer_id(store), 0)
+    before = dump(store)["slices"]
+    assert lose(store.catalog, consumer_id(store), 0) == 0
+    assert dump(store)["slices"] == before
+
+    start(store)
+
+    assert losses(store) == {(1, 2): 2}
+    assert fire(queue, start(store)) == [0]
+
+
+def test_a_living_consumer_loses_nothing(store):
+    queue = make_queue(store)
+    queue.load(orders(2))
+    fire(queue, start(store))
+    before = dump(store)
+
+    assert lose(store.catalog, consumer_id(store), 60.0) == 0
+    assert dump(store) == before
+
+
+def consumer_id(store):
+    with store.catalog.read() as connection:
+        return consumers.by_name(connection, "till").id
+
+
+# --- beside other rules of a queue ----------------------------------------------------------------
+
+
+def test_with_groups_no_message_overtakes_a_suspect_of_its_group(store):
+    queue = make_queue(store, group="customer")
+    queue.load(orders(6, customers=3))
+    assert fire(queue, start(store), 2) == [0, 1]
+
+    consumer = start(store)
+    # One of two suspects; then only the other's shard is left, and it waits for empty hands.
+    assert fire(queue, consumer) == [0]
+    assert fire(queue, consumer) == []
+    assert numbers_of(queue.fire(10).messages) == [1]
+    assert numbers_of(queue.fire(10).messages) == [2]
+    assert numbers_of(queue.fire(10).messages) == []
+
+
+def test_a_suspect_behind_the_head_of_its_group_waits(store):
+    queue = make_queue(store, group="customer")
+    queue.load(orders(2, customers=1))
+    first = queue.fire(1)
+    queue.delete(first)
+    queue.load(orders(1, 2, customers=1))
+    assert fire(queue, start(store), 5) == [1]
+    start(store)
+
+    assert numbers_of(queue.fire(5).messages) == [1]
+    assert numbers_of(queue.fire(5).messages) == []
+
+
+def test_a_selector_takes_suspects_and_leaves_those_that_it_does_not_match(store):
+    queue = make_queue(store)
+    queue.load(orders(8))
+    fire(queue, start(store), 4)
+    till = start(store)
+
+    assert fire(queue, till, selector="number >= 4") == [4, 5, 6, 7]
+    assert fire(queue, till, selector="number = 3") == []
+    assert numbers_of(queue.fire(5, selector="number = 3").messages) == [3]
+
+
+@pytest.mark.parametrize("how", [{"order_by": "number DESC"}, {"order": "global"}])
+def test_an_order_holds_within_suspects_and_within_others(store, how):
+    queue = make_queue(store, shards=2)
+    queue.load(orders(4))
+    fire(queue, start(store), 2)
+    queue.load(orders(2, 4))
+    start(store)
+    got = [numbers_of(queue.fire(9, **how).messages) for _ in range(3)]
+
+    assert [len(each) for each in got] == [1, 1, 4]
+    for each in got:
+        assert each == sorted(each, reverse="order_by" in how)
+
+
+def test_priorities_hold_within_suspects(store):
+    queue = make_queue(store, priority="number")
+    queue.load(orders(6))
+    assert fire(queue, start(store), 4) == [5, 4, 3, 2]
+    start(store)
+
+    got = [numbers_of(queue.fire(9).messages) for _ in range(3)]
+    assert got == [[5, 4], [3, 2], [1, 0]]
+
+
+def test_limits_count_suspects_as_others(store):
+    queue = make_queue(store, limits=[Limit(in_flight=3)])
+    queue.load(orders(6))
+    assert fire(queue, start(store), 6) == [0, 1, 2]
+    start(store)
+
+    assert numbers_of(queue.fire(9).messages) == [0]
+    assert numbers_of(queue.fire(9).messages) == [1]
+    assert numbers_of(queue.fire(9).messages) == [2]
+    assert numbers_of(queue.fire(9).messages) == []
+
+
+def test_limits_of_values_count_suspects_as_others(store):
+    queue = make_queue(store, limits=[Limit(column="customer", in_flight=1)])
+    queue.load(orders(6, customers=3))
+    assert fire(queue, start(store), 6) == [0, 1, 2]
+    start(store)
+
+    assert [numbers_of(queue.fire(9).messages) for _ in range(4)] == [[0], [1], [2], []]
+
+
+def test_compaction_mixes_no_suspects_with_others(store):
+    queue = make_queue(store)
+    for number in range(40):
+        queue.load(orders(1, number))
+    fire(queue, start(store), 20)
+    start(store)
+
+    queue.compact()
+
+    assert losses(store) == {(1, 20): 20, (0, 0): 20}
+    audit(store)
+
+
+# --- pools ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"concurrency": 4}, {"breaker": Breaker()}, {"selector": "number >= 0"}]
+)
+def test_a_pool_handles_suspects_and_others(store, how):
+    queue, recorder = make_queue(store, shards=2), Recorder()
+    other = make_queue(store, "other")
+    queue.load(orders(300))
+    other.load(orders(50, 300))
+    fire(queue, start(store), 200)
+    with store.catalog.read() as connection:
+        till = consumers.by_name(connection, "till")
+    fire(other, till, 30)
+
+    names = "orders" if how else ["orders", "other"]
+    with ConsumerPool(store, names, recorder, name="till", tasks=[], batch=8, **how) as pool:
+        assert pool.drain(30)
+
+    assert recorder.numbers == list(range(300 if how else 350))
