@@ -30,7 +30,7 @@ from queue_core import Queue, Store
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64()), ("body", pa.string())])
 BATCH = 1000
 #: Loads of one message.
-MANY = 8000
+MANY = 5000
 
 
 def rows(tenants: np.ndarray, first: int = 0) -> pa.Table:

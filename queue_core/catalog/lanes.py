@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, Executable, bindparam, delete, select, update
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.tables import lanes, slices, turns
@@ -29,7 +30,12 @@ from queue_core.segments.fair_order import RETURNED, WHOLE, whole
 #: The share of firings that remove the lanes with nothing waiting.
 FORGETS = 1 / 16
 
+# Built once: to build a statement takes longer than SQLite needs to run it.
 _LANE = (lanes.c.queue_id == bindparam("queue"), lanes.c.lane == WHOLE)
+_ONE = select(lanes.c.lane, lanes.c.finish).where(
+    lanes.c.queue_id == bindparam("queue"),
+    (lanes.c.lane == WHOLE) | (lanes.c.lane == bindparam("lane")),
+)
 _NOW = select(lanes.c.finish).where(*_LANE)
 _ADVANCE = update(lanes).where(*_LANE, lanes.c.finish < bindparam("rank"))
 _ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
@@ -132,21 +138,31 @@ def rank_returned(connection: Connection, new: Sequence[dict[str, Any]]) -> list
 
 def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
     """Return the ends of some lanes that have one, and the virtual time; none if it is not fair."""
-    these = dialect.of(connection).one_of(lanes.c.lane, sorted({WHOLE, *known}))
-    query = select(lanes.c.lane, lanes.c.finish).where(lanes.c.queue_id == queue_id, these)
-    return {row.lane: int(row.finish) for row in connection.execute(query)}
+    if len(known) == 1:
+        # The path of small loads, where each step counts.
+        found = connection.execute(_ONE, {"queue": queue_id, "lane": min(known)})
+    else:
+        these = dialect.of(connection).one_of(lanes.c.lane, sorted({WHOLE, *known}))
+        query = select(lanes.c.lane, lanes.c.finish).where(lanes.c.queue_id == queue_id, these)
+        found = connection.execute(query)
+    return {row.lane: int(row.finish) for row in found}
 
 
 def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -> None:
-    insert = dialect.of(connection).insert_new(lanes)
-    statement = insert.on_conflict_do_update(
-        index_elements=list(lanes.primary_key), set_={"finish": insert.excluded.finish}
-    )
     # In one order, so that two loads do not wait for each other.
     rows = [
         {"queue_id": queue_id, "lane": lane, "finish": finishes[lane]} for lane in sorted(finishes)
     ]
-    connection.execute(statement, rows)
+    connection.execute(_put(dialect.of(connection)), rows)
+
+
+@lru_cache(maxsize=4)
+def _put(database: dialect.Dialect) -> Executable:
+    insert = database.insert_new(lanes)
+    statement: Executable = insert.on_conflict_do_update(
+        index_elements=list(lanes.primary_key), set_={"finish": insert.excluded.finish}
+    )
+    return statement
 
 
 def _cut(

@@ -39,6 +39,10 @@ def arrange(
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
     sizes = [rows.num_rows for _, rows in parts]
+    if len(coded.dictionary) == len(parts) == 1:
+        (cost,) = _costs(coded.dictionary, weights).tolist()
+        (lane,) = _keys(coded.dictionary).tolist()
+        return parts, np.arange(sizes[0]), one_lane(sizes[0], first_row, lane, cost)
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     cost = _costs(coded.dictionary, weights)
     low, high, spans = _spans(codes, np.repeat(np.arange(len(parts)), sizes), cost)
@@ -112,10 +116,10 @@ def _spans(codes: Ticks, shards: Ticks, cost: Ticks) -> tuple[Ticks, Ticks, Tick
     return low, np.maximum(high, low + 1), counts * cost
 
 
-def one_lane(rows: int, first_row: int, lane: int = RETURNED) -> Ranking:
-    """Return the ranks of rows of one lane, in their order."""
-    span = np.array([rows * TICKS], dtype=np.int64)
-    line = Stretch(first_row, first_row + rows, 0, TICKS)
+def one_lane(rows: int, first_row: int, lane: int = RETURNED, cost: int = TICKS) -> Ranking:
+    """Return the ranks of rows of one lane, in their order; each takes *cost* ticks."""
+    span = np.array([rows * cost], dtype=np.int64)
+    line = Stretch(first_row, first_row + rows, 0, cost)
     return Ranking(first_row, first_row + rows, (line,), np.array([lane]), span, None)
 
 
