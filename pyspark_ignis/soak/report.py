@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pyspark_ignis.soak.checker import Counts
 from pyspark_ignis.soak.soak import Result
 
 #: Columns that must be 0 have another colour if they are not.
@@ -21,8 +22,7 @@ def show(result: Result, console: Console) -> None:
     """Print a result."""
     table = Table(title="Messages", title_justify="left")
     table.add_column("queue")
-    names = list(asdict(next(iter(result.verdict.queues.values()))))
-    for name in names:
+    for name in [field.name for field in fields(Counts)]:
         table.add_column(name, justify="right")
     for queue, counts in result.verdict.queues.items():
         cells = [

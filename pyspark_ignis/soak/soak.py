@@ -118,11 +118,14 @@ class Soak:
     def _result(self, seconds: float, ended_at: int, left: dict[str, int]) -> Result:
         entries = list(read(self.scene.folder))
         broken = [f"{count} messages are left in {name}" for name, count in left.items()]
+        verdict = check(entries, self.scene.rules(copied=self.copied))
+        if not verdict.queues:
+            broken.append("no message was loaded: give the soak more time")
         return Result(
             seed=self.seed,
             seconds=seconds,
             ended_at=ended_at,
-            verdict=check(entries, self.scene.rules(copied=self.copied)),
+            verdict=verdict,
             faults=_counted(entries, "fault", "name"),
             errors=_counted(entries, "error", "kind"),
             broken=broken + self.cast.broken,

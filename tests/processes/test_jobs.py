@@ -33,7 +33,7 @@ def the_job(store: Store) -> dict:
 
 @pytest.mark.parametrize("to", [None, "other"])
 def test_a_job_survives_its_runners_and_moves_each_message_once(store, address, tmp_path, to):
-    queue = make_queue(store, shards=3, shovel_interval=None)
+    queue = make_queue(store, shards=3, shovel_interval=None, retry=None)
     other = make_queue(store, "other", shards=2)
     queue.load(orders(MESSAGES))
     queue.sideline(queue.fire("all"))

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_ignis.cli import app
+from pyspark_ignis.soak import cast
 from pyspark_ignis.soak.workload import QUEUES
 from queue_core import Store
 
@@ -29,3 +30,14 @@ def test_a_short_soak(address, tmp_path):
         queues = store.view("queues")
         assert len(queues) == len(QUEUES)
         assert None not in queues.column("deactivated_at").to_pylist()
+
+
+def test_a_soak_that_has_loaded_nothing_has_shown_nothing(address, monkeypatch):
+    monkeypatch.setattr(cast, "ROLES", {"keeper": 1})
+    where = ["--catalog", address.catalog, "--storage", address.storage]
+
+    ran = CliRunner().invoke(app, [*where, "soak", "--time", "0s", "--seed", "4"])
+
+    assert ran.exit_code == 1
+    assert "no message was loaded: give the soak more time" in ran.output
+    assert "NOT as promised" in ran.output
