@@ -90,7 +90,7 @@ def rank_loaded(
     rankings = {id: whole(segment.rankings, segment.rows) for id, segment in staged.items()}
     known = {lane for each in rankings.values() for one in each for lane in one.lanes.tolist()}
     finishes = _finishes(connection, queue_id, known)
-    now = finishes[WHOLE]
+    now = finishes.setdefault(WHOLE, 0)
     of_segment: dict[int, list[dict[str, Any]]] = {id: [] for id in staged}
     for row in new:
         of_segment[row["segment_id"]].append(row)

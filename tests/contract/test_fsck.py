@@ -195,7 +195,7 @@ def test_a_broken_invariant_is_named_and_repaired(invariant, store, queue):
 
 
 #: Tables whose damage does no harm, or is noticed without a check, as docs/protocol.md says.
-UNCHECKED = {"facts", "clocks", "locks", "samples"}
+UNCHECKED = {"facts", "clocks", "locks", "samples", "lanes"}
 #: A damage to each other table.
 DAMAGES = {
     "allotments": write(
