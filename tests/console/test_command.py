@@ -1,0 +1,103 @@
+"""The commands `ignis console` and `ignis console-user`."""
+
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from ignis_console import passwords
+from queue_core import Store
+from tests.command_line import refusal, runner
+from tests.factories import make_queue
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "correct horse battery"
+
+
+def started(folder, *arguments):
+    """Start the command on a store; return the process and the address that it prints."""
+    command = [sys.executable, "-m", "pyspark_ignis", "--path", str(folder), "console"]
+    process = subprocess.Popen(
+        [*command, "--port", "0", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    line = process.stderr.readline()
+    assert "console at http" in line, line + process.stderr.read()
+    return process, line.partition("console at ")[2].split()[0]
+
+
+def ended(process):
+    process.terminate()
+    assert process.wait(20) in (0, -15)
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+
+
+def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):
+    result = runner(address)("console-user", "ann", "--role", "operate", input=PASSWORD + "\n")
+    file = tmp_path / "users"
+    file.write_text(result.stdout)
+
+    assert result.exit_code == 0
+    assert passwords.verify(passwords.read(file), "ann", PASSWORD).role == "operate"
+    assert "12 or more" in refusal(runner(address)("console-user", "ann", input="short\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--host", "0.0.0.0"], "--tls-certificate"),
+        (["--users", "none"], "--users none"),
+        (["--action-log", "/"], "--action-log /"),
+        (["--oldest", "soon"], "--oldest soon"),
+        (["--host", "256.0.0.1"], "--host 256.0.0.1"),
+    ],
+)
+def test_wrong_options_are_refused(store, address, arguments, said):
+    assert said in refusal(runner(address)("console", "--port", "0", *arguments))
+
+
+def test_a_missing_library_is_named(store, address, monkeypatch):
+    for name in [each for each in sys.modules if each.startswith(("ignis_console", "uvicorn"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+
+    said = refusal(runner(address)("console"))
+
+    assert "uvicorn is not installed: pip install 'ignis-queue[console]'" in said
+
+
+def test_it_serves_with_tls_until_a_signal(tmp_path):
+    folder, certificate, key = tmp_path / "store", tmp_path / "c.pem", tmp_path / "k.pem"
+    with Store.open(folder) as store:
+        make_queue(store)
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", str(key), "-out", str(certificate)],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("no openssl makes a certificate")
+    users = tmp_path / "users"
+    users.write_text(passwords.line("ann", passwords.Role.LOOK, PASSWORD))
+    options = ["--tls-certificate", str(certificate), "--tls-key", str(key), "--users", str(users)]
+    process, url = started(folder, *options)
+    try:
+        assert url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        request = urllib.request.Request(url + "/api/queues")
+        request.add_header("Authorization", "Basic YW5uOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ==")
+        with urllib.request.urlopen(request, context=trusted, timeout=20) as answer:
+            assert [row["name"] for row in json.load(answer)["queues"]] == ["orders"]
+        plain = http.client.HTTPConnection(url.removeprefix("https://"), timeout=5)
+        plain.request("GET", "/")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            plain.getresponse()
+        plain.close()
+    finally:
+        ended(process)
