@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -60,6 +60,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a message."""
+
+    at: datetime
+    text: str
+    #: The consumer, and the failure if it is one.
+    consumer: str | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Life:
     """A message: where it is, what it contains, and its failures."""
 
@@ -69,6 +80,8 @@ class Life:
     #: Its columns; None: it is gone, or cannot be read.
     payload: Mapping[str, Any] | None
     failures: tuple[Failure, ...]
+    #: All that is known to have happened, in order of time.
+    events: tuple[Event, ...]
 
 
 def peek(
@@ -100,7 +113,25 @@ def life(store: Store, queue: str, message_id: int) -> Life:
         if rows:
             metadata = set(METADATA.names)
             payload = {name: value for name, value in rows[0].items() if name not in metadata}
-    return Life(message_id, place, payload, tuple(_failures(log, message_id)))
+    failed = tuple(_failures(log, message_id))
+    return Life(message_id, place, payload, failed, events(place, failed))
+
+
+def events(place: Place | None, failed: Sequence[Failure]) -> tuple[Event, ...]:
+    """Return what happened to a message, in order of time."""
+    found = [
+        Event(each.failed_at, f"Attempt {each.attempt + 1} ended", each.consumer, each)
+        for each in failed
+    ]
+    if place is not None:
+        if place.loaded_at is not None:
+            found.append(Event(place.loaded_at, "Loaded"))
+        if place.fired_at is not None:
+            text = "Fired" if place.holder else "Fired or shovelled last"
+            found.append(Event(place.fired_at, text, place.holder))
+        if place.moved_at is not None and place.moved_at != place.loaded_at:
+            found.append(Event(place.moved_at, f"Came to {place.magazine}"))
+    return tuple(sorted(found, key=lambda each: (each.at, each.text != "Loaded")))
 
 
 def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice | None:

@@ -122,7 +122,10 @@ def test_one_message_with_its_whole_life(operator, store, queue):
     queue.fire(100, consumer=store.consumer("other", beats=True))
     held = operator.get(path).json()["life"]["place"]
     assert (held["state"], held["holder"]) == ("in flight", "other")
-    assert "Fired to" in operator.get(f"/queues/orders/messages/{message}").text
+    happened = operator.get(path).json()["life"]["events"]
+    assert happened[0]["text"] == "Loaded"
+    assert [each["at"] for each in happened] == sorted(each["at"] for each in happened)
+    assert [each["consumer"] for each in happened if each["text"] == "Fired"] == ["other"]
 
     queue.choose(message).reload(consumer="other")
     queue.choose(message).delete()
