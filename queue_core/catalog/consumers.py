@@ -41,6 +41,9 @@ DEAD_AFTER_SECONDS = 60.0
 #: The option ``ack`` of queries that delete all messages of a committed batch.
 DELETES_ON_COMMIT = "onCommit"
 
+#: The option ``ack`` of queries whose sink settles messages one by one.
+SETTLES = "settle"
+
 #: The prefix of the names of keepers: the consumers of `Queue.get_and_keep`.
 KEEPER = "keeper:"
 

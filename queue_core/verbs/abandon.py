@@ -14,16 +14,18 @@ from sqlalchemy import Connection, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.changes import Changes
+from queue_core.catalog.consumers import SETTLES
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.sidelining import set_aside
 from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import slices
+from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import DELIVERIES
 from queue_core.model import QueueInfo
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.conditions import eligible_slices, overdelivered
 from queue_core.selection.request import FireRequest
+from queue_core.verbs.lose import count_losses, first_half
 
 
 def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> int:
@@ -68,7 +70,9 @@ def deliver_again(
     """
     Count another delivery for tickets that are handed to a restarted consumer.
 
-    Messages that were delivered too often leave the tickets. Runs within a transaction.
+    Messages that were delivered too often leave the tickets. If the consumer's messages are settled
+    one by one, they count as lost instead, and half of them leave the tickets (`lose`). Runs within
+    a transaction.
     """
     held = fetch(
         connection,
@@ -76,6 +80,11 @@ def deliver_again(
         dialect.of(connection).one_of(slices.c.ticket, numbers),
         lock="wait",
     )
+    ack = connection.scalar(select(consumers.c.ack).where(consumers.c.id == consumer_id))
+    if ack == SETTLES:
+        fired = [piece for piece in held if not piece.damaged]
+        count_losses(connection, fired, first_half(fired))
+        return
     for queue in queues:
         most = queue.settings.max_deliveries
         changes, spent = Changes([queue]), []

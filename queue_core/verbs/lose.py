@@ -6,7 +6,9 @@ fired apart, in ever smaller batches (`selection.suspects`). Changes: if the con
 its slices are loaded again at their old places; if it stays dead, they stay fired until the sweep.
 A loss is no delivery. A message that was lost alone for a second time in a row moves to the
 sideline for good, with the kind ``killed``. Guard: the consumer's row; all that it holds is counted
-at once, and then belongs to an earlier life. Crash before the commit: nothing was counted.
+at once, and then belongs to an earlier life. A query whose sink settles counts the tickets that it
+plans again, and keeps half of their messages (`abandon`). Crash before the commit: nothing was
+counted.
 """
 
 from __future__ import annotations
@@ -115,6 +117,18 @@ def count_losses(connection: Connection, held: Sequence[Slice], keep: Sequence[T
         queue = queues.by_id(connection, queue_id)
         return set_aside(connection, queue, guilty, KILLED, changes, reason)
     return 0
+
+
+def first_half(held: Sequence[Slice]) -> list[Taken]:
+    """Return the first half of some messages, in the order of shards and places; one at least."""
+    left = max(sum(len(piece.rows) for piece in held) // 2, 1)
+    kept = []
+    for piece in held:
+        rows, _ = piece.rows.split(min(left, len(piece.rows)))
+        left -= len(rows)
+        if rows:
+            kept.append((piece, rows))
+    return kept
 
 
 def dead_holders(

@@ -1,11 +1,11 @@
 """Read tickets: plan how to read the messages of firings, as often as needed.
 
 Changes: the tickets are marked as planned, after which they cannot be recovered as unseen; a
-restarted consumer's tickets count another delivery (`abandon`). Damaged messages leave the tickets,
-unless their batch is already published: then Spark plans it only to commit it. Guard: the tickets'
-rows. Crash before the commit: the tickets are unseen. The same tickets give the same rows in the
-same order, until they are settled, swept, quarantined or abandoned. Tickets with messages of other
-queues are refused.
+restarted consumer's tickets count another delivery, or are halved (`abandon`). Damaged messages
+leave the tickets, unless their batch is already published: then Spark plans it only to commit it.
+Guard: the tickets' rows. Crash before the commit: the tickets are unseen. The same tickets give the
+same rows in the same order, until they are settled, swept, quarantined or abandoned, and with
+ack=settle until the next life. Tickets with messages of other queues are refused.
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""A message that kills the process of its handler: `consume` finds it as the query restarts."""
+
+import os
+import signal
+
+from pyspark.errors import StreamingQueryException
+
+from pyspark_ignis import consume
+from tests.spark.consuming import Journal, left_in, make_cases, reasons
+
+
+def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path, checkpoint):
+    queue = make_cases(tmp_path, *"abcdef", "killer", shards=1)
+    journal = Journal(tmp_path / "journal")
+
+    def handler(message):
+        if message["what"] == "killer":
+            os.kill(os.getpid(), signal.SIGKILL)
+        journal.note(message["number"])
+        return True
+
+    deaths = 0
+    while True:
+        query = consume(
+            spark,
+            "cases",
+            handler,
+            path=tmp_path / "store",
+            checkpoint=checkpoint,
+            trigger={"availableNow": True},
+        )
+        try:
+            query.awaitTermination(60)
+            break
+        except StreamingQueryException:
+            deaths += 1
+            # Seven, three, one, and alone for a second time; some batches hold no killer.
+            assert deaths <= 6
+
+    assert left_in(queue) == []
+    assert left_in(queue, "sideline") == ["killer"]
+    kind, reason = reasons(queue)["killer"]
+    assert kind == "killed"
+    assert "the last 2 times, it handled this message alone" in reason
+    assert set(journal.seen()) == set(range(6))
+    assert journal.seen().total() <= 6 + 2 * 7
