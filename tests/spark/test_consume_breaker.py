@@ -22,8 +22,6 @@ def eventually(condition):
 @pytest.mark.parametrize("by", [None, "what"])
 def test_an_outage_sidelines_few_messages_and_the_rest_waits(spark, tmp_path, checkpoint, by):
     queue = make_cases(tmp_path, *["good", "bad"] * 60)
-    # A retry would come back to main during a slow test.
-    queue.change_settings(retry=None)
     store, down = queue.store, tmp_path / "down"
     down.touch()
     journal = Journal(tmp_path / "journal")

@@ -146,8 +146,7 @@ def child(folder):
 @pytest.mark.crash
 def test_only_a_crash_lets_a_handler_see_a_message_twice(tmp_path):
     """Killed with a batch handled but not settled: only that batch is handled again."""
-    # Spark takes longer to start than a failed message waits for its retry.
-    queue = make_cases(tmp_path, *["a"] * 50, retry=None)
+    queue = make_cases(tmp_path, *["a"] * 50)
     with Store.open(tmp_path / "store") as store:
         assert consume_in_a_process(tmp_path, "sink.before_commit:2=session") == -signal.SIGKILL
         held = set(store.queue("cases").browse().column("number").to_pylist())
