@@ -43,6 +43,8 @@ class Outage(NamedTuple):
     messages: int
     handled: int
     sidelined: int
+    #: Messages that a retry has brought back after the pool had ended.
+    waiting: int
     #: Messages that were handled more than once.
     repeated: int
     #: Requests that were made while the service was down.
@@ -202,6 +204,7 @@ def run(
         messages=messages,
         handled=len(client.handled),
         sidelined=queue.browse(magazine="sideline").num_rows,
+        waiting=queue.browse().num_rows,
         repeated=sum(count > 1 for count in client.handled.values()),
         requests=requests,
         late=first - back,

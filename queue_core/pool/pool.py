@@ -599,9 +599,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     @property
     def _is_refused(self) -> bool:
-        """Whether limits have refused messages."""
+        """Whether limits have refused messages, or suspects wait for the pool's empty hands."""
         sources = () if self._context is None else self._context.sources.values()
-        return any(source.refused_for is not None for source in sources)
+        return any(source.refused_for is not None or source.stalled for source in sources)
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)

@@ -47,6 +47,8 @@ class MessageSource(Protocol):
     trouble: Trouble
     #: Seconds after which the queue's limits allow messages; None if they refused none lately.
     refused_for: float | None
+    #: Whether the last firing left suspects until the pool holds nothing.
+    stalled: bool
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Take up to *limit* messages; None when there are none."""
@@ -96,6 +98,7 @@ class AcquiringSource:
         self._order = order
         #: As in `MessageSource`.
         self.refused_for: float | None = None
+        self.stalled = False
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
         self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
@@ -184,6 +187,7 @@ class AcquiringSource:
                 consumer=self._consumer,
             )
         self.refused_for = firing.opens_in
+        self.stalled = firing.stalled
         if firing.stalled:
             self._stalls.add(self._on_available)
         return firing.messages.select(self._columns)
@@ -215,6 +219,7 @@ class BrowsingSource:
         self._unread: Ticket | None = None
         #: Limits count firings, and a browser fires nothing.
         self.refused_for: float | None = None
+        self.stalled = False
         self._browse = Coalescer(self._browse_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:

@@ -60,6 +60,7 @@ def test_each_killer_is_sidelined_alone_and_all_others_are_handled(store, addres
     assert times.keys() == set(range(COUNT)) - KILLERS
     again = times.total() - len(times)
     print(f"\n{deaths} deaths, {again} calls made again")
-    # Of what is in hand, the messages of one death are half of those of the death before.
-    assert again <= 2 * HELD * len(KILLERS)
+    # Of what is in hand, the messages of one death are half of those of the death before. Outcomes
+    # that wait for their settlement come on top.
+    assert again <= 4 * HELD * len(KILLERS)
     assert store.fsck().num_rows == 0

@@ -21,7 +21,7 @@ def test_few_messages_fail_and_none_is_lost_while_the_service_is_down(tmp_path, 
             breaker=breaker,
         )
 
-    assert found.handled + found.sidelined == found.messages
+    assert found.handled + found.sidelined + found.waiting == found.messages
     assert found.repeated == 0
     assert found.sidelined <= 30
     assert found.late < 5
