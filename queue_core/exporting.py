@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queue_core.errors import BadOption
+from queue_core.extras import missing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from prometheus_client.registry import Collector
 
     from queue_core.store import Store
-
-_INSTALL = "is not installed: pip install 'ignis-queue[metrics]'"
 
 
 def prometheus_collector(store: Store) -> Collector:
@@ -35,7 +33,7 @@ def prometheus_collector(store: Store) -> Collector:
     try:
         from queue_core.monitoring.prometheus import StoreCollector
     except ModuleNotFoundError as error:
-        raise BadOption(f"prometheus_collector: {error.name} {_INSTALL}") from error
+        raise missing("prometheus_collector", error, "metrics") from error
     return StoreCollector(store.catalog)
 
 
@@ -56,5 +54,5 @@ def opentelemetry_instruments(store: Store, provider: MeterProvider | None = Non
     try:
         from queue_core.monitoring.opentelemetry import register
     except ModuleNotFoundError as error:
-        raise BadOption(f"opentelemetry_instruments: {error.name} {_INSTALL}") from error
+        raise missing("opentelemetry_instruments", error, "metrics") from error
     register(store.catalog, provider)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from queue_core.errors import BadOption
+from queue_core.extras import missing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, SpanContext, TracerProvider
@@ -70,9 +70,7 @@ def traced_handler(
     try:
         import opentelemetry.trace  # noqa: F401
     except ModuleNotFoundError as error:
-        raise BadOption(
-            f"traced_handler: {error.name} is not installed: pip install 'ignis-queue[metrics]'"
-        ) from error
+        raise missing("traced_handler", error, "metrics") from error
     title = name or f"process {getattr(handler, '__name__', type(handler).__name__)}"
 
     if inspect.iscoroutinefunction(handler):

@@ -19,6 +19,8 @@ Name = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")
 AnyName = Annotated[
     str | None, typer.Argument(metavar="[QUEUE]", help="Name of the queue. By default, all queues.")
 ]
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of the machine.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")]
 Format = Annotated[
     str | None,
     typer.Option(

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from pyspark_ignis.cli.app import app, duration
+from pyspark_ignis.cli.app import Host, Port, app, duration
 from pyspark_ignis.cli.display import complain
 from pyspark_ignis.cli.invocation import Invocation
-from queue_core.errors import BadOption
+from queue_core.extras import missing
 
 _OPERATE = "Operate"
 
@@ -27,12 +27,8 @@ class LoginRole(StrEnum):
 @app.command(rich_help_panel=_OPERATE)
 def console(
     ctx: typer.Context,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 for all of the machine.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
-    ] = 8413,
+    host: Host = "127.0.0.1",
+    port: Port = 8413,
     users: Annotated[
         Path | None,
         typer.Option(
@@ -97,9 +93,7 @@ def console(
         from ignis_console.config import ConsoleOptions
         from ignis_console.server import serve
     except ModuleNotFoundError as error:
-        raise BadOption(
-            f"ignis console: {error.name} is not installed: pip install 'ignis-queue[console]'"
-        ) from error
+        raise missing("ignis console", error, "console") from error
     options = ConsoleOptions(
         host=host,
         port=port,

@@ -9,21 +9,18 @@ from typing import Annotated
 
 import typer
 
-from pyspark_ignis.cli.app import app
+from pyspark_ignis.cli.app import Host, Port, app
 from pyspark_ignis.cli.display import complain
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.errors import BadOption
+from queue_core.extras import missing
 
 
 @app.command(rich_help_panel="Inspect")
 def metrics(
     ctx: typer.Context,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 for all of the machine.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
-    ] = 9464,
+    host: Host = "127.0.0.1",
+    port: Port = 9464,
     once: Annotated[bool, typer.Option("--once", help="Print the metrics and exit.")] = False,
 ) -> None:
     """
@@ -35,9 +32,7 @@ def metrics(
     try:
         from queue_core.monitoring import prometheus
     except ModuleNotFoundError as error:
-        raise BadOption(
-            f"ignis metrics: {error.name} is not installed: pip install 'ignis-queue[metrics]'"
-        ) from error
+        raise missing("ignis metrics", error, "metrics") from error
     with call.store() as store:
         if once:
             sys.stdout.write(prometheus.page(store.catalog))
