@@ -13,10 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark_ignis.consuming import consume, consumer_of
+    from pyspark_ignis.consuming import consume
+    from pyspark_ignis.consuming_many import consume_many
     from pyspark_ignis.listening import BatchReport, listener
     from pyspark_ignis.managed_query import QueueState
     from pyspark_ignis.manager import IgnisManager
+    from pyspark_ignis.query_plan import consumer_of
     from pyspark_ignis.queue_stats import QueueStats
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
@@ -41,7 +43,8 @@ _HOMES = {
     "batch_handler": ("queue_core.handlers.handler", "batch_handler"),
     "constant": ("queue_core.backoff", "constant"),
     "consume": ("pyspark_ignis.consuming", "consume"),
-    "consumer_of": ("pyspark_ignis.consuming", "consumer_of"),
+    "consume_many": ("pyspark_ignis.consuming_many", "consume_many"),
+    "consumer_of": ("pyspark_ignis.query_plan", "consumer_of"),
     "exponential": ("queue_core.backoff", "exponential"),
     "limit": ("queue_core.limits", "limit"),
     "listener": ("pyspark_ignis.listening", "listener"),
@@ -60,6 +63,7 @@ __all__ = [
     "batch_handler",
     "constant",
     "consume",
+    "consume_many",
     "consumer_of",
     "exponential",
     "limit",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,7 +16,7 @@ from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import located, open_queues
 from ignis_source.schema import source_schema
-from pyspark_ignis.lookup import finding_ignis
+from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.breakers.breaker import Breaker, text_of
 from queue_core.breakers.keys import check_by, name_for
@@ -29,14 +26,7 @@ from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.model import Magazine
-from queue_core.names import nearest
 from queue_core.retry import Retry
-
-_TRIGGERS = ("availableNow", "once", "processingTime")
-#: Options that the source and the sink share.
-_SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer", "breaker")
-#: Options of the source that `consume` sets, or has an argument for.
-_RESERVED = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
 
 
 def consume(
@@ -145,20 +135,19 @@ def consume(
         SchemaMismatch: A column does not exist, the queues' schemas differ, or a queue does not fit
             *message_type*.
     """
-    folder = _absolute(checkpoint)
-    several = not isinstance(queue, str)
-    given = _allowed(options) | {
-        "path": None if path is None else str(path),
-        "catalog": catalog,
-        "storage": storage,
-        "queues" if several else "queue": ",".join(queue) if several else queue,
-        "magazine": magazine,
-        "maxMessagesPerTrigger": max_messages,
-        "consumer": consumer or consumer_of(folder),
-        "ack": "settle",
-    }
-    source = {key: _text(value) for key, value in given.items() if value is not None}
-    chosen = _checked_trigger(trigger)
+    plan = QueryPlan.of(
+        queue,
+        checkpoint,
+        path=path,
+        catalog=catalog,
+        storage=storage,
+        magazine=magazine,
+        max_messages=max_messages,
+        consumer=consumer,
+        trigger=trigger,
+        name=name,
+        options=options,
+    )
     function, exceptions = unwrapped(handler, ignorable)
     contract = Contract.of(
         exceptions,
@@ -172,68 +161,13 @@ def consume(
     )
     named = _named(breaker, [queue] if isinstance(queue, str) else queue)
     if named is not None:
-        source["breaker"] = text_of(named)
-    read = SourceOptions.of(source)
+        plan.source["breaker"] = text_of(named)
+    read = SourceOptions.of(plan.source)
     timeout, place = _timeout(read, contract)
-    schema = _schema(read, columns, contract.payload)
-
-    with finding_ignis():
-        messages = spark.readStream.format("ignis").options(**source).schema(schema).load()
+    messages = plan.messages(spark, _schema(read, columns, contract.payload))
     is_main = place is Magazine.MAIN
     settled = settlement(messages, function, contract, timeout, _sent(named), may_put_off=is_main)
-    shared = {key: source[key] for key in _SHARED if key in source}
-    writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
-    writer = writer.option("checkpointLocation", folder)
-    if contract.retry is not None:
-        writer = writer.option("retry", str(contract.retry.by_kinds()))
-    if chosen:
-        writer = writer.trigger(**chosen)
-    if name is not None:
-        writer = writer.queryName(name)
-    _activate(spark)
-    return writer.start()
-
-
-def consumer_of(checkpoint: str | Path) -> str:
-    """
-    Return the name of the consumer that a query with this checkpoint has, also after a restart.
-
-    The name is derived from the checkpoint's location. A checkpoint that is moved keeps its first
-    consumer: find the name in the view ``consumers``, and pass it as ``consumer=``.
-
-    Args:
-        checkpoint: Folder of the query's checkpoint.
-
-    Returns:
-        The consumer's name, ``consume:`` and 16 hexadecimal digits.
-
-    Raises:
-        BadOption: *checkpoint* is empty.
-    """
-    folder = _absolute(checkpoint)
-    return f"consume:{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
-
-
-def _absolute(checkpoint: str | Path) -> str:
-    if not str(checkpoint):
-        raise BadOption(
-            "checkpoint is empty: give the folder in which the query keeps its progress"
-        )
-    text = str(checkpoint)
-    if not urlsplit(text).scheme:
-        return os.path.abspath(text)
-    return text.rstrip("/")
-
-
-def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
-    reserved = {option.lower() for option in _RESERVED}
-    for option in options:
-        if option.lower() in reserved:
-            raise BadOption(
-                f"consume: {option!r} cannot be passed as a source option; consume() sets it, or "
-                "has an argument for it"
-            )
-    return dict(options)
+    return plan.start(spark, settled, contract.retry)
 
 
 def _named(breaker: Any, queues: Sequence[str]) -> Breaker | None:
@@ -248,32 +182,6 @@ def _named(breaker: Any, queues: Sequence[str]) -> Breaker | None:
 def _sent(breaker: Breaker | None) -> Breaker | None:
     """Return the breaker for the executors, where no check is made."""
     return None if breaker is None else replace(breaker, check=None)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _checked_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
-    given = dict(trigger or {})
-    if len(given) > 1:
-        raise BadOption(f"trigger={given!r}: give one of {', '.join(_TRIGGERS)}")
-    for kind in given:
-        if kind not in _TRIGGERS:
-            raise BadOption(
-                f"trigger={given!r}: use one of {', '.join(_TRIGGERS)}{nearest(kind, _TRIGGERS)}"
-            )
-    return given
-
-
-def _activate(spark: SparkSession) -> None:
-    """
-    Make a session the active one of this thread, by creating a DataFrame.
-
-    Spark looks in the active session for formats that are written in Python, and a new thread has
-    none.
-    """
-    spark.createDataFrame([], "nothing INT")
 
 
 def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazine]:

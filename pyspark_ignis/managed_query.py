@@ -20,7 +20,7 @@ from queue_core.errors import BadName, BadOption
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
-from queue_core.names import SIDELINE_SUFFIX, check_queue
+from queue_core.names import SIDELINE_SUFFIX, check_queue, listed
 
 #: A handler, or a dict of arguments of `consume` that includes ``handler``.
 Assignment: TypeAlias = Handler | MagazineHandler | Mapping[str, Any]
@@ -29,6 +29,9 @@ Assignment: TypeAlias = Handler | MagazineHandler | Mapping[str, Any]
 _CHECK_SECONDS = 0.02
 #: Arguments of `consume` that the manager passes itself.
 _RESERVED = ("spark", "queue", "path", "catalog", "storage", "checkpoint")
+
+#: The id and schema version of each queue of a query.
+Shape: TypeAlias = tuple[tuple[int, int], ...]
 
 _log = logging.getLogger(__name__)
 
@@ -53,13 +56,19 @@ class QueueState:
         return self.status if self.error is None else f"{self.status} ({reason})"
 
 
+def shape_of(infos: Collection[QueueInfo]) -> Shape:
+    """Return what makes a query of these queues start again when it changes."""
+    # A dropped queue may have been created again under the same name.
+    return tuple(sorted((info.id, info.schema_version) for info in infos))
+
+
 class ManagedQuery:
-    """The query of one queue."""
+    """The query of a queue, or of several."""
 
     def __init__(self, start: Callable[[], StreamingQuery]) -> None:
         self._start = start
-        #: The queue's id and schema version when the query was started.
-        self._shape: tuple[int, int] | None = None
+        #: The id and schema version of each queue when the query was started.
+        self.shape: Shape | None = None
         #: The status that explains why no query should run; None: one should run.
         self._absence: str | None = "stopped"
         self._query: StreamingQuery | None = None
@@ -71,23 +80,23 @@ class ManagedQuery:
         """The query, while it is running."""
         return self._query if self._query is not None and self._query.isActive else None
 
-    def attend(self, info: QueueInfo) -> None:
-        """Start the query, or restart it if the queue was created again or has new columns."""
-        # A dropped queue may have been created again under the same name.
-        shape = (info.id, info.schema_version)
+    def attend(self, infos: Collection[QueueInfo]) -> None:
+        """Start the query, or restart it if a queue was created again or has new columns."""
+        shape = shape_of(infos)
         self._absence = None
         if self.running is not None:
-            if shape == self._shape:
+            if shape == self.shape:
                 return
             self.running.stop()
         self._note_failure()
         try:
             self._query = self._start()
         except Exception as error:  # noqa: BLE001 - the other queues continue; `state` reports it
-            _log.warning("the query of queue %s cannot be started: %s", info.name, error)
+            names = listed([info.name for info in infos])
+            _log.warning("the query of queue %s cannot be started: %s", names, error)
             self._query, self._error = None, error
             return
-        self._shape = shape
+        self.shape = shape
         self._starts += 1
 
     def leave(self, absence: str) -> None:
@@ -123,7 +132,7 @@ def consume_arguments(handlers: Mapping[str, Assignment]) -> dict[str, dict[str,
     for queue in handlers:
         if check_queue(queue).endswith(SIDELINE_SUFFIX):
             raise BadName(
-                f"queue {queue!r}: a manager handles queues, not their sidelines; use consume() "
+                f"queue {queue!r}: handlers are for queues, not for their sidelines; use consume() "
                 "for a sideline"
             )
     return {queue: _arguments(queue, given) for queue, given in handlers.items()}

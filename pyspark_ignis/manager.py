@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_ignis.consuming import consume
+from pyspark_ignis.consuming_many import consume_many, why_apart
 from pyspark_ignis.managed_query import (
     Assignment,
     ManagedQuery,
@@ -23,6 +24,7 @@ from pyspark_ignis.managed_query import (
 )
 from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
+from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from queue_core.catalog import queues
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.leader import candidate
@@ -43,6 +45,8 @@ REFRESH_SECONDS = 300.0
 FIRST_REFRESH_SECONDS = 60.0
 #: Seconds that a running micro-batch gets to finish when its query is stopped. Source: IgnisMQ.
 GRACE_SECONDS = 10.0
+#: Seconds between two looks for shared queries that have failed.
+MENDING_SECONDS = 10.0
 #: Seconds between two checks for side tasks that are due.
 _TASK_SECONDS = 1.0
 
@@ -72,6 +76,11 @@ class IgnisManager:
         zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated by
             commas. By default, a lease in the catalog elects the leader.
         client_id: With *zookeeper*, the name of the group of managers that elect one leader.
+        shared: Whether queues with the same columns share one query, as `consume_many` runs it,
+            instead of one query per queue. A thousand queues then cost one Python process, and a
+            slow handler delays the other queues. A queue whose handler is a Column, or whose
+            arguments `consume_many` does not know, keeps its own query. A shared query that fails
+            is started again within 10 seconds.
         tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
             ``vacuum``, ``fsck`` and ``sample``.
 
@@ -94,6 +103,7 @@ class IgnisManager:
         first_refresh: float = FIRST_REFRESH_SECONDS,
         zookeeper: str | None = None,
         client_id: str = CLIENT_ID,
+        shared: bool = False,
         tasks: Collection[str] = TASKS,
     ) -> None:
         self._spark = spark
@@ -105,7 +115,8 @@ class IgnisManager:
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
         self._address: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
-        self._queries = {
+        self._shared = SharedQueries(self._consume_many, GRACE_SECONDS) if shared else None
+        self._queries: dict[str, ManagedQuery | SharedQuery] = {
             queue: self._managed(queue, given)
             for queue, given in consume_arguments(handlers).items()
         }
@@ -153,6 +164,7 @@ class IgnisManager:
             self._threads = [
                 PeriodicThread("ignis-refresh", self.refresh, self._every, self._first),
                 *self._retries(),
+                *self._mending(),
                 PeriodicThread(
                     "ignis-tasks", lambda: self._tasks.run_due(self._infos), _TASK_SECONDS
                 ),
@@ -179,10 +191,12 @@ class IgnisManager:
         for thread in threads:
             thread.stop()
         with self._lock:
-            running = [query for managed in self._queries.values() if (query := managed.running)]
-            stop_between_batches(running, grace)
+            running = {managed.running for managed in self._queries.values()} - {None}
+            stop_between_batches([query for query in running if query is not None], grace)
             for managed in self._queries.values():
                 managed.leave("stopped")
+            if self._shared is not None:
+                self._shared.settle_in()
             self._tasks.stop()
             self._leader.stop()
             self._started = False
@@ -203,7 +217,9 @@ class IgnisManager:
                 elif existing[queue].deactivated_at is not None:
                     managed.leave("deactivated")
                 else:
-                    managed.attend(existing[queue])
+                    managed.attend([existing[queue]])
+            if self._shared is not None:
+                self._shared.settle_in()
 
     def create_queue(
         self,
@@ -285,6 +301,9 @@ class IgnisManager:
             managed = self._queries.pop(queue)
             stop_between_batches([query] if (query := managed.running) else [], grace)
             managed.leave("stopped")
+            if self._shared is not None:
+                # The other queues of its query go on.
+                self.refresh()
 
     def increase_consumers(self, queue: str, by: int = 1) -> int:
         """
@@ -452,13 +471,28 @@ class IgnisManager:
             raise BadOption(f"queue {queue!r} has a handler already; remove it first")
         return given
 
-    def _managed(self, queue: str, given: Mapping[str, Any]) -> ManagedQuery:
+    def _managed(self, queue: str, given: Mapping[str, Any]) -> ManagedQuery | SharedQuery:
+        if self._shared is not None and why_apart(given) is None:
+            return self._shared.member(given)
         return ManagedQuery(partial(self._consume, queue, given))
 
     def _scale(self, queue: str, by: int) -> int:
         concurrency = self._store.queue(queue).scale(by)
         self.refresh()
         return concurrency
+
+    def _mending(self) -> list[PeriodicThread]:
+        """Start failed queries again soon, if many queues depend on one."""
+        shared = self._shared
+        if shared is None:
+            return []
+
+        def mend() -> None:
+            with self._lock:
+                if shared.failed:
+                    self.refresh()
+
+        return [PeriodicThread("ignis-mending", mend, MENDING_SECONDS)]
 
     def _retries(self) -> list[RetryThread]:
         if not self._shovels:
@@ -480,3 +514,14 @@ class IgnisManager:
             **given,
         }
         return consume(self._spark, queue, checkpoint=checkpoint, **self._address, **options)
+
+    def _consume_many(self, name: str, handlers: Mapping[str, Any]) -> StreamingQuery:
+        return consume_many(
+            self._spark,
+            handlers,
+            checkpoint=f"{self._checkpoints}/{name}",
+            name=f"ignis:{name}",
+            refreshInterval=self._every,
+            tasks="none",
+            **self._address,
+        )

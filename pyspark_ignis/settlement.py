@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, StringType
+from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from queue_core.breakers.breaker import Breaker
 from queue_core.breakers.tallies import BREAKER
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import REJECTED, UNDECIDED
+from queue_core.handlers.by_queue import RunnerByQueue
 from queue_core.handlers.columns import check_payload
 from queue_core.handlers.contract import Contract
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
@@ -53,6 +54,24 @@ def settlement(
                 "from_json and coalesce"
             )
         return _observed(_by_expression(messages, handler))
+    runner = runner_of(handler, contract, timeout, messages.schema, may_put_off=may_put_off)
+    return _observed(_by_python(messages, replace(runner, breaker=breaker)))
+
+
+def settlement_by_queue(messages: DataFrame, runner: RunnerByQueue) -> DataFrame:
+    """Do the same with the handler of each message's queue."""
+    return _observed(_by_python(messages, runner))
+
+
+def runner_of(
+    handler: Any,
+    contract: Contract,
+    timeout: float | None,
+    columns: StructType,
+    *,
+    may_put_off: bool = True,
+) -> HandlerRunner:
+    """Return what runs a handler in Python on messages with these columns; raises `BadOption`."""
     if not callable(handler):
         raise BadOption(
             f"handler={handler!r}: give a function of one message, a function marked by "
@@ -60,20 +79,18 @@ def settlement(
         )
     contract.check_handler(handler)
     if isinstance(contract.payload, Payload):
-        kind = messages.schema[contract.payload.column].dataType
+        kind = columns[contract.payload.column].dataType
         is_text = isinstance(kind, StringType | BinaryType)
         check_payload(contract.payload.column, kind.simpleString(), is_text=is_text)
-    runner = HandlerRunner(
+    return HandlerRunner(
         handler,
         contract.ignorable,
         timeout,
         contract.payload,
         contract.on_none,
         contract.retry,
-        breaker=breaker,
         may_put_off=may_put_off,
     )
-    return _observed(_by_python(messages, runner))
 
 
 def _by_expression(messages: DataFrame, expression: Column) -> DataFrame:
@@ -102,7 +119,7 @@ def check_pandas() -> None:
         )
 
 
-def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
+def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> DataFrame:
     check_pandas()
     try:
         cloudpickle.dumps(runner)  # type: ignore[no-untyped-call]
@@ -113,7 +130,8 @@ def _by_python(messages: DataFrame, runner: HandlerRunner) -> DataFrame:
         ) from error
     times = "not_before TIMESTAMP, delay DOUBLE, dead BOOLEAN"
     texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
-    texts += f", {BREAKER} STRING" if runner.breaker is not None else ""
+    if isinstance(runner, HandlerRunner) and runner.breaker is not None:
+        texts += f", {BREAKER} STRING"
     return messages.mapInArrow(runner.run_task, f"_message_id LONG, {texts}")
 
 

@@ -78,6 +78,10 @@ def console(
         Path | None,
         typer.Option(help="File to which each action is appended, as a line of JSON."),
     ] = None,
+    metrics_token: Annotated[
+        Path | None,
+        typer.Option(help="File with a token, with which Prometheus reads /metrics, and no page."),
+    ] = None,
     oldest: Annotated[
         str, typer.Option(help="Age at which a waiting message is a problem, such as 15m.")
     ] = "15m",
@@ -107,6 +111,7 @@ def console(
         plain=plain,
         look_only=look_only,
         action_log=action_log,
+        metrics_token=metrics_token,
         oldest_wanted=duration("oldest", oldest),
     )
     with call.store() as store:

@@ -36,7 +36,7 @@ from queue_core.handlers.payloads import Call
 from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.objects.python_rows import Unreadable
-from queue_core.outcomes import DELETE, RELOAD, SIDELINE
+from queue_core.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
 from queue_core.retry import Retry
 
 IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
@@ -69,6 +69,8 @@ class CallOutcome(NamedTuple):
 
 _DELETED = CallOutcome(DELETE)
 _RELOADED = CallOutcome(RELOAD)
+#: No handler was called for it.
+_UNHANDLED = CallOutcome(RELOAD, UNHANDLED)
 
 
 class HandlerCalls(ABC, Generic[Outcome]):
@@ -81,6 +83,8 @@ class HandlerCalls(ABC, Generic[Outcome]):
         self._lock = threading.Lock()
         #: How many calls have an outcome, which is also the number of the call in progress.
         self.completed = 0
+        #: How many calls have begun.
+        self._begun = 0
         #: Incremented when another thread takes over.
         self._takeovers = 0
 
@@ -88,6 +92,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
         """Make the remaining calls; raises `Superseded` when another thread has taken over."""
         takeovers = self._takeovers
         while self.completed < self._count:
+            self._begun = self.completed + 1
             outcome = self._call(handle, self.completed)
             with self._lock:
                 if self._takeovers != takeovers:
@@ -114,7 +119,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
                 return False
             self._takeovers += 1
             while self.completed < self._count:
-                self._store(self.completed, self._reloaded())
+                self._store(self.completed, self._reloaded(begun=self._begun > self.completed))
                 self.completed += 1
             return True
 
@@ -133,7 +138,7 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _timed_out(self, reason: str) -> Outcome: ...
 
     @abstractmethod
-    def _reloaded(self) -> Outcome: ...
+    def _reloaded(self, *, begun: bool) -> Outcome: ...
 
 
 def _is_final(error: Exception, retry: Retry | None) -> bool:
@@ -157,7 +162,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         self._has_waits = False
         self._calls = calls
         self._ignorable = ignorable
-        self._outcomes: list[CallOutcome] = [_RELOADED] * len(calls)
+        self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -171,7 +176,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if self.results.refused:
-            return _RELOADED
+            return _UNHANDLED
         call = self._calls[number]
         if isinstance(call[0], Unreadable):
             return CallOutcome(SIDELINE, UNREADABLE, call[0].reason)
@@ -211,8 +216,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     def _timed_out(self, reason: str) -> CallOutcome:
         return CallOutcome(SIDELINE, TIMEOUT, reason)
 
-    def _reloaded(self) -> CallOutcome:
-        return _RELOADED
+    def _reloaded(self, *, begun: bool) -> CallOutcome:
+        return _RELOADED if begun else _UNHANDLED
 
 
 class BatchCall(HandlerCalls[Verdicts]):
@@ -258,12 +263,12 @@ class BatchCall(HandlerCalls[Verdicts]):
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         if self.results.refused:
-            return self._reloaded()
+            return self._reloaded(begun=False)
         try:
             decisions = finish(handle(*self._arguments))
         except Later as later:
             if not self.results.put_off():
-                return self._reloaded()
+                return self._reloaded(begun=True)
             _log.debug("a handler put %d messages off %s", self._messages, later)
             return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
         except self._ignorable as error:
@@ -294,8 +299,8 @@ class BatchCall(HandlerCalls[Verdicts]):
     def _timed_out(self, reason: str) -> Verdicts:
         return self._same(SIDELINE, TIMEOUT, reason)
 
-    def _reloaded(self) -> Verdicts:
-        return self._same(RELOAD, None, None)
+    def _reloaded(self, *, begun: bool) -> Verdicts:
+        return self._same(RELOAD, None if begun else UNHANDLED, None)
 
     def _same(self, outcome: str, kind: str | None, reason: str | None) -> Verdicts:
         return Verdicts.same(self._messages, outcome, kind, reason)

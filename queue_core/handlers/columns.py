@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from queue_core.errors import BadOption, SchemaMismatch
 from queue_core.handlers.payloads import ObjectPayload, Payload
-from queue_core.names import nearest
+from queue_core.names import listed, nearest
 from queue_core.schema import METADATA
 
 #: The metadata columns that handlers get by default. The times are left out, since a Python handler
@@ -53,7 +53,7 @@ def check_columns(queues: Sequence[str], names: Sequence[str], columns: Sequence
     for column in columns:
         if column not in names:
             raise SchemaMismatch(
-                f"queue {', '.join(map(repr, queues))} has no column {column!r}"
+                f"queue {listed(queues, quoted=True)} has no column {column!r}"
                 f"{nearest(str(column), names)}; it has {', '.join(names)}"
             )
 

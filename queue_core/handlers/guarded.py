@@ -20,7 +20,7 @@ from queue_core.handlers.calls import CallOutcome, HandlerCalls, IgnorableClasse
 from queue_core.handlers.payloads import Call
 from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
-from queue_core.outcomes import RELOAD, SIDELINE
+from queue_core.outcomes import RELOAD, SIDELINE, UNHANDLED
 from queue_core.retry import Retry
 
 
@@ -44,7 +44,7 @@ class GuardedCalls(MessageCalls):
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if not self._gate.admits(self._keys[number]):
-            return self._reloaded()
+            return self._reloaded(begun=False)
         self._admitted = number
         return super()._call(handle, number)
 
@@ -114,7 +114,7 @@ class GuardedBatch:
         made = self._calls.verdicts
         return Verdicts(
             made.outcomes.take(places).fill_null(RELOAD),
-            made.kinds.take(places),
+            pc.if_else(self._mask, made.kinds.take(places), UNHANDLED),
             made.reasons.take(places),
             {name: column.take(places) for name, column in made.waits.items()},
         )

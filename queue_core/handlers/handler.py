@@ -132,6 +132,12 @@ class HandlerRunner:
                     calls.run(handle)
                     yield batch, settlement(batch, calls)
 
+    def of_sideline(self) -> HandlerRunner:
+        """Return the runner for messages of a sideline, which cannot be put off."""
+        runner = replace(self, may_put_off=False)
+        object.__setattr__(runner, "results", self.results.of_sideline())
+        return runner
+
     @property
     def refusal(self) -> str | None:
         """Why the handler is refused, if it is."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from queue_core.errors import BadOption, BadOutcome
-from queue_core.names import nearest
+from queue_core.names import listed, nearest
 from queue_core.outcomes import DELETE, SIDELINE
 
 #: The outcomes that the argument ``on_none`` can give to a result of None.
@@ -46,9 +46,16 @@ class Results:
 
     def put_off(self) -> bool:
         """Note that the handler puts messages off; return whether it may."""
-        if not self._may_put_off:
-            self.refused = self._put_off = True
-        return self._may_put_off
+        return True if self._may_put_off else self.refuse_to_put_off()
+
+    def refuse_to_put_off(self) -> bool:
+        """Note that the handler puts a message off that cannot be; return False."""
+        self.refused = self._put_off = True
+        return False
+
+    def of_sideline(self) -> Results:
+        """Return the results of the same handler for messages of a sideline."""
+        return _OfSideline(self)
 
     def refusal(self, handler: Callable[..., Any]) -> str | None:
         """Return why a handler is refused; None if it is not."""
@@ -78,6 +85,34 @@ def check_on_none(on_none: Any) -> str | None:
     return on_none  # type: ignore[no-any-return]
 
 
+class _OfSideline(Results):
+    """Results that count as those of another object, except that no message can be put off."""
+
+    def __init__(self, of: Results) -> None:
+        self._of = of
+
+    @property
+    def decided(self) -> bool:
+        return self._of.decided
+
+    @decided.setter
+    def decided(self, value: bool) -> None:
+        self._of.decided = value
+
+    @property
+    def refused(self) -> bool:  # type: ignore[override]
+        return self._of.refused
+
+    def none(self) -> bool:
+        return self._of.none()
+
+    def put_off(self) -> bool:
+        return self._of.refuse_to_put_off()
+
+    def refusal(self, handler: Callable[..., Any]) -> str | None:
+        return self._of.refusal(handler)
+
+
 def name_of(handler: Callable[..., Any]) -> str:
     """Return the name of a handler, for errors."""
     while isinstance(handler, partial):
@@ -87,4 +122,4 @@ def name_of(handler: Callable[..., Any]) -> str:
 
 def refusal(why: str, queues: Sequence[str]) -> BadOutcome:
     """Return the error of a handler that is refused."""
-    return BadOutcome(f"queue {', '.join(map(repr, queues))}: {why}")
+    return BadOutcome(f"queue {listed(queues, quoted=True)}: {why}")

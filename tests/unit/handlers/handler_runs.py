@@ -6,7 +6,8 @@ from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.payloads import Payload
 
 DELETED = ("delete",)
-RELOADED = ("reload",)
+#: No handler was called for it.
+UNHANDLED = ("reload", "unhandled", None)
 REJECTED = ("sideline", "rejected", None)
 
 

@@ -6,7 +6,7 @@ import pytest
 from queue_core.breakers.breaker import Breaker
 from queue_core.breakers.gate import Event, Gate
 from queue_core.handlers.handler import HandlerRunner, batch_handler
-from tests.unit.handlers.handler_runs import DELETED, RELOADED, Declined, outcomes, raising
+from tests.unit.handlers.handler_runs import DELETED, UNHANDLED, Declined, outcomes, raising
 
 FAILED = ("sideline", "exception", "Declined: x")
 
@@ -20,9 +20,9 @@ def test_after_too_many_failures_the_rest_is_reloaded():
 
     assert outcomes(raising(Declined("x")), batch(*"aaaaa"), gate=gate) == [
         *[FAILED] * 2,
-        *[RELOADED] * 3,
+        *[UNHANDLED] * 3,
     ]
-    assert outcomes(lambda _: True, batch("a"), gate=gate) == [RELOADED]
+    assert outcomes(lambda _: True, batch("a"), gate=gate) == [UNHANDLED]
 
 
 def test_only_the_failing_value_is_held_back():
@@ -33,7 +33,7 @@ def test_only_the_failing_value_is_held_back():
 
     found = outcomes(handler, batch(*"abababab"), gate=Gate(Breaker(of=4, by="tenant")))
 
-    assert found == [DELETED, FAILED, DELETED, FAILED, DELETED, RELOADED, DELETED, RELOADED]
+    assert found == [DELETED, FAILED, DELETED, FAILED, DELETED, UNHANDLED, DELETED, UNHANDLED]
 
 
 @pytest.mark.parametrize("ignorable", [(), (Declined,)])
@@ -41,7 +41,7 @@ def test_rejections_and_ignored_exceptions_do_not_count(ignorable):
     gate = Gate(Breaker(of=2))
     handler = raising(Declined("x")) if ignorable else (lambda _: False)
 
-    assert RELOADED not in outcomes(handler, batch(*"aaaa"), gate=gate, ignorable=ignorable)
+    assert UNHANDLED not in outcomes(handler, batch(*"aaaa"), gate=gate, ignorable=ignorable)
 
 
 def test_a_batch_handler_gets_the_messages_that_may_be_handled():
@@ -58,7 +58,7 @@ def test_a_batch_handler_gets_the_messages_that_may_be_handled():
 
     assert seen == ["a", "c", "a"]
     rejected = ("sideline", "rejected", None)
-    assert found == [DELETED, RELOADED, rejected, RELOADED, DELETED]
+    assert found == [DELETED, UNHANDLED, rejected, UNHANDLED, DELETED]
 
 
 def test_a_batch_without_admitted_messages_reaches_no_handler():
@@ -66,8 +66,8 @@ def test_a_batch_without_admitted_messages_reaches_no_handler():
     gate.update([""], [])
 
     assert outcomes(batch_handler(raising(Declined("x"))), batch(*"ab"), gate=gate) == [
-        RELOADED,
-        RELOADED,
+        UNHANDLED,
+        UNHANDLED,
     ]
 
 

@@ -11,7 +11,7 @@ from queue_core.handlers.handler import HandlerRunner, takes_batches
 from tests.unit.handlers.handler_runs import (
     DELETED,
     REJECTED,
-    RELOADED,
+    UNHANDLED,
     Declined,
     DeclinedForGood,
     late,
@@ -148,7 +148,7 @@ UNDECIDED = ("sideline", "undecided", "not a bool: the handler returned NoneType
 def test_after_a_first_result_of_none_no_message_is_handled():
     seen = []
 
-    assert outcomes(lambda message: seen.append(message)) == [UNDECIDED, RELOADED, RELOADED]
+    assert outcomes(lambda message: seen.append(message)) == [UNDECIDED, UNHANDLED, UNHANDLED]
     assert len(seen) == 1
 
 

@@ -1,0 +1,165 @@
+"""What all queries of `consume` have in common: a checkpoint, options, and how they start."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from pyspark_ignis.lookup import finding_ignis
+from queue_core.errors import BadOption
+from queue_core.names import nearest
+from queue_core.retry import Retry
+
+_TRIGGERS = ("availableNow", "once", "processingTime")
+#: Options that the source and the sink share.
+_SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer", "breaker")
+#: Options of the source that a query sets, or has an argument for.
+_RESERVED = ("ack", "view", "task", "magazine", "maxMessagesPerTrigger", *_SHARED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A query that fires messages and settles them, before it is started."""
+
+    #: The folder of its checkpoint, as an absolute path or a URI.
+    checkpoint: str
+    #: The options of its source.
+    source: dict[str, str]
+    #: At most one argument of ``DataStreamWriter.trigger``.
+    trigger: dict[str, Any]
+    name: str | None
+
+    @staticmethod
+    def of(
+        queues: str | Sequence[str],
+        checkpoint: str | Path,
+        *,
+        path: str | Path | None,
+        catalog: str | None,
+        storage: str | None,
+        max_messages: int | None,
+        consumer: str | None,
+        trigger: Mapping[str, Any] | None,
+        name: str | None,
+        options: Mapping[str, Any],
+        magazine: str = "main",
+    ) -> QueryPlan:
+        """Return the plan for these arguments of `consume`; raises `BadOption`."""
+        folder = checkpoint_folder(checkpoint)
+        several = not isinstance(queues, str)
+        given = _allowed(options) | {
+            "path": None if path is None else str(path),
+            "catalog": catalog,
+            "storage": storage,
+            "queues" if several else "queue": ",".join(queues) if several else queues,
+            "magazine": magazine,
+            "maxMessagesPerTrigger": max_messages,
+            "consumer": consumer or consumer_of(folder),
+            "ack": "settle",
+        }
+        return QueryPlan(
+            checkpoint=folder,
+            source={key: _text(value) for key, value in given.items() if value is not None},
+            trigger=_checked_trigger(trigger),
+            name=name,
+        )
+
+    def messages(self, spark: SparkSession, columns: StructType) -> DataFrame:
+        """Return the messages that the query fires, with some columns."""
+        with finding_ignis():
+            reader = spark.readStream.format("ignis").options(**self.source)
+            return reader.schema(columns).load()
+
+    def start(
+        self, spark: SparkSession, settled: DataFrame, retry: Retry | None = None
+    ) -> StreamingQuery:
+        """Start the query, which writes the outcomes *settled*."""
+        shared = {key: self.source[key] for key in _SHARED if key in self.source}
+        writer = settled.writeStream.format("ignis").options(mode="settle", **shared)
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        if retry is not None:
+            writer = writer.option("retry", str(retry.by_kinds()))
+        if self.trigger:
+            writer = writer.trigger(**self.trigger)
+        if self.name is not None:
+            writer = writer.queryName(self.name)
+        _activate(spark)
+        return writer.start()
+
+
+def consumer_of(checkpoint: str | Path) -> str:
+    """
+    Return the name of the consumer that a query with this checkpoint has, also after a restart.
+
+    The name is derived from the checkpoint's location. A checkpoint that is moved keeps its first
+    consumer: find the name in the view ``consumers``, and pass it as ``consumer=``.
+
+    Args:
+        checkpoint: Folder of the query's checkpoint.
+
+    Returns:
+        The consumer's name, ``consume:`` and 16 hexadecimal digits.
+
+    Raises:
+        BadOption: *checkpoint* is empty.
+    """
+    folder = checkpoint_folder(checkpoint)
+    return f"consume:{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
+
+
+def checkpoint_folder(checkpoint: str | Path) -> str:
+    """Return the folder of a checkpoint as an absolute path or a URI; raises `BadOption`."""
+    if not str(checkpoint):
+        raise BadOption(
+            "checkpoint is empty: give the folder in which the query keeps its progress"
+        )
+    text = str(checkpoint)
+    if not urlsplit(text).scheme:
+        return os.path.abspath(text)
+    return text.rstrip("/")
+
+
+def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
+    reserved = {option.lower() for option in _RESERVED}
+    for option in options:
+        if option.lower() in reserved:
+            raise BadOption(
+                f"consume: {option!r} cannot be passed as a source option; consume() sets it, or "
+                "has an argument for it"
+            )
+    return dict(options)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
+    given = dict(trigger or {})
+    if len(given) > 1:
+        raise BadOption(f"trigger={given!r}: give one of {', '.join(_TRIGGERS)}")
+    for kind in given:
+        if kind not in _TRIGGERS:
+            raise BadOption(
+                f"trigger={given!r}: use one of {', '.join(_TRIGGERS)}{nearest(kind, _TRIGGERS)}"
+            )
+    return given
+
+
+def _activate(spark: SparkSession) -> None:
+    """
+    Make a session the active one of this thread, by creating a DataFrame.
+
+    Spark looks in the active session for formats that are written in Python, and a new thread has
+    none.
+    """
+    spark.createDataFrame([], "nothing INT")

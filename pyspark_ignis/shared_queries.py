@@ -1,0 +1,121 @@
+"""The queries of a manager that queues with the same columns share: one for all of such queues."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_ignis.managed_query import ManagedQuery, QueueState, shape_of, stop_between_batches
+from queue_core.model import QueueInfo
+from queue_core.schema import serialize
+
+#: How the names of shared queries begin. Those of queues begin with a letter.
+PREFIX = "_shared-"
+#: Starts a query by its name, for the handlers of its queues.
+Start = Callable[[str, Mapping[str, Any]], StreamingQuery]
+
+
+class SharedQueries:
+    """
+    One query for all queues that have the same columns.
+
+    A query whose queues change is stopped between two micro-batches and started again.
+    """
+
+    def __init__(self, start: Start, grace: float) -> None:
+        self._start = start
+        self._grace = grace
+        #: The queries, and the queues of each, by the digest of their columns.
+        self._queries: dict[str, ManagedQuery] = {}
+        self._members: dict[str, dict[str, tuple[QueueInfo, Any]]] = {}
+
+    def member(self, given: Any) -> SharedQuery:
+        """Return the place of a queue with these arguments of `consume_many`, in no query yet."""
+        return SharedQuery(self, given)
+
+    def join(self, info: QueueInfo, given: Any) -> str:
+        """Let a queue belong to the query of its columns, from `settle_in` on."""
+        digest = hashlib.sha256(serialize(info.schema)).hexdigest()[:16]
+        self._members.setdefault(digest, {})[info.name] = (info, given)
+        return digest
+
+    def quit(self, digest: str, queue: str) -> None:
+        """Let a queue belong to a query no more, from `settle_in` on."""
+        self._members[digest].pop(queue, None)
+
+    def settle_in(self) -> None:
+        """Start the queries whose queues have come, and start again those whose have changed."""
+        for digest, members in self._members.items():
+            query = self._queries.get(digest)
+            if not members:
+                if query is not None:
+                    query.leave("stopped")
+                continue
+            if query is None:
+                query = self._queries[digest] = ManagedQuery(partial(self._begin, digest))
+            infos = [info for info, _ in members.values()]
+            if query.running is not None and query.shape != shape_of(infos):
+                stop_between_batches([query.running], self._grace)
+            query.attend(infos)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a query that queues belong to has failed."""
+        return any(
+            members and digest in self._queries and self._queries[digest].state().status == "failed"
+            for digest, members in self._members.items()
+        )
+
+    def query(self, digest: str) -> ManagedQuery:
+        """Return a query that has been started once."""
+        return self._queries[digest]
+
+    def _begin(self, digest: str) -> StreamingQuery:
+        return self._start(
+            f"{PREFIX}{digest}", {name: given for name, (_, given) in self._members[digest].items()}
+        )
+
+
+class SharedQuery:
+    """A queue's place in the query that it shares; the counterpart of `ManagedQuery`."""
+
+    def __init__(self, queries: SharedQueries, given: Any) -> None:
+        self._queries = queries
+        self._given = given
+        self._digest: str | None = None
+        self._queue: str | None = None
+        self._absence: str | None = "stopped"
+
+    @property
+    def running(self) -> StreamingQuery | None:
+        """The shared query, while it is running."""
+        if self._digest is None or self._absence is not None:
+            return None
+        return self._queries.query(self._digest).running
+
+    def attend(self, infos: Collection[QueueInfo]) -> None:
+        """Have the queue served by the query of its columns, from `SharedQueries.settle_in` on."""
+        (info,) = infos
+        self._quit()
+        self._absence = None
+        self._queue = info.name
+        self._digest = self._queries.join(info, self._given)
+
+    def leave(self, absence: str) -> None:
+        """Have the queue served no more; *absence* becomes its status."""
+        self._absence = absence
+        self._quit()
+
+    def state(self, paused: bool = False) -> QueueState:
+        """Return the current state; *paused* says whether the queue is paused now."""
+        if self._absence is not None or self._digest is None:
+            return QueueState(status=self._absence or "stopped")
+        return self._queries.query(self._digest).state(paused)
+
+    def _quit(self) -> None:
+        if self._digest is not None and self._queue is not None:
+            self._queries.quit(self._digest, self._queue)

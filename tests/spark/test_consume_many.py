@@ -1,0 +1,230 @@
+"""`consume_many`: one query for many queues, each of which has a handler of its own."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from pyspark_ignis import IgnisManager, batch_handler, consume_many
+from queue_core.breakers.breaker import Breaker
+from queue_core.errors import BadOption, NoSuchQueue, SchemaMismatch
+from tests.spark.rig import AVAILABLE_NOW, counts, finish, wait_until
+
+EVENTS = pa.schema([("number", pa.int64()), ("body", pa.string())])
+
+
+@pytest.fixture
+def queues(rig):
+    """Three queues with the same columns; none retries."""
+    return {
+        name: rig.store.create_queue(name, EVENTS, shards=2, retry=None)
+        for name in ("orders", "mails", "bills")
+    }
+
+
+@pytest.fixture
+def consume(rig):
+    """Serve queues of the test's store until they are empty."""
+
+    def consume(handlers, **how):
+        how = {"checkpoint": rig.folder / "checkpoint", "trigger": AVAILABLE_NOW} | how
+        query = consume_many(rig.spark, handlers, path=rig.path, **how)
+        finish(query)
+        return query
+
+    return consume
+
+
+def events(*numbers):
+    return [{"number": each, "body": json.dumps({"twice": 2 * each})} for each in numbers]
+
+
+def approve(message):
+    return True
+
+
+def of_orders(message):
+    assert set(message) == {"number", "body", "_message_id", "_queue", "_attempt"}
+    assert message["_queue"] == "orders"
+    if message["number"] == 3:
+        raise KeyError("customer")
+    return message["number"] != 2
+
+
+def of_mails(body, rest):
+    assert rest["_queue"] == "mails"
+    return body["twice"] % 4 == 0
+
+
+@batch_handler
+def of_bills(batch):
+    assert batch.schema.names == ["number", "_message_id"]
+    return pa.compute.less(batch.column("number"), 2)
+
+
+def test_each_queue_has_its_own_handler_and_contract(queues, consume):
+    for queue in queues.values():
+        queue.load(events(1, 2, 3))
+
+    query = consume(
+        {
+            "orders": {"handler": of_orders, "ignorable": KeyError},
+            "mails": {"handler": of_mails, "payload": "body", "with_metadata": True},
+            "bills": {"handler": of_bills, "columns": ["number"]},
+        }
+    )
+
+    sidelined = {
+        name: sorted(queue.browse(magazine="sideline").column("number").to_pylist())
+        for name, queue in queues.items()
+    }
+    assert sidelined == {"orders": [2], "mails": [1, 3], "bills": [2, 3]}
+    assert [counts(queue, "deleted") for queue in queues.values()] == [[2], [1], [1]]
+    metrics = query.recentProgress[0].observedMetrics["ignis"]
+    assert metrics.asDict() == {"deleted": 3, "sidelined": 5, "ignored": 1, "reloaded": 0}
+
+
+def test_a_large_queue_does_not_delay_the_others(queues, consume):
+    queues["orders"].load(events(*range(200)))
+    queues["mails"].load(events(1, 2, 3))
+    queues["bills"].load(events(4))
+
+    @batch_handler
+    def fail(batch):
+        raise ValueError(str(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
+
+    consume(dict.fromkeys(queues, fail), max_messages=20)
+
+    batches = {
+        name: {int(each["reason"].split()[-1]) for each in queue.failures().to_pylist()}
+        for name, queue in queues.items()
+    }
+    assert batches["mails"] == batches["bills"] == {0}
+    assert batches["orders"] == set(range(11))
+
+
+def forgets(message):
+    pass
+
+
+def test_a_handler_that_returns_none_stops_no_other_queue(queues, consume):
+    for queue in queues.values():
+        queue.load(events(1, 2))
+
+    consume(
+        {"orders": forgets, "mails": approve, "bills": {"handler": forgets, "on_none": "delete"}}
+    )
+
+    assert [counts(queue, "deleted", "sidelined") for queue in queues.values()] == [
+        [0, 2],
+        [2, 0],
+        [2, 0],
+    ]
+    assert {each["kind"] for each in queues["orders"].failures().to_pylist()} == {"undecided"}
+
+
+def test_a_later_run_may_have_other_queues(queues, consume):
+    for queue in queues.values():
+        queue.load(events(1))
+    consume({"orders": approve, "mails": approve})
+    for queue in queues.values():
+        queue.load(events(2))
+
+    consume({"mails": approve, "bills": approve})
+
+    assert [counts(queue, "deleted", "fired") for queue in queues.values()] == [
+        [1, 1],
+        [2, 2],
+        [2, 2],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("handlers", "error", "told"),
+    [
+        ({}, BadOption, "give a dict of a handler for each queue name"),
+        (
+            {"orders": lambda: True},
+            BadOption,
+            r"handlers\['orders'\]: .*cannot take its 1 argument",
+        ),
+        (
+            {"orders": {"handler": approve, "retry": None}},
+            BadOption,
+            "'retry' is for a whole query",
+        ),
+        ({"orders": {"handler": approve, "payloads": "x"}}, BadOption, "did you mean 'payload'"),
+        (
+            {"orders": {"handler": approve, "breaker": Breaker(of=5)}},
+            BadOption,
+            "give this queue a query of its own",
+        ),
+        ({"orders": approve, "order": approve}, NoSuchQueue, "did you mean 'orders'"),
+        ({"orders": approve, "other": approve}, BadOption, "have different columns"),
+        ({"orders": {"handler": approve, "columns": ["x"]}}, SchemaMismatch, "no column 'x'"),
+        (
+            {"orders": {"handler": approve, "payload": "number"}},
+            BadOption,
+            "is bigint, not string",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_query_starts(
+    rig, queues, consume, handlers, error, told
+):
+    rig.store.create_queue("other", pa.schema([("x", pa.int64())]))
+    with pytest.raises(error, match=told):
+        consume(handlers)
+    assert not (rig.folder / "checkpoint").exists()
+
+
+def test_a_column_is_refused(queues, consume):
+    with pytest.raises(BadOption, match="would see the messages of all queues"):
+        consume({"orders": F.col("number") > 1})
+
+
+def test_queues_of_a_manager_share_a_query(rig, queues):
+    expression = rig.store.create_queue("expressed", EVENTS, shards=1, retry=None)
+    wide = rig.store.create_queue("wide", pa.schema([("x", pa.int64())]), shards=1, retry=None)
+    for queue in (*queues.values(), expression):
+        queue.load(events(1, 2))
+    wide.load([{"x": 1}])
+
+    def active():
+        return sorted(query.name.partition("-")[0] for query in rig.spark.streams.active)
+
+    with IgnisManager(
+        rig.spark,
+        path=rig.path,
+        handlers={"orders": approve, "mails": approve, "wide": approve, "absent": approve}
+        | {"expressed": F.col("number") > 0},
+        checkpoints=rig.folder / "checkpoints",
+        tasks=(),
+        shared=True,
+    ) as manager:
+        assert active() == ["ignis:_shared", "ignis:_shared", "ignis:expressed"]
+        served = (queues["orders"], queues["mails"], expression)
+        wait_until(lambda: [counts(queue, "deleted") for queue in served] == [[2]] * 3)
+        wait_until(lambda: counts(wide, "deleted") == [1])
+
+        manager.add_handler("bills", approve)
+        wait_until(lambda: counts(queues["bills"], "deleted") == [2])
+        assert len(active()) == 3
+        manager.remove_handler("orders")
+        queues["orders"].load(events(3))
+        queues["mails"].load(events(3))
+        wait_until(lambda: counts(queues["mails"], "deleted") == [3])
+        assert counts(queues["orders"], "fired") == [2]
+        states = {queue: state.status for queue, state in manager.state().items()}
+        assert states == dict.fromkeys(("mails", "wide", "bills", "expressed"), "running") | {
+            "absent": "absent"
+        }
+
+        manager.deactivate("bills")
+        queues["mails"].load(events(4))
+        wait_until(lambda: counts(queues["mails"], "deleted") == [4])
+        assert manager.state()["bills"].status == "deactivated"
+    assert rig.spark.streams.active == []
+    assert {state.status for state in manager.state().values()} == {"stopped"}
