@@ -14,7 +14,8 @@ from ignis_console.actions import Action, Prepared
 from ignis_console.auth import address_of
 from ignis_console.console import Console
 from ignis_console.openapi import Operation, Parameter
-from ignis_console.web import Call, Handler, as_json, failure, page
+from ignis_console.places import NoPlace
+from ignis_console.web import Call, Handler, Refused, as_json, failure, page
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue
 
 #: Fields of forms that no log needs.
@@ -115,6 +116,16 @@ def said(action: Action, messages: int) -> str:
 
 
 def _run(console: Console, call: Call, action: Action) -> LogEntry:
+    try:
+        with console.places.one():
+            return _run_now(console, call, action)
+    except NoPlace:
+        raise Refused(
+            503, "nothing was changed: other actions wait for the catalog; try again later"
+        ) from None
+
+
+def _run_now(console: Console, call: Call, action: Action) -> LogEntry:
     prepared = action.prepare(console, call.ask)
     if prepared is None:
         raise BadOption(f"{action.name}: say first which messages are meant")

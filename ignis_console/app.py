@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from ignis_console import acting, logins, openapi
+from ignis_console import acting, logins, openapi, scraping
 from ignis_console.actions import ACTIONS
 from ignis_console.ask import Ask
 from ignis_console.config import ConsoleOptions
@@ -48,6 +48,7 @@ def create_app(store: Store, options: ConsoleOptions) -> Starlette:
     routes.append(_route(console, by_id, _message_by_id, Role.LOOK, api=False))
     routes.append(_route(console, "/api/session", _session, Role.LOOK, api=True))
     routes.append(_route(console, "/api/openapi.json", _openapi, Role.LOOK, api=True))
+    routes.append(scraping.route(console))
     routes.append(Mount("/static", _Static(directory=STATIC)))
     app = Starlette(
         routes=routes,

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from ignis_console import passwords
 from ignis_console.config import ConsoleOptions
 from ignis_console.passwords import Login, Role
+from ignis_console.users_file import UsersFile
 
 #: Seconds after which a session ends.
 SESSION_SECONDS = 12 * 3600.0
@@ -26,6 +27,8 @@ MOST_SESSIONS = 1000
 MOST_FAILURES = 10
 #: The name of the login by the key.
 KEY_NAME = "console"
+#: The name of whoever has the token for the metrics.
+METRICS_NAME = "metrics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ class Auth:
 
     def __init__(self, options: ConsoleOptions) -> None:
         self._options = options
-        self._logins = passwords.read(options.users) if options.users else {}
+        token = options.metrics_token
+        self._metrics_token = None if token is None else passwords.read_token(token)
+        self._users = UsersFile(options.users) if options.users else None
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
         #: One hash at a time: each needs 32 MB.
@@ -74,20 +79,26 @@ class Auth:
         """Whether a proxy tells who is logged in."""
         return self._options.proxy_header is not None
 
-    def identify(self, request: Request) -> Identity | None:
-        """Return who asks, or None. Raises `TooManyFailures`."""
+    def identify(self, request: Request, *, by_token: bool = False) -> Identity | None:
+        """
+        Return who asks, or None. Raises `TooManyFailures` and `LoginsUnreadable`.
+
+        With *by_token*, the token for the metrics is as good as a login that may look.
+        """
+        header = request.headers.get("authorization", "")
+        if by_token and header[:7].lower() == "bearer ":
+            return self._of_token(header[7:].strip(), address_of(request))
         if self.by_proxy:
             return self._of_proxy(request)
         token = request.cookies.get(self.cookie)
         if token:
             return self._of_session(token)
-        header = request.headers.get("authorization", "")
         if header[:6].lower() == "basic ":
             return self._of_script(header, address_of(request))
         return None
 
     def log_in(self, name: str, password: str, address: str) -> str | None:
-        """Return the token of a new session, or None. Raises `TooManyFailures`."""
+        """Return the token of a new session, or None; raises as `identify`."""
         login = self._verified(name, password, address)
         return None if login is None else self._new_session(login)
 
@@ -98,21 +109,24 @@ class Auth:
 
     def _verified(self, name: str, password: str, address: str) -> Login | None:
         self._check_failures(address)
-        login: Login | None
+        login: Login | None = None
         if self.key is not None:
             right = hmac.compare_digest(password.encode(), self.key.encode())
             login = Login(KEY_NAME, Role.OPERATE, "") if right else None
-        else:
+        elif self._users is not None:
+            logins = self._users.logins()
             with self._hashing:
-                login = passwords.verify(self._logins, name, password[:1024])
+                login = passwords.verify(logins, name, password[:1024])
         if login is None:
-            with self._lock:
-                self._failures.setdefault(address, deque(maxlen=MOST_FAILURES)).append(
-                    time.monotonic()
-                )
-                while len(self._failures) > MOST_SESSIONS:
-                    self._failures.popitem(last=False)
+            self._note_failure(address)
         return login
+
+    def _note_failure(self, address: str) -> None:
+        with self._lock:
+            failed = self._failures.setdefault(address, deque(maxlen=MOST_FAILURES))
+            failed.append(time.monotonic())
+            while len(self._failures) > MOST_SESSIONS:
+                self._failures.popitem(last=False)
 
     def _check_failures(self, address: str) -> None:
         with self._lock:
@@ -134,12 +148,16 @@ class Auth:
             if login is None or time.monotonic() > ends:
                 self._sessions.pop(_digest(token), None)
                 return None
+        login = self._present(login)
+        if login is None:
+            return None
         return Identity(login.name, self._role(login.role), self._csrf(token))
 
     def _of_script(self, header: str, address: str) -> Identity | None:
         mark = hmac.digest(self._secret, header.encode(), "sha256")
         with self._lock:
             login = self._scripts.get(mark)
+        login = login and self._present(login)
         if login is None:
             try:
                 text = base64.b64decode(header[6:], validate=True).decode()
@@ -154,6 +172,21 @@ class Auth:
                 while len(self._scripts) > MOST_SESSIONS:
                     self._scripts.popitem(last=False)
         return Identity(login.name, self._role(login.role), None)
+
+    def _present(self, login: Login) -> Login | None:
+        """Return a login as the file has it now; None if it is gone or has another password."""
+        if self._users is None:
+            return login
+        found = self._users.logins().get(login.name)
+        return found if found is not None and found.hash == login.hash else None
+
+    def _of_token(self, token: str, address: str) -> Identity | None:
+        self._check_failures(address)
+        wanted = self._metrics_token
+        if wanted is None or not hmac.compare_digest(token.encode(), wanted.encode()):
+            self._note_failure(address)
+            return None
+        return Identity(METRICS_NAME, Role.LOOK, None)
 
     def _of_proxy(self, request: Request) -> Identity | None:
         if address_of(request) not in self._options.proxy_addresses:

@@ -42,6 +42,8 @@ class ConsoleOptions:
     look_only: bool = False
     #: A file to which each action is appended, as a line of JSON.
     action_log: Path | None = None
+    #: A file with the token for the metrics.
+    metrics_token: Path | None = None
     oldest_wanted: float = OLDEST_WANTED
 
     def __post_init__(self) -> None:

@@ -51,6 +51,10 @@ class QueueFigures:
     shovelled_before: float | None
     #: Without retries: seconds between two of its runs; None: it does not run by itself.
     shovel_interval: float | None
+    #: Messages in flight for longer than the setting ``sweep_after``, and the age of their first
+    #: firing in seconds.
+    stuck: int = 0
+    stuck_for: float | None = None
     samples: tuple[Sample, ...] = ()
 
     @property

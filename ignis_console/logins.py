@@ -13,7 +13,8 @@ from ignis_console.auth import SESSION_SECONDS, TooManyFailures, address_of
 from ignis_console.console import Console
 from ignis_console.passwords import Role
 from ignis_console.rendering import render
-from ignis_console.web import Call, Refused, failure, guarded, read_body
+from ignis_console.users_file import LoginsUnreadable
+from ignis_console.web import NO_LOGINS, Call, Refused, failure, guarded, read_body
 
 
 def routes(console: Console) -> list[Route]:
@@ -63,6 +64,8 @@ def _log_in(console: Console, request: Request, name: str, password: str, wanted
         token = console.auth.log_in(name, password, address_of(request))
     except TooManyFailures:
         return _form(console, wanted, "Too many failed logins: wait a minute.", 429)
+    except LoginsUnreadable:
+        return _form(console, wanted, f"Nobody can log in: {NO_LOGINS}.", 503)
     if token is None:
         wrong = "name and password" if console.auth.key is None else "key"
         return _form(console, wanted, f"There is no login with this {wrong}.", 401)

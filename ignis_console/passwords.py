@@ -1,4 +1,4 @@
-"""Lines of a file of logins: a name, a role, and a hash of the password.
+"""Lines of a file of logins: a name, a role, and a hash of the password. And the file of a token.
 
 A line is ``name:role:scrypt$N$r$p$salt$hash``, with salt and hash in base64. Empty lines and lines
 that begin with ``#`` are ignored. Source: the parameters are those that OWASP proposes for scrypt
@@ -26,6 +26,8 @@ _SALT_BYTES, _HASH_BYTES = 16, 32
 _MOST_MEMORY = 256 << 20
 #: The fewest characters of a password.
 SHORTEST = 12
+#: The fewest characters of a token.
+SHORTEST_TOKEN = 16
 _NAME = re.compile(r"[\w.@+-]{1,64}", re.ASCII)
 
 
@@ -65,9 +67,22 @@ def check_name(name: str) -> str:
 
 def read(path: Path) -> dict[str, Login]:
     """Read a file of logins; raises `BadOption`, which names the line at fault."""
+    return parse(read_bytes(path), path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a file of logins contains; raises `BadOption`."""
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadOption(f"--users {path}: it cannot be read: {error}") from error
+
+
+def parse(data: bytes, path: Path) -> dict[str, Login]:
+    """Return the logins of a file's content; raises `BadOption`, which names the line at fault."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
         raise BadOption(f"--users {path}: it cannot be read: {error}") from error
     found: dict[str, Login] = {}
     for number, text in enumerate(lines, start=1):
@@ -83,6 +98,20 @@ def read(path: Path) -> dict[str, Login]:
     if not found:
         raise BadOption(f"--users {path}: it has no logins; add one: ignis console-user NAME")
     return found
+
+
+def read_token(path: Path) -> str:
+    """Read a file with the token for the metrics; raises `BadOption`."""
+    try:
+        token = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadOption(f"--metrics-token {path}: it cannot be read: {error}") from error
+    if len(token) < SHORTEST_TOKEN or not token.isprintable() or " " in token:
+        raise BadOption(
+            f"--metrics-token {path}: the file must have one word of {SHORTEST_TOKEN} or more "
+            "characters, such as: openssl rand -hex 16"
+        )
+    return token
 
 
 def verify(logins: Mapping[str, Login], name: str, password: str) -> Login | None:

@@ -15,8 +15,6 @@ from ignis_console.figures import Figures, QueueFigures
 
 #: Seconds without a heartbeat after which a consumer is dead.
 DEAD_AFTER = 60.0
-#: Seconds after which a consumer without heartbeats has held messages for long.
-HELD_LONG = 3600.0
 #: Seconds after which a message that was due to return is late.
 RETRY_LATE = 60.0
 #: Seconds without samples after which nobody runs side tasks.
@@ -137,6 +135,20 @@ def _damaged(queue: QueueFigures) -> Iterator[Problem]:
         )
 
 
+def _stuck(queue: QueueFigures) -> Iterator[Problem]:
+    if queue.stuck:
+        have = "has" if queue.stuck == 1 else "have"
+        yield Problem(
+            Severity.WARNING,
+            "stuck",
+            queue.name,
+            f"{wording.messages(queue.stuck)} {have} been in flight for longer than the setting "
+            f"sweep_after, for up to {wording.age(queue.stuck_for)}.",
+            "Look whether the consumers run. If they are dead, let a process run the task sweep, "
+            "or sweep or reload the messages.",
+        )
+
+
 def _full(queue: QueueFigures) -> Iterator[Problem]:
     if not queue.max_size or queue.overflow == "ring":
         return
@@ -171,6 +183,7 @@ _RULES: tuple[Callable[[QueueFigures], Iterator[Problem]], ...] = (
     _growing,
     _dead,
     _damaged,
+    _stuck,
     _full,
     _paused,
 )
@@ -187,15 +200,6 @@ def _dead_consumers(figures: Figures) -> Iterator[Problem]:
                 f"Consumer {holder.name} holds {held}, and has sent no heartbeat for "
                 f"{wording.age(holder.silent_for)}.",
                 "Start it again, or sweep or reload its messages.",
-            )
-        elif holder.silent_for is None and (holder.held_for or 0) > HELD_LONG:
-            yield Problem(
-                Severity.NOTE,
-                "held",
-                None,
-                f"Consumer {holder.name}, which sends no heartbeats, has held {held} for "
-                f"{wording.age(holder.held_for)}.",
-                "Look whether it runs. The task sweep takes the messages of dead consumers.",
             )
 
 

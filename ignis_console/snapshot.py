@@ -17,7 +17,7 @@ from ignis_console.figures import (
     QueueFigures,
     Sample,
 )
-from queue_core.catalog import dialect, figures
+from queue_core.catalog import dialect, figures, stuck
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.samples import FINEST
 from queue_core.catalog.tables import (
@@ -85,12 +85,14 @@ class SnapshotReader:
         )
         known = {row.id: row for row in connection.execute(described)}
         overdue = _overdue(connection, now)
+        held_long = stuck.read(connection, now)
         gone = self._samples.keys() - known.keys()
         for queue_id in gone:
             del self._samples[queue_id]
         for row in sorted(figures.read(connection), key=lambda each: str(each.queue)):
             about = known[row.queue_id]
             settings = settings_of(about.settings)
+            long = held_long.get(row.queue_id)
             yield QueueFigures(
                 id=row.queue_id,
                 name=row.queue,
@@ -111,6 +113,8 @@ class SnapshotReader:
                 overdue_for=overdue.get(row.queue_id),
                 shovelled_before=shovels.get(row.queue_id),
                 shovel_interval=settings.shovel_interval,
+                stuck=long.messages if long else 0,
+                stuck_for=_since(long.fired_at, now) if long else None,
                 samples=tuple(self._samples.get(row.queue_id, ())),
             )
 

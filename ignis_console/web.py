@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from hmac import compare_digest
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -20,6 +21,7 @@ from ignis_console.console import Console
 from ignis_console.guard import MOST_BODY, SAFE
 from ignis_console.passwords import Role
 from ignis_console.rendering import render
+from ignis_console.users_file import LoginsUnreadable
 from ignis_console.values import plain
 from queue_core.errors import (
     CatalogForbidden,
@@ -42,6 +44,9 @@ class Call:
     ask: Ask
 
 
+#: What everybody is told while the file of logins cannot be read.
+NO_LOGINS = "the file of logins cannot be read; the log of the console says why"
+
 Handler = Callable[[Console, Call], Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -54,13 +59,20 @@ class Refused(Exception):
         self.status = status
 
 
-def guarded(console: Console, handler: Handler, role: Role, *, api: bool) -> Endpoint:
-    """Return an endpoint that runs *handler* in a thread, for logins with a role."""
+def guarded(
+    console: Console, handler: Handler, role: Role, *, api: bool, by_token: bool = False
+) -> Endpoint:
+    """
+    Return an endpoint that runs *handler* in a thread, for logins with a role.
+
+    With *by_token*, the token for the metrics is as good as a login.
+    """
 
     async def endpoint(request: Request) -> Response:
         try:
             body = b"" if request.method in SAFE else await read_body(request)
-            return await run_in_threadpool(_answer, console, handler, role, api, request, body)
+            answer = partial(_answer, api=api, by_token=by_token)
+            return await run_in_threadpool(answer, console, handler, role, request, body)
         except Refused as error:
             return failure(error.status, "Refused", str(error), api=api)
 
@@ -68,10 +80,17 @@ def guarded(console: Console, handler: Handler, role: Role, *, api: bool) -> End
 
 
 def _answer(
-    console: Console, handler: Handler, role: Role, api: bool, request: Request, body: bytes
+    console: Console,
+    handler: Handler,
+    role: Role,
+    request: Request,
+    body: bytes,
+    *,
+    api: bool,
+    by_token: bool,
 ) -> Response:
     try:
-        identity = console.auth.identify(request)
+        identity = console.auth.identify(request, by_token=by_token)
         if identity is None:
             return _unknown(console, request, api=api)
         if role is Role.OPERATE and not identity.may_operate:
@@ -85,6 +104,8 @@ def _answer(
         return handler(console, Call(request, identity, ask))
     except TooManyFailures:
         return failure(429, "Refused", "too many failed logins; wait a minute", api=api)
+    except LoginsUnreadable:
+        return failure(503, "Refused", NO_LOGINS, api=api)
     except Refused as error:
         return failure(error.status, "Refused", str(error), api=api)
     except IgnisError as error:

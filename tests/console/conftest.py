@@ -1,9 +1,11 @@
 """A console over the store of the test, and clients that are logged in."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from starlette.testclient import TestClient
 
 from ignis_console.app import create_app
@@ -60,3 +62,11 @@ def queue(store: Store):
     made.delete(firing.ids[:2])
     made.sideline(firing.ids[2:4], "no such customer\n<b>line 2</b>", kind="exception")
     return made
+
+
+@pytest.fixture
+def begun(store):
+    """The transactions of the store, by the time of their begin."""
+    times = []
+    event.listen(store.catalog.engine, "begin", lambda _: times.append(time.monotonic()))
+    return times

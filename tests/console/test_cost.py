@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 from sqlalchemy import event
 
 from ignis_console import poller
@@ -12,14 +11,6 @@ from tests.factories import make_queue
 
 #: The most transactions a second while somebody looks.
 MOST = 2.0
-
-
-@pytest.fixture
-def begun(store):
-    """The transactions of the store, by the time of their begin."""
-    times = []
-    event.listen(store.catalog.engine, "begin", lambda _: times.append(time.monotonic()))
-    return times
 
 
 def test_an_open_console_costs_two_transactions_a_second_at_most(operator, store, queue, begun):

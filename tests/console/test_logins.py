@@ -95,6 +95,71 @@ def test_scripts_use_basic(serve, users):
         assert got.status_code == 401
 
 
+@pytest.fixture
+def followed(users, tmp_path):
+    """A file of logins of the test's own, and what writes it with other lines."""
+    file = tmp_path / "users"
+
+    def write(edit):
+        file.write_text("".join(edit(line) + "\n" for line in users.read_text().splitlines()))
+
+    write(str)
+    return file, write
+
+
+def test_a_login_that_is_removed_from_the_file_is_out_at_once(serve, queue, followed):
+    file, write = followed
+    client, script = serve(users=file), ("ann", PASSWORD)
+    assert submit(client, "ann", PASSWORD).status_code == 303
+    assert client.get("/api/queues/orders/actions/pause").status_code == 200
+
+    write(lambda line: "" if line.startswith("ann:") else line)
+
+    assert client.get("/api/queues/orders/actions/pause").status_code == 401
+    assert client.get("/", follow_redirects=False).headers["location"].startswith("/login")
+    assert submit(client, "ann", PASSWORD).status_code == 401
+    client.cookies.clear()
+    assert client.get("/api/queues", auth=script).status_code == 401
+    assert client.get("/api/queues", auth=("bob", PASSWORD)).status_code == 200
+
+
+def test_a_login_has_the_role_and_the_password_that_the_file_has_now(serve, queue, followed):
+    file, write = followed
+    client, pause = serve(users=file), "/api/queues/orders/actions/pause"
+    assert submit(client, "ann", PASSWORD).status_code == 303
+
+    write(lambda line: line.replace("ann:operate", "ann:look"))
+    assert client.get(pause).status_code == 403
+    write(lambda line: line.replace("ann:look", "ann:operate"))
+    assert client.get(pause).status_code == 200
+
+    other = passwords.line("ann", Role.OPERATE, "another long password")
+    write(lambda line: other if line.startswith("ann:") else line)
+    assert client.get(pause).status_code == 401
+    client.cookies.clear()
+    assert client.get(pause, auth=("ann", PASSWORD)).status_code == 401
+    assert client.get(pause, auth=("ann", "another long password")).status_code == 200
+
+
+@pytest.mark.parametrize("damage", ["garbage", "", None])
+def test_a_file_that_cannot_be_read_lets_nobody_in(serve, followed, damage, caplog):
+    file, write = followed
+    client = serve(users=file)
+    assert submit(client, "ann", PASSWORD).status_code == 303
+
+    file.unlink() if damage is None else file.write_text(damage)
+
+    answer = client.get("/api/queues")
+    assert answer.status_code == 503
+    assert "file of logins" in answer.json()["message"]
+    assert client.get("/api/queues", auth=("bob", PASSWORD)).status_code == 503
+    assert submit(client, "ann", PASSWORD).status_code == 503
+    assert sum(str(file) in each for each in caplog.messages) == 1, "it is logged once"
+
+    write(str)
+    assert client.get("/api/queues").status_code == 200, "the session goes on"
+
+
 def test_a_proxy_tells_who_is_logged_in(serve):
     """The test client connects from ``testclient``."""
     client = serve(

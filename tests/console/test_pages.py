@@ -208,6 +208,18 @@ def test_old_figures_are_shown_as_old(operator, store, queue, monkeypatch):
     assert operator.get("/api/queues").json()["queues"][0]["waiting"] == 6
 
 
+def test_messages_of_a_dead_process_without_heartbeats_are_a_problem(operator, store):
+    made = make_queue(store, sweep_after=0.1)
+    made.load(orders(5))
+    made.fire(3)
+    time.sleep(0.2)
+
+    (found,) = operator.get("/api/queues/orders").json()["problems"]
+
+    assert found["kind"] == "stuck"
+    assert found["text"].startswith("3 messages have been in flight for longer than")
+
+
 def test_the_figures_follow_the_store(operator, queue):
     assert operator.get("/api/queues").json()["waiting"] == 6
     queue.load(orders(5, first=100))
