@@ -17,6 +17,8 @@ from queue_core.errors import BadOption
 
 #: The highest rate: the clock of a catalog counts microseconds.
 _FASTEST = 1e6
+#: The lowest rate: one message in a year of 365 days.
+_SLOWEST = 1 / (365 * 86_400)
 #: The longest window, in seconds.
 _LONGEST = 86_400.0
 
@@ -45,10 +47,12 @@ class Limit:
             raise BadOption("limit: give in_flight, per_second, or both")
         if self.in_flight is not None and not (_is_whole(self.in_flight) and self.in_flight >= 1):
             raise BadOption(f"limit: in_flight={self.in_flight!r}: use a whole number, 1 or more")
-        if self.per_second is not None and not _within(self.per_second, _FASTEST):
+        if self.per_second is not None and not (
+            _within(self.per_second, _FASTEST) and self.per_second >= _SLOWEST
+        ):
             raise BadOption(
-                f"limit: per_second={self.per_second!r}: use messages a second, more than 0 and at "
-                "most a million"
+                f"limit: per_second={self.per_second!r}: use messages a second, at least one in a "
+                "year (1 / 31_536_000) and at most a million; to fire none, pause the queue"
             )
         if not _within(self.window, _LONGEST):
             raise BadOption(
@@ -84,7 +88,8 @@ def limit(
             null among them, has the limit. By default, the whole queue has it.
         in_flight: The most messages that all consumers together have in flight, 1 or more. By
             default, no limit.
-        per_second: The most messages that are fired per second, on average. By default, no limit.
+        per_second: The most messages that are fired per second, on average: from one in a year,
+            1 / 31,536,000, to a million. By default, no limit.
         window: Seconds for which unused firings are kept: after a pause, the messages of one
             window may be fired at once. With a query whose batches take longer than a second, set
             the longest time of a batch. By default, 1.

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from queue_core.errors import BadName
 
@@ -16,6 +16,8 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _LONGEST_COLUMN = 255
 #: The end of the name of a queue's sideline, after the name of the queue. Source: IgnisMQ.
 SIDELINE_SUFFIX = "_SIDELINE"
+#: How many names of many a message shows.
+_SHOWN = 5
 
 
 def check_queue(name: str) -> str:
@@ -86,6 +88,14 @@ def is_of_query(name: str) -> bool:
 def is_kind(name: str) -> bool:
     """Return whether a text can be the kind of a failure: one word."""
     return _KIND.fullmatch(name) is not None
+
+
+def listed(names: Sequence[str], *, quoted: bool = False) -> str:
+    """Return names for a message: all of a few, and the first of many with the number of others."""
+    shown = [repr(name) if quoted else name for name in names[:_SHOWN]]
+    others = len(names) - len(shown)
+    comma = ", " if quoted else ","
+    return comma.join(shown) + (f" and {others:,} others" if others else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

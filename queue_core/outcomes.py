@@ -16,6 +16,8 @@ from queue_core.waits import WAITS, waits_of
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
+#: The kind of reloaded messages that no handler has seen.
+UNHANDLED = "unhandled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Settlement:
     sidelined: IdSet = field(default_factory=IdSet)
     #: Messages to put back to their old positions.
     reloaded: IdSet = field(default_factory=IdSet)
+    #: Those of them that no handler has seen: their delivery does not count, and clears no suspect.
+    unhandled: IdSet = field(default_factory=IdSet)
     #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings).
     #: Messages without a row are ``rejected``, without a reason.
     reasons: pa.Table = field(default_factory=REASONS.empty_table)
@@ -99,6 +103,7 @@ class Settlement:
             deleted=IdSet.of(by_outcome[DELETE]),
             sidelined=IdSet.of(by_outcome[SIDELINE]),
             reloaded=IdSet.of(by_outcome[RELOAD]),
+            unhandled=_unhandled(rows, having[RELOAD]),
             reasons=_reasons(rows, having[SIDELINE]),
             waits=waits_of(rows, having[SIDELINE], having[RELOAD]),
         )
@@ -119,16 +124,17 @@ class Settlement:
         Raises:
             BadOutcome: A message has two outcomes.
         """
-        deleted, sidelined, reloaded = IdSet(), IdSet(), IdSet()
+        deleted, sidelined, reloaded, unhandled = IdSet(), IdSet(), IdSet(), IdSet()
         reasons, waits = [REASONS.empty_table()], [WAITS.empty_table()]
         for settlement in settlements:
             deleted |= settlement.deleted
             sidelined |= settlement.sidelined
             reloaded |= settlement.reloaded
+            unhandled |= settlement.unhandled
             reasons.append(settlement.reasons)
             waits.append(settlement.waits)
         tables = (pa.concat_tables(reasons), pa.concat_tables(waits))
-        merged = Settlement(deleted, sidelined, reloaded, *tables)
+        merged = Settlement(deleted, sidelined, reloaded, unhandled, *tables)
         merged.check()
         return merged
 
@@ -161,6 +167,14 @@ def _known(outcomes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         hint = nearest(str(strange), OUTCOMES)
         raise BadOutcome(f"outcome {strange!r} is unknown{hint}; use {', '.join(OUTCOMES)}")
     return outcomes
+
+
+def _unhandled(rows: pa.RecordBatch | pa.Table, reloaded: pa.Array | pa.ChunkedArray) -> IdSet:
+    """Return the reloaded messages that no handler has seen, by their kind."""
+    if "kind" not in rows.schema.names:
+        return IdSet()
+    these = pc.and_(reloaded, pc.equal(_texts("kind", rows.column("kind")), UNHANDLED))
+    return IdSet.of(rows.column("_message_id").filter(these.fill_null(False)))
 
 
 def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: pa.Array | pa.ChunkedArray) -> pa.Table:

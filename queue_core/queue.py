@@ -267,6 +267,9 @@ class Queue:
             load = SmartLoad(catalog, storage, self.info, load_policy, incoming)
             with self._quarantining():
                 return load_rows(load, incoming, on_full)
+        loads = self._store._loads
+        if loads.joins(self.info, table):
+            return loads(self.info, table, self._staged)
         staged, order = self._staged(table)
         try:
             first_ids = publish(catalog, storage, self.info, staged, on_full)
@@ -428,19 +431,23 @@ class Queue:
                 run it again.
         """
         most = most_messages(max_messages, max_bytes)
-        request = self._request(most, max_bytes, magazine, selector, order_by, order, fallback)
-        request = replace(request, even_if_paused=even_if_paused)
+        given = (most, max_bytes, magazine, selector, order_by, order, fallback)
         if timeout is not None:
             check_seconds("timeout", timeout)
         catalog = self._store.catalog
         if connection is not None:
             check_no_wait(timeout, 0.0)
+            request = replace(self._request(*given), even_if_paused=even_if_paused)
             with callers(catalog, connection) as theirs:
                 uri = self._store.storage.uri
                 return fire_within(theirs, uri, self.info, request, consumer)
+
+        def request_of(queue: QueueInfo) -> FireRequest:
+            return replace(self._request_of(queue, *given), even_if_paused=even_if_paused)
+
         consumer = consumer or self._store.consumer()
         with self._quarantining():
-            ticket = fire_or_wait(catalog, self.info, consumer, request, timeout)
+            ticket, request = fire_or_wait(catalog, self.info, consumer, request_of, timeout)
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, request.refused_for, request.stall.stalled)
@@ -1170,6 +1177,21 @@ class Queue:
         # Another process may have changed the settings since.
         with self._store.catalog.read() as connection:
             queue = queues.as_it_is(connection, self.info)
+        given = (max_messages, max_bytes, magazine, selector, order_by, order, fallback)
+        return self._request_of(queue, *given)
+
+    def _request_of(
+        self,
+        queue: QueueInfo,
+        max_messages: int | None,
+        max_bytes: int | None,
+        magazine: str,
+        selector: AnySelector | None,
+        order_by: str | None,
+        order: str,
+        fallback: bool,
+    ) -> FireRequest:
+        """Return a request by the settings that *queue* has."""
         self.limits = queue.settings.limits
         return FireRequest(
             queue_ids=(self.info.id,),

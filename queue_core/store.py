@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from queue_core import column_roles, faults
 from queue_core.address import Address
+from queue_core.blocking.joint_load import JointLoads
 from queue_core.catalog import consumers, jobs, queues
 from queue_core.catalog.breaker_switch import BreakerSwitch
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
@@ -91,6 +92,7 @@ class Store(AbstractContextManager["Store"]):
         except BaseException:
             self.catalog.close()
             raise
+        self._loads = JointLoads(self.catalog, storage)
         self._own_consumer = OwnConsumer(self.catalog)
         self._keeper = Keeper(self.catalog)
         _close_in_children(self)

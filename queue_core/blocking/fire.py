@@ -3,19 +3,20 @@
 Changes: the line, and the changes of a firing. Some firings wait beside the line. A firing with a
 selector, or from the sideline, does: if it were first in line and wanted none of the messages, the
 others would wait in vain. So does a firing that a consumer with a priority or a claim, or a pause,
-holds back, and one from a queue with limits, which sleeps until there are tokens.
+holds back, and one from a queue with limits, which sleeps until there are tokens. A firing that
+waits follows changes of the settings: each attempt has a request of the present ones.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from math import inf
 
 from sqlalchemy import Connection
 
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import interests, waiters
+from queue_core.catalog import interests, queues, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Due, Poller
@@ -24,42 +25,63 @@ from queue_core.selection.acquire import anything
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 
+#: The most seconds without a look at the settings, should a notification be lost.
+SETTINGS_SECONDS = 5.0
+
 
 def fire_or_wait(
     catalog: Catalog,
     queue: QueueInfo,
     consumer: Consumer,
-    request: FireRequest,
+    request_of: Callable[[QueueInfo], FireRequest],
     timeout: float | None,
-) -> Ticket | None:
+) -> tuple[Ticket | None, FireRequest]:
     """
     Fire, or wait up to *timeout* seconds until there are messages; None if there are none.
 
-    Without a *timeout*, wait until there are.
+    Without a *timeout*, wait until there are. *request_of* returns the request by the settings that
+    the queue has at a moment; the last one is returned too.
     """
-    takes_any = request.selection is None and request.magazine is Magazine.MAIN
-    # The first in line would wait for tokens.
-    uses_line = takes_any and request.limits is None
-    ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
-    if ticket is not None or (timeout is not None and timeout <= 0):
-        return ticket
     end = inf if timeout is None else time.monotonic() + timeout
-    if uses_line:
+    while True:
+        with catalog.read() as connection:
+            queue = queues.as_it_is(connection, queue)
+        request = request_of(queue)
+        takes_any = request.selection is None and request.magazine is Magazine.MAIN
+        # The first in line would wait for tokens.
+        uses_line = takes_any and request.limits is None
+        ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
+        if ticket is not None or time.monotonic() >= end:
+            return ticket, request
         try:
-            return _in_line(catalog, queue, consumer, request, end)
-        except _HeldBack:
-            pass
-    return _beside(catalog, consumer, request, end)
+            if uses_line:
+                try:
+                    return _in_line(catalog, queue, consumer, request, end), request
+                except _HeldBack:
+                    pass
+            return _beside(catalog, queue, consumer, request, end), request
+        except _Changed:
+            continue
 
 
 class _HeldBack(Exception):
     """Other consumers go first, or the queue is paused; the place in the line does not matter."""
 
 
+class _Changed(Exception):
+    """The queue has other settings or columns than those of the request."""
+
+
+def _check(connection: Connection, queue: QueueInfo) -> None:
+    if queues.as_it_is(connection, queue) is not queue:
+        raise _Changed
+
+
 def _in_line(
     catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
     def has_messages(connection: Connection) -> tuple[Hashable, bool]:
+        _check(connection, queue)
         if not interests.open_to(
             connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
         ):
@@ -76,7 +98,7 @@ def _in_line(
 
 
 def _beside(
-    catalog: Catalog, consumer: Consumer, request: FireRequest, end: float
+    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
     # As in the line. But held messages become due without a change, so look twice a second in any
     # case.
@@ -85,9 +107,12 @@ def _beside(
         while True:
             due = poller.wait(end)
             poller.pause(end)
+            with catalog.read() as connection:
+                _check(connection, queue)
             ticket = fire(catalog, consumer, request)
             if ticket is not None or time.monotonic() >= end:
                 return ticket
             # After a quiet time, look again at the next change.
-            blind = request.refused_for
+            refused_for = request.refused_for
+            blind = None if refused_for is None else min(refused_for, SETTINGS_SECONDS)
             poller.looked(new=due is not Due.CHANGE, blind=blind)

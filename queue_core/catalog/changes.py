@@ -110,9 +110,17 @@ class Changes:
 
     def fire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as fired, and advance the shard's fire pointer past them."""
-        key = _key(piece)
+        self.fire_at(_key(piece), len(rows), piece.place_of(rows.stop))
+
+    def fire_at(self, key: ShardKey, messages: int, end: int) -> None:
+        """Count messages of a shard as fired, and advance its fire pointer to *end*."""
         count, pointer = self._fired.get(key, (0, 0))
-        self._fired[key] = (count + len(rows), max(pointer, piece.place_of(rows.stop)))
+        self._fired[key] = (count + messages, max(pointer, end))
+
+    def left(self, queue_id: int, magazine: Magazine, *, moved: bool) -> None:
+        """Note that messages have left a magazine, and whether they were *moved* to one."""
+        if moved or (magazine is Magazine.MAIN and self._frees):
+            self._wakes.add(queue_id)
 
     def unfire(self, piece: Slice, rows: Rows) -> None:
         """Count rows as never fired; the caller holds the turn of their shard."""
@@ -154,8 +162,7 @@ class Changes:
         if piece.ticket is None:
             # In the counters, a message that has left a shard was fired from it.
             self.fire(piece, rows)
-        if piece.magazine is Magazine.MAIN and self._frees:
-            self._wakes.add(piece.queue_id)
+        self.left(piece.queue_id, piece.magazine, moved=False)
 
     def _write_marks(self, connection: Connection) -> None:
         for items, ids in self._updated.items():

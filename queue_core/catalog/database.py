@@ -35,13 +35,22 @@ RELIEFS = 3
 
 
 class Catalog:
-    """The catalog at a database URL. Threads and processes can share it."""
+    """
+    The catalog at a database URL. Threads and processes can share it.
+
+    *idle*: how many connections to a server that nobody uses stay open.
+    """
 
     def __init__(
-        self, url: str, *, create: bool = True, new: format.NewStore | None = None
+        self,
+        url: str,
+        *,
+        create: bool = True,
+        new: format.NewStore | None = None,
+        idle: int = dialect.IDLE_CONNECTIONS,
     ) -> None:
         self.url = url
-        self.engine = dialect.connect(url)
+        self.engine = dialect.connect(url, idle)
         self._dialect = dialect.of(self.engine)
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
@@ -115,6 +124,11 @@ class Catalog:
         """Return the time by the database's clock, in microseconds since 1970."""
         with self.read() as connection:
             return dialect.read_clock(connection)
+
+    def give_way(self) -> None:
+        """Let other writers go first, between two transactions of a long task."""
+        if self._dialect.gap_seconds:
+            time.sleep(self._dialect.gap_seconds)
 
     def keep_reserve(self) -> None:
         """Let the reserve for a full disk grow with the catalog."""

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 _SQLITE = "sqlite:///"
+#: Of a process with several threads, such as a pool or a web service.
+IDLE_CONNECTIONS = 4
 
 
 @lru_cache(maxsize=4)
@@ -54,8 +56,12 @@ def of(database: Connection | Engine) -> Dialect:
     return dialect
 
 
-def connect(url: str) -> Engine:
-    """Return an engine for ``sqlite:///…`` or ``postgresql+psycopg://…``; raises `BadOption`."""
+def connect(url: str, idle: int = IDLE_CONNECTIONS) -> Engine:
+    """
+    Return an engine for ``sqlite:///…`` or ``postgresql+psycopg://…``; raises `BadOption`.
+
+    *idle*: how many connections to a server that nobody uses stay open.
+    """
     try:
         # The path of a file is not parsed: a folder may have any name.
         family = "sqlite" if url.startswith(_SQLITE) else make_url(url).get_backend_name()
@@ -73,7 +79,7 @@ def connect(url: str) -> Engine:
         raise BadOption(
             f"catalog={hidden(url)!r}: use sqlite:///… or postgresql+psycopg://…, not {family}"
         )
-    return dialect.connect(url, hidden(url))
+    return dialect.connect(url, hidden(url), idle)
 
 
 def listen(engine: Engine, queue_ids: QueueIds) -> Listener:

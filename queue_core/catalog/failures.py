@@ -39,7 +39,13 @@ _KEPT = pa.schema(
 
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
     """Return the `FAILURES` of messages that were sidelined for one reason."""
-    ids, attempts = _attempts(moved)
+    return of_ids(*_attempts(moved), kind, reason)
+
+
+def of_ids(
+    ids: Numbers, attempts: npt.NDArray[np.int32], kind: str, reason: str | None
+) -> pa.Table:
+    """Return the `FAILURES` of some ids, sidelined for one reason; *attempts*: earlier failures."""
     texts = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
     return pa.table([ids, *texts, attempts], schema=FAILURES)
 

@@ -136,6 +136,35 @@ def rank_returned(connection: Connection, new: Sequence[dict[str, Any]]) -> list
     return ranked
 
 
+def rank_bunch(
+    connection: Connection,
+    queue_id: int,
+    shard: Ticks,
+    position: Ticks,
+    end: Ticks,
+    messages: int,
+) -> tuple[Ticks, Ticks] | None:
+    """
+    Return the ranks and paces of slices that come to main, or None if their queue is not fair.
+
+    As `rank_returned` does, for columns of slices: their shards, their first places, and one past
+    their last ones. *messages*: how many they have together.
+    """
+    finishes = _finishes(connection, queue_id, {RETURNED})
+    if not finishes:
+        return None
+    at = max(finishes.get(RETURNED, 0), finishes[WHOLE])
+    span = messages * TICKS
+    _, of = np.unique(shard, return_inverse=True)
+    first = np.full(int(of.max()) + 1, np.iinfo(np.int64).max)
+    last = np.zeros_like(first)
+    np.minimum.at(first, of, position)
+    np.maximum.at(last, of, end)
+    pace = np.maximum(span // (last - first), 1)[of]
+    _write(connection, queue_id, {RETURNED: at + span})
+    return at + (position - first[of]) * pace, pace
+
+
 def _finishes(connection: Connection, queue_id: int, known: set[int]) -> dict[int, int]:
     """Return the ends of some lanes that have one, and the virtual time; none if it is not fair."""
     if len(known) == 1:
@@ -153,7 +182,9 @@ def _write(connection: Connection, queue_id: int, finishes: Mapping[int, int]) -
     rows = [
         {"queue_id": queue_id, "lane": lane, "finish": finishes[lane]} for lane in sorted(finishes)
     ]
-    connection.execute(_put(dialect.of(connection)), rows)
+    # A batch of a query may have no messages.
+    if rows:
+        connection.execute(_put(dialect.of(connection)), rows)
 
 
 @lru_cache(maxsize=4)

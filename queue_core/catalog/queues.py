@@ -30,6 +30,10 @@ _SETTINGS = (
     select(queues.c.settings).where(queues.c.id == bindparam("queue")).with_for_update(read=True)
 )
 
+#: How many schemas and settings a process keeps decoded: a query of many queues reads all of them
+#: every second.
+_REMEMBERED = 4096
+
 
 class SettingsChanged(Exception):
     """A queue has other settings than those with which a load was prepared."""
@@ -46,6 +50,15 @@ def find(connection: Connection, name: str) -> QueueInfo:
             raise NoSuchQueue(f"the store has no queue {name!r}{hint}")
         raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
     return _info(row)
+
+
+def find_many(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
+    """Return the queues of these names, in their order; raises `NoSuchQueue` for the first."""
+    rows = connection.execute(
+        _described().where(dialect.of(connection).one_of(queues.c.name, wanted))
+    )
+    found = {row.name: row for row in rows}
+    return [_info(found[name]) if name in found else find(connection, name) for name in wanted]
 
 
 def find_magazine(connection: Connection, name: str) -> tuple[QueueInfo, Magazine]:
@@ -287,6 +300,7 @@ def _info(row: Row[Any]) -> QueueInfo:
     )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) -> pa.Schema:
     """Return a schema; raises `DamagedCatalog`. A single changed bit can be a schema as well."""
     with decoding(schemas, f"queue_id {queue_id} and version {version}"):
@@ -298,6 +312,7 @@ def _schema(queue_id: int, version: int, arrow: bytes | None, seal: int | None) 
         return deserialize(arrow)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _settings(name: str, stored: str) -> QueueSettings:
     with decoding(queues, f"name {name!r}"):
         return QueueSettings.from_json(stored)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import xxhash
 from sqlalchemy import (
     BigInteger,
@@ -30,6 +31,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import consumers, counters, metadata, shards, turns
+from queue_core.rows import Numbers
 
 #: Remainders of the division by this prime: each single bit of a number changes them.
 _PRIME = 2**31 - 1
@@ -85,9 +87,14 @@ def digest(texts: Sequence[str | bytes | None]) -> int:
     return hashed.intdigest() >> (64 - _HASH_BITS)
 
 
-def resealing(table: Table, names: Iterable[str]) -> ColumnElement[int]:
-    """Return the new seal of an UPDATE of some numbers, with the parameter `gain`."""
-    return _resealing(table, tuple(sorted(names)))
+def resealing(
+    table: Table, names: Iterable[str], gain: ColumnElement[int] | None = None
+) -> ColumnElement[int]:
+    """Return the new seal of an UPDATE of some numbers; *gain*: by default, a parameter `gain`."""
+    names = tuple(sorted(names))
+    if gain is None:
+        return _resealing(table, names)
+    return table.c.seal + gain - _numbers_in_sql(table, names)
 
 
 def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
@@ -99,6 +106,13 @@ def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
         new = -1 if value is None else value if plain else _rest(value)
         total += weights[name] * new
     return {"gain": total}
+
+
+def gains(table: Table, values: Mapping[str, Numbers]) -> Numbers:
+    """Return what `gain` would for each row of columns, in which -1 stands for null."""
+    weights = dict(_columns(table)[0])
+    rests = (weights[name] * np.where(of < 0, of, of % _PRIME) for name, of in values.items())
+    return np.asarray(sum(rests), np.int64)
 
 
 def weight(table: Table, column: str) -> int:

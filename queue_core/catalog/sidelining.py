@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from sqlalchemy import Connection, select
 
-from queue_core.catalog import dialect, failures, queues
+from queue_core.catalog import bunches, dialect, failures, queues
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.tables import consumers
 from queue_core.catalog.task_log import Moves
 from queue_core.due import NEVER, due_after
 from queue_core.failure_kinds import DELIVERIES, KILLED
-from queue_core.model import Magazine, QueueInfo, Slice
+from queue_core.model import Magazine, QueueInfo
 from queue_core.plan import Taken
 
 
@@ -35,7 +37,7 @@ def set_aside(
     moves = Moves()
     holders: dict[int | None, list[Taken]] = defaultdict(list)
     for piece, rows in taken:
-        at = due_at(piece) if due_at else None
+        at = due_at(piece.attempts, piece.deliveries) if due_at else None
         changes.move(piece, rows, Magazine.SIDELINE, "swept", due_at=at)
         moves.add(piece, len(rows), Magazine.SIDELINE)
         holders[piece.consumer_id].append((piece, rows))
@@ -49,20 +51,57 @@ def set_aside(
     return len(moves)
 
 
-def _due_at(connection: Connection, queue: QueueInfo, kind: str) -> Callable[[Slice], int | None]:
-    """Return the function that gives the due time of a slice that is set aside."""
+def set_bunch_aside(
+    connection: Connection,
+    queue: QueueInfo,
+    bunch: Bunch,
+    magazine: Magazine,
+    kind: str,
+    changes: Changes,
+) -> int:
+    """Move whole slices of a magazine to the sideline, as `set_aside` does."""
+    if len(bunch):
+        find = _due_at(connection, queue, kind)
+        pairs, of = np.unique(
+            np.stack([bunch.attempts, bunch.deliveries]), axis=1, return_inverse=True
+        )
+        times = [find(*pair) for pair in pairs.T.tolist()]
+        due_at = np.array([bunches.NULL if time is None else time for time in times], np.int64)
+        due_at = due_at[of.reshape(-1)]
+        to = (magazine, Magazine.SIDELINE)
+        bunches.move(connection, queue, bunch, to, "swept", changes, due_at=due_at)
+    changes.apply(connection)
+    if not len(bunch):
+        return 0
+    names = _names(connection, np.unique(bunch.consumer_id).tolist())
+    ids, of = bunch.message_ids()
+    for holder in np.unique(bunch.consumer_id).tolist():
+        theirs = bunch.consumer_id[of] == holder
+        attempts = bunch.attempts[of][theirs].astype(np.int32)
+        failed = failures.of_ids(ids[theirs], attempts, kind, None)
+        failures.record(connection, queue.id, names.get(holder), failed)
+    moves = Moves()
+    moves.add_bunch(bunch, magazine, Magazine.SIDELINE)
+    moves.record(connection, queue.id, "sweep")
+    return len(moves)
+
+
+def _due_at(
+    connection: Connection, queue: QueueInfo, kind: str
+) -> Callable[[int, int], int | None]:
+    """Return the function that gives the due time of a slice, from its attempts and deliveries."""
     settings = queues.as_it_is(connection, queue).settings
     retry, most, now = settings.retry, settings.max_deliveries, dialect.read_clock(connection)
 
-    def due_at(piece: Slice) -> int | None:
+    def due_at(attempts: int, deliveries: int) -> int | None:
         if kind in (DELIVERIES, KILLED):
             return NEVER
         if retry is None:
             return None
-        too_often = most is not None and piece.deliveries >= most
+        too_often = most is not None and deliveries >= most
         if too_often or not retry.retries(kind):
             return NEVER
-        return due_after(retry, piece.attempts, now)
+        return due_after(retry, attempts, now)
 
     return due_at
 

@@ -91,6 +91,11 @@ def fetch(
     return found
 
 
+def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
+    """Return slices that the transaction has locked, by their ids."""
+    return fetch(connection, dialect.of(connection).one_of(slices.c.id, ids)) if ids else []
+
+
 def fetch_first(
     connection: Connection,
     *where: ColumnElement[bool],

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
 
 from queue_core.catalog import dialect, named_locks, schedule, seals
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import task_log
 from queue_core.model import Magazine, QueueInfo, Slice
@@ -32,6 +33,12 @@ class Moves:
         """Count *messages* of a slice that go to a magazine, or are removed (None)."""
         target = None if to is None else to.name.lower()
         self._counts[piece.shard, piece.magazine.name.lower(), target] += messages
+
+    def add_bunch(self, bunch: Bunch, source: Magazine, to: Magazine | None) -> None:
+        """Count the messages of whole slices."""
+        target = None if to is None else to.name.lower()
+        for shard, range in bunch.by_shard():
+            self.count(shard, int(bunch.count[range].sum()), source.name.lower(), target)
 
     def count(self, shard: int | None, messages: int, source: str, target: str | None) -> None:
         """Count moves from or to something other than a magazine."""

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     MetaData,
     Select,
     Table,
@@ -66,10 +67,16 @@ class Dialect(ABC):
     notifies_alone: ClassVar[bool] = False
     #: Seconds to wait for another process to commit, or for a lock.
     busy_seconds: ClassVar[float] = 60.0
+    #: Seconds between the transactions of a long task, in which a writer that waits comes first.
+    gap_seconds: ClassVar[float] = 0.0
 
     @abstractmethod
-    def connect(self, url: str, shown: str) -> Engine:
-        """Return an engine; *shown* is the URL for errors. Raises `BadOption`."""
+    def connect(self, url: str, shown: str, idle: int) -> Engine:
+        """
+        Return an engine; *shown* is the URL for errors. Raises `BadOption`.
+
+        *idle*: how many connections that nobody uses stay open. More are open while they are used.
+        """
 
     @abstractmethod
     def file_of(self, engine: Engine) -> Path | None:
@@ -183,6 +190,10 @@ class Dialect(ABC):
         their first values are the first key, and so on. With *skip_locked*, lock the rows as
         `skip_locked` does.
         """
+
+    @abstractmethod
+    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
+        """Return a table with columns of integers, to select from; all columns are equally long."""
 
     @abstractmethod
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     Select,
     String,
     Table,
@@ -41,6 +42,9 @@ from queue_core.errors import BadOption
 CHANNEL = "ignis"
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
+
+#: The most connections of an engine.
+_MOST_CONNECTIONS = 20
 
 _NUMBERS = postgresql.ARRAY(BigInteger)
 
@@ -84,12 +88,17 @@ class Postgresql(Dialect):
         read_only={"25006"},
     )
 
-    def connect(self, url: str, shown: str) -> Engine:
+    def connect(self, url: str, shown: str, idle: int) -> Engine:
         """Return an engine for ``postgresql+psycopg://…`` whose waits are bounded."""
         try:
             # AUTOCOMMIT is never used: each transaction is explicit. pre_ping finds dead
             # connections.
-            engine = create_engine(url, pool_pre_ping=True, pool_size=4, max_overflow=16)
+            engine = create_engine(
+                url,
+                pool_pre_ping=True,
+                pool_size=idle,
+                max_overflow=_MOST_CONNECTIONS - idle,
+            )
         except (ModuleNotFoundError, NoSuchModuleError) as error:
             raise BadOption(
                 f"catalog={shown!r} needs a driver: pip install 'ignis-queue[postgres]'"
@@ -262,6 +271,13 @@ class Postgresql(Dialect):
             first = self.skip_locked(first)
         found = first.lateral("found")
         return select(found).select_from(each.join(found, true()))
+
+    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
+        """Unpack arrays side by side."""
+        arrays = [
+            cast(bindparam(None, list(of), type_=_NUMBERS), _NUMBERS) for of in columns.values()
+        ]
+        return func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
 
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
         """Return the larger of a column and a value."""

@@ -17,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    FromClause,
     MetaData,
     Select,
     Table,
@@ -97,6 +98,8 @@ class Sqlite(Dialect):
     name = "sqlite"
     shares_database = False
     writes_in_parallel = False
+    # Each writer that waits tries again within it.
+    gap_seconds = 1.2 * _PAUSE_SECONDS[1]
     errors = ErrorCodes(
         code_of=_code_of,
         retry={5, 6},
@@ -115,7 +118,7 @@ class Sqlite(Dialect):
         has_no_room=_has_no_room,
     )
 
-    def connect(self, url: str, shown: str) -> Engine:
+    def connect(self, url: str, shown: str, idle: int) -> Engine:
         """Return an engine for ``sqlite:///file``."""
         # The path is not parsed: a folder may have any name.
         path = url.removeprefix(_PREFIX)
@@ -349,6 +352,17 @@ class Sqlite(Dialect):
         found = table.alias("found")
         among = found.c.id.in_(first.correlate(each))
         return select(found).select_from(each.join(found, among))
+
+    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
+        """Unpack a JSON list of lists."""
+        values = json.dumps(list(zip(*columns.values(), strict=True)))
+        each = func.json_each(bindparam(None, values)).table_valued("value", name="each")
+        of_row = (
+            func.json_extract(each.c.value, literal_column(f"'$[{at}]'"), type_=BigInteger)
+            for at in range(len(columns))
+        )
+        named = (column.label(name) for column, name in zip(of_row, columns, strict=True))
+        return select(*named).subquery("given")
 
     def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
         """Return ``+column``: SQLite's documented way to keep it from an index."""

@@ -65,6 +65,7 @@ OLDEST_AGE = Metric(
     "Time since the oldest message at the head of a shard was loaded; absent: none waits.",
     ("queue",),
 )
+STUCK = _of_queue("stuck", "Messages in flight for longer than the setting `sweep_after`.")
 PAUSED = Metric(
     "ignis_queue_paused",
     "ignis.queue.paused",
@@ -118,6 +119,7 @@ TASK_AGE = Metric(
 METRICS = (
     *DEPTHS.values(),
     OLDEST_AGE,
+    STUCK,
     PAUSED,
     *COUNTERS.values(),
     HELD,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    generate_latest,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queue_core.catalog.database import Catalog
+
+#: The type of `page` in HTTP.
+CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class StoreCollector(Collector):

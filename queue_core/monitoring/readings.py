@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, func, select
 
-from queue_core.catalog import dialect, figures
+from queue_core.catalog import dialect, figures, stuck
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     breakers,
@@ -39,7 +39,7 @@ def read(catalog: Catalog) -> Readings:
     found: Readings = {metric: [] for metric in m.METRICS}
     with catalog.read() as connection:
         now = dialect.read_clock(connection)
-        _of_queues(connection, found)
+        _of_queues(connection, found, now)
         _counters(connection, found)
         _consumers(connection, found, now)
         opened = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
@@ -53,11 +53,14 @@ def read(catalog: Catalog) -> Readings:
     return found
 
 
-def _of_queues(connection: Connection, found: Readings) -> None:
+def _of_queues(connection: Connection, found: Readings, now: int) -> None:
+    held_long = stuck.read(connection, now)
     for row in figures.read(connection):
         for name, metric in m.DEPTHS.items():
             if (value := getattr(row, name)) is not None:
                 found[metric].append(((row.queue,), value))
+        long = held_long.get(row.queue_id)
+        found[m.STUCK].append(((row.queue,), long.messages if long else 0))
         if row.oldest_age is not None:
             found[m.OLDEST_AGE].append(((row.queue,), row.oldest_age / 1e6))
     for name, paused in connection.execute(select(queues.c.name, queues.c.paused_at)):

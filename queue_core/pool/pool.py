@@ -285,6 +285,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._breaker = self._start_breaker(consumer, dispatchers)
         gate = None if self._breaker is None else self._breaker.gate
         stalls = Stalls()
+        # Without the results of an earlier life.
+        runner = replace(self._runner, gate=gate)
         self._context = WorkerContext(
             name=consumer.name,
             sources={
@@ -293,8 +295,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 )
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
-            # Without the results of an earlier life.
-            runner=replace(self._runner, gate=gate),
+            runner=runner,
+            sideline_runner=runner.of_sideline(),
             batch=config.batch,
             priority=config.priority,
             yields=config.priority is not None or config.single_active,

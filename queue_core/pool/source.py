@@ -18,11 +18,11 @@ from sqlalchemy import Connection
 
 from queue_core.breakers.gate import Gate
 from queue_core.catalog import consumers, interests
+from queue_core.coalescing import Coalescer
 from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine, Ticket, TicketRange
+from queue_core.model import Consumer, Magazine, Ticket, TicketRange, magazine_of
 from queue_core.outcomes import Settlement
-from queue_core.pool.coalescing import Coalescer
 from queue_core.pool.narrowing import narrowed
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.stalls import Stalls
@@ -49,6 +49,8 @@ class MessageSource(Protocol):
     refused_for: float | None
     #: Whether the last firing left suspects until the pool holds nothing.
     stalled: bool
+    #: Whether its messages are those of a sideline.
+    is_sideline: bool
 
     def take(self, limit: int) -> pa.RecordBatch | None:
         """Take up to *limit* messages; None when there are none."""
@@ -99,6 +101,7 @@ class AcquiringSource:
         #: As in `MessageSource`.
         self.refused_for: float | None = None
         self.stalled = False
+        self.is_sideline = queue.is_sideline or magazine_of(magazine) is Magazine.SIDELINE
         self._prefetch = Prefetch() if prefetch else Prefetch(1)
         self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
@@ -131,7 +134,8 @@ class AcquiringSource:
         left = self._prefetch.clear()
         if left:
             ids = pa.chunked_array([batch.column("_message_id") for batch in left])
-            self._queue.settle(Settlement(reloaded=IdSet.of(ids)), self._consumer)
+            all_ids = IdSet.of(ids)
+            self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
             self._stalls.end()
             self._on_available()
 
@@ -220,6 +224,7 @@ class BrowsingSource:
         #: Limits count firings, and a browser fires nothing.
         self.refused_for: float | None = None
         self.stalled = False
+        self.is_sideline = magazine is Magazine.SIDELINE
         self._browse = Coalescer(self._browse_for, threading.Lock())
 
     def take(self, limit: int) -> pa.RecordBatch | None:

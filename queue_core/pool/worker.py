@@ -47,6 +47,8 @@ class WorkerContext:
     name: str
     sources: Mapping[QueueDispatcher, MessageSource]
     runner: HandlerRunner
+    #: The same for messages of a sideline.
+    sideline_runner: HandlerRunner
     #: Messages that are pulled at once.
     batch: int
     priority: int | None
@@ -207,7 +209,9 @@ class Worker:
                     dispatcher.look_in(seconds)
             return
         self._ready.put_back(consumer)
-        self.batch = Batch(messages, source, self._context.runner, self._context.transactions)
+        context = self._context
+        runner = context.sideline_runner if source.is_sideline else context.runner
+        self.batch = Batch(messages, source, runner, context.transactions)
         self._finish()
 
     def _finish(self) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, tuple_
 
-from queue_core.catalog import dialect, id_map, turns
+from queue_core.catalog import bunches, dialect, id_map, turns
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.slices import ShardKey, fetch
 from queue_core.catalog.tables import slices
 from queue_core.catalog.turns import Backlog
@@ -22,6 +24,14 @@ from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.shares import take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
+
+#: A shard and a place in it.
+Position: TypeAlias = tuple[int, int]
+#: The beginning of a magazine.
+START: Position = (0, 0)
+#: The most slices that one transaction of a long task takes, so that others wait for some ten
+#: milliseconds at most.
+ROUND_SLICES = 1000
 
 
 def anything(connection: Connection, request: FireRequest) -> bool:
@@ -60,6 +70,28 @@ def acquire(
         ranked = candidates.ranked if candidates else ()
         chosen = within_bytes(chosen, request.max_bytes, ranked)
     return [taken for key in sorted(chosen) for taken in chosen[key]]
+
+
+def take_bunch(
+    connection: Connection, request: FireRequest, begin: Position, count: int
+) -> tuple[Bunch, Position | None]:
+    """
+    Return the next *count* slices for a request without limits, and where those after them begin.
+
+    From *begin* on, in order of shards and places. Locks the turns of all shards. Slices whose rows
+    interleave are taken together, and so may be more.
+    """
+    turns.lock(connection, request.queue_ids, request.magazine, request.shards)
+    where = eligible_slices(connection, request)
+    if begin > START:
+        where.append(tuple_(slices.c.shard, slices.c.position) >= begin)
+    whole, bunch = 0, bunches.read(connection, *where, limit=count + 1)
+    while len(bunch) and not (whole := bunch.whole(count)):
+        count *= 8
+        bunch = bunches.read(connection, *where, limit=count + 1)
+    if whole == len(bunch):
+        return bunch, None
+    return bunch[:whole], (int(bunch.shard[whole]), int(bunch.position[whole]))
 
 
 def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[ShardKey, Backlog]:

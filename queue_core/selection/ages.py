@@ -6,7 +6,7 @@ the others are read from the segment, before the transaction that needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,10 +43,9 @@ class Ages:
         return int(self.loaded_at[np.isin(self.numbers, rows.numbers())].min())
 
 
-def compacted_segments(connection: Connection, pieces: Iterable[Slice]) -> set[int]:
-    """Return the segments of slices whose messages have several ages."""
-    segments = {piece.segment_id for piece in pieces}
-    these = dialect.of(connection).one_of(id_map.c.segment_id, list(segments))
+def compacted_segments(connection: Connection, segments: Collection[int]) -> set[int]:
+    """Return those of some segments whose messages have several ages."""
+    these = dialect.of(connection).one_of(id_map.c.segment_id, segments)
     return set(connection.scalars(select(id_map.c.segment_id).where(these)))
 
 

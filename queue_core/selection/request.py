@@ -52,6 +52,8 @@ class FireRequest:
     max_messages: int | None = None
     #: A firing takes at least one message, even if it is larger.
     max_bytes: int | None = None
+    #: The most slices that its transaction takes; None: `shares.MAX_SLICES`.
+    max_slices: int | None = None
     #: Only messages that were loaded by then.
     horizon: Horizon | None = None
     #: Only messages that match it, in its order.

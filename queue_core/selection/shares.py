@@ -34,7 +34,7 @@ def take_shares(
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages from each shard; None: all, or as many as the bytes allow."""
-    most = max(MAX_SLICES // max(len(shares), 1), 1)
+    most = max((request.max_slices or MAX_SLICES) // max(len(shares), 1), 1)
     # Each slice has a message at least.
     limits = {
         key: most if count is None else min(count, most)

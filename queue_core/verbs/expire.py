@@ -3,24 +3,34 @@
 Changes: loaded rows of main are removed when they reach the age of the queue's setting
 `message_expiry`, or the time in their own expiry column; those of the sideline, only when they
 reach the age of `sideline_expiry`. Guard: the turns of their shards, as in a firing. Fired messages
-are left alone, and expire if they are loaded again. Crash before a commit: that batch still waits,
-and firings no longer take it.
+are left alone, and expire if they are loaded again. Many slices are removed in rounds, each of
+which is whole in itself. Crash before a commit: that round's messages still wait, and firings no
+longer take them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect
+from queue_core.catalog import bunches, dialect
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import fetch_these
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
-from queue_core.selection.acquire import acquire, anything
+from queue_core.selection.acquire import (
+    ROUND_SLICES,
+    START,
+    Position,
+    acquire,
+    anything,
+    take_bunch,
+)
 from queue_core.selection.ages import Ages, compacted_segments, read_ages
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import expired, expiry_in
@@ -83,39 +93,49 @@ def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
             if not anything(connection, request):
                 continue
         ages = read_ages(catalog, storage_uri, queue, request)
-        while batch := _remove_old(catalog, queue, request, ages):
-            removed += batch
+        begin: Position | None = START
+        while begin is not None:
+            count, begin = _remove_old(catalog, queue, request, ages, begin)
+            removed += count
+            if begin is not None:
+                catalog.give_way()
     return removed
 
 
 def _remove_old(
-    catalog: Catalog, queue: QueueInfo, request: FireRequest, ages: Mapping[int, Ages]
-) -> int:
+    catalog: Catalog,
+    queue: QueueInfo,
+    request: FireRequest,
+    ages: Mapping[int, Ages],
+    begin: Position,
+) -> tuple[int, Position | None]:
+    """Remove old messages from *begin* on; return how many, and where the next round begins."""
     expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
 
-    def work(connection: Connection) -> int:
-        taken = acquire(connection, request, "wait")
+    def work(connection: Connection) -> tuple[int, Position | None]:
+        bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
         before = dialect.read_clock(connection) - expiry
-        compacted = compacted_segments(connection, [piece for piece, _ in taken])
+        compacted = compacted_segments(connection, np.unique(bunch.segment_id).tolist())
+        mixed = np.isin(bunch.segment_id, list(compacted))
         changes, moves = Changes([queue]), Moves()
-        for piece, rows in taken:
-            old = rows
-            if piece.segment_id in compacted:
-                known = ages.get(piece.segment_id)
-                if known is None or rows - known.rows:
-                    # It was just compacted or loaded again: the next call handles it.
-                    continue
-                old = rows & known.before(before)
-                younger = rows - old
-                if younger:
-                    changes.mark(
-                        piece, younger, state=int(State.LOADED), loaded_at=known.oldest(younger)
-                    )
+        for piece in fetch_these(connection, bunch[mixed].id.tolist()):
+            known = ages.get(piece.segment_id)
+            if known is None or piece.rows - known.rows:
+                # It was just compacted or loaded again: the next call handles it.
+                continue
+            old = piece.rows & known.before(before)
+            younger = piece.rows - old
+            if younger:
+                changes.mark(
+                    piece, younger, state=int(State.LOADED), loaded_at=known.oldest(younger)
+                )
             changes.remove(piece, old, "expired")
             moves.add(piece, len(old), None)
+        bunches.remove(connection, queue, bunch[~mixed], request.magazine, "expired", changes)
+        moves.add_bunch(bunch[~mixed], request.magazine, None)
         changes.apply(connection)
         moves.record(connection, queue.id, "expire")
         clock.confirm(connection)
-        return len(moves)
+        return len(moves), following
 
     return transact(catalog, "expire", work)

@@ -2,7 +2,8 @@
 
 Changes: the rows leave their slices. Deleted rows are gone. Sidelined rows become a slice at the
 tail of the sideline, with one more attempt and the time at which they are due. Reloaded rows wait
-again at their old places, or in the sideline if they are to wait for a time. Guard: only rows that
+again at their old places, or in the sideline if they are to wait for a time. If no handler has seen
+them, their delivery does not count, and suspects stay suspects. Guard: only rows that
 are still fired change, and only rows that the named holder still holds. So a second settlement
 changes nothing, and neither does one of messages that were swept and fired again. Crash before the
 commit: nothing was settled.
@@ -152,6 +153,10 @@ def _settle(
             values = {"due_at": due_at, "deliveries": piece.deliveries - 1, **CLEARED}
             changes.move(piece, rows, Magazine.SIDELINE, "sidelined", **values)
             reloaded = reloaded - rows
+        unhandled = reloaded & settlement.unhandled.rows(piece.segment_id)
+        changes.release(piece, unhandled, deliveries=max(piece.deliveries - 1, 0))
+        changes.count(piece, reloaded=len(unhandled))
+        reloaded = reloaded - unhandled
         if reloaded:
             changes.release(piece, reloaded, **(CLEARED if piece.lost_among else {}))
             changes.count(piece, reloaded=len(reloaded))
@@ -193,6 +198,7 @@ def _located(
         deleted=id_map.located(connection, queue_ids, settlement.deleted),
         sidelined=id_map.located(connection, queue_ids, settlement.sidelined),
         reloaded=id_map.located(connection, queue_ids, settlement.reloaded),
+        unhandled=id_map.located(connection, queue_ids, settlement.unhandled),
         reasons=_with_rows(connection, queue_ids, settlement.reasons),
         waits=_with_rows(connection, queue_ids, settlement.waits),
     )

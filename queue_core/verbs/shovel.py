@@ -4,8 +4,8 @@ Changes: slices of the sideline become slices at the tail of main, with the time
 payload is read unless a selector needs it, and a message is always in exactly one magazine. Guard:
 the turns of the sideline's shards, as in a firing. Only messages that were in the sideline at the
 beginning are moved, so that a shovel ends even if they fail again at once. Messages for which a
-bounded queue has no room stay. Crash before the commit: the transaction's messages are still in the
-sideline.
+bounded queue has no room stay. Many slices are moved in rounds, each of which is whole in itself.
+Crash before a commit: the round's messages are still in the sideline.
 """
 
 from __future__ import annotations
@@ -16,21 +16,34 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect, retries
+from queue_core.catalog import bunches, dialect, retries
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.slices import fetch_these
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.model import Magazine, QueueInfo
-from queue_core.selection.acquire import acquire, anything
+from queue_core.plan import Taken
+from queue_core.selection.acquire import (
+    ROUND_SLICES,
+    START,
+    Position,
+    acquire,
+    anything,
+    by_shard,
+    take_bunch,
+)
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import Candidates, FireRequest, Horizon, Rules
 from queue_core.selection.selection import Selection
+from queue_core.selection.shares import by_horizon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +123,8 @@ def _move_all(
     pause: Callable[[float], object],
 ) -> int:
     """Move until no message is left; each transaction moves at most one second's messages."""
+    if candidates is None and request.takes_all and rate is None and not queue.settings.is_bounded:
+        return _move_whole(catalog, queue, request)
     limit = inf if request.max_messages is None else request.max_messages
     second = inf if rate is None else max(int(rate), 1)
     moved = 0
@@ -120,9 +135,59 @@ def _move_all(
         if count == 0:
             break
         moved += count
+        catalog.give_way()
         if rate is not None and moved < limit:
             pause(count / rate)
     return moved
+
+
+def _move_whole(catalog: Catalog, queue: QueueInfo, request: FireRequest) -> int:
+    """Move all messages, round by round."""
+    moved, begin = 0, START
+
+    def work(connection: Connection) -> tuple[int, Position | None]:
+        bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
+        now = dialect.read_clock(connection)
+        changes, moves = Changes([queue]), Moves()
+        bunch, cut = _before_horizon(connection, request, bunch)
+        for piece, rows in cut:
+            changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
+            moves.add(piece, len(rows), Magazine.MAIN)
+        to = (Magazine.SIDELINE, Magazine.MAIN)
+        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now)
+        moves.add_bunch(bunch, *to)
+        changes.apply(connection)
+        moves.record(connection, queue.id, "shovel")
+        return len(moves), following
+
+    while True:
+        count, following = transact(catalog, "shovel", work)
+        moved += count
+        if following is None:
+            return moved
+        begin = following
+        catalog.give_way()
+
+
+def _before_horizon(
+    connection: Connection, request: FireRequest, bunch: Bunch
+) -> tuple[Bunch, list[Taken]]:
+    """Return the slices of a bunch before the horizon; as objects, all if some are to be cut."""
+    assert request.horizon is not None, "a shovel has one"
+    pointers = np.zeros(len(bunch), np.int64)
+    for shard, range in bunch.by_shard():
+        key = (request.queue_ids[0], int(request.magazine), shard)
+        pointers[range] = request.horizon.pointers.get(key, 0)
+    bunch, pointers = bunch[bunch.position < pointers], pointers[bunch.position < pointers]
+    if (bunch.end <= pointers).all():
+        return bunch, []
+    pieces = by_shard(fetch_these(connection, bunch.id.tolist()))
+    cut = [
+        taken
+        for key, of_shard in pieces.items()
+        for taken in by_horizon([(piece, piece.rows) for piece in of_shard], request, key)
+    ]
+    return bunch[:0], cut
 
 
 def _move(
@@ -130,6 +195,8 @@ def _move(
 ) -> int:
     def work(connection: Connection) -> int:
         fitting = limit_to_capacity(connection, queue, request)
+        if fitting is not None:
+            fitting = replace(fitting, max_slices=ROUND_SLICES)
         taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates)
         if fitting is not None and not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select, tuple_, update
 
-from queue_core.catalog import publications, seals
+from queue_core.catalog import bunches, publications, seals
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import (
     DEAD_AFTER_SECONDS,
@@ -27,13 +29,12 @@ from queue_core.catalog.consumers import (
 )
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.sidelining import set_aside
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.sidelining import set_bunch_aside
 from queue_core.catalog.tables import consumers, counters, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import SWEPT
 from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, Slice, State
+from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 from queue_core.verbs.lose import dead_holders, lose
 
@@ -108,6 +109,8 @@ def sweep(
         while position is not None:
             count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard)
             swept += count
+            if position is not None:
+                catalog.give_way()
     return swept
 
 
@@ -196,22 +199,20 @@ def _sweep_batch(
         conditions.append(position < stretch.end)
 
     def work(connection: Connection) -> tuple[int, _Position | None]:
-        found = fetch(connection, *conditions, limit=BATCH_SLICES + 1, lock="skip")
+        found = bunches.read(connection, *conditions, limit=BATCH_SLICES + 1)
         size = _batch_size(found)
-        batch, rest = found[:size], found[size:]
-        following = (rest[0].shard, rest[0].position) if rest else None
+        batch = found[:size]
+        following = None
+        if size < len(found):
+            following = (int(found.shard[size]), int(found.position[size]))
         published = _published(connection, limits.consumer)
-        changes, taken, done = Changes([queue]), [], 0
-        for piece in batch:
-            if piece.ticket is not None and piece.ticket <= published:
-                changes.remove(piece, piece.rows, "deleted")
-                done += len(piece.rows)
-            else:
-                taken.append((piece, piece.rows))
-        moved = done + set_aside(connection, queue, taken, SWEPT, changes)
+        done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
+        changes, magazine = Changes([queue]), stretch.magazine
+        bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
+        set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
         _set_pointers(connection, queue, stretch.magazine, begin, following)
         clock.confirm(connection)
-        return moved, following
+        return batch.messages, following
 
     return transact(catalog, "sweep", work, guard)
 
@@ -228,14 +229,10 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Sequence[Slice]) -> int:
+def _batch_size(found: Bunch) -> int:
     """Return how many of the first slices make a batch; a slice is never split."""
-    messages = 0
-    for number, piece in enumerate(found[:BATCH_SLICES], start=1):
-        messages += len(piece.rows)
-        if messages >= BATCH_MESSAGES:
-            return number
-    return min(len(found), BATCH_SLICES)
+    before = int(np.searchsorted(np.cumsum(found.count), BATCH_MESSAGES))
+    return min(before + 1, len(found), BATCH_SLICES)
 
 
 def _set_pointers(

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, event
 
 from queue_core import Store, limit
-from queue_core.blocking.publish import publish
+from queue_core.blocking.publish import publish, publish_once
 from queue_core.catalog.tables import lanes
 from queue_core.errors import BadOption
 from queue_core.model import Magazine, TicketRange
@@ -18,7 +18,7 @@ from queue_core.selection.request import FireRequest, Horizon
 from queue_core.tasks.compaction import compact
 from queue_core.verbs.fire import fire as verbs_fire
 from queue_core.verbs.read_tickets import read_tickets
-from tests.factories import ORDERS, make_queue, make_stager, orders, planned
+from tests.factories import ORDERS, make_batch, make_queue, make_stager, orders, planned
 
 
 def of(customer, count, first=0):
@@ -294,6 +294,15 @@ def test_staged_segments_of_several_tasks_take_turns(store):
     publish(store.catalog, store.storage, queue.info, staged)
 
     assert fire(queue, 20) == {"big": 5} | {f"small-{n}": 5 for n in range(3)}
+
+
+def test_a_batch_of_a_query_without_messages_is_loaded(store):
+    queue = make_queue(store, fair_by="customer")
+
+    assert publish_once(store.catalog, store.storage, queue.info, [], make_batch([], 0))
+    queue.load(of("one", 1))
+
+    assert fire(queue, 2) == {"one": 1}
 
 
 def test_reloaded_messages_are_fired_again_first(store):

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, event
 
@@ -10,6 +12,7 @@ from ignis_source.offset import Offset
 from queue_core import ConsumerPool, ConsumerTarget, batch_handler, limit
 from queue_core.catalog import allotments
 from queue_core.catalog.tables import allotments as rows
+from queue_core.errors import BadOption
 from queue_core.verbs.drop import drop
 from tests.clocks import jump
 from tests.contract.pools import PATIENCE
@@ -50,6 +53,22 @@ def test_a_firing_takes_the_tokens_of_one_window(store, order):
     assert 0.9 / SLOW < refused.opens_in < 1.3 * 0.1 * 10 / SLOW
     jump(store, 3 * SECOND / SLOW)
     assert len(queue.fire("all", order=order)) == 3
+
+
+@pytest.mark.parametrize("window", [1.0, 86_400.0])
+def test_the_slowest_rate_has_a_view(store, window):
+    queue = make_queue(store, limits=limit(per_second=1 / (365 * 86_400), window=window))
+    queue.load(orders(2))
+    began = store.catalog.now()
+    assert len(queue.fire("all")) == 1
+
+    (row,) = store.view("limits").to_pylist()
+    seconds = row["next_at"].timestamp() - began / 1e6
+    assert 364 * 86_400 < seconds < 366 * 86_400
+
+    with pytest.raises(BadOption, match="at least one in a year"):
+        queue.change_settings(limits=limit(per_second=1e-9))
+    assert len(store.view("limits")) == 1
 
 
 def test_a_firing_without_messages_takes_no_tokens(store):
@@ -123,6 +142,57 @@ def test_a_blocking_fire_waits_for_tokens_and_for_a_settlement(store):
     timer.start()
     assert len(queue.fire(timeout=PATIENCE)) == 1
     timer.join()
+
+
+@pytest.mark.parametrize("selector", [None, "number >= 0"])
+def test_a_waiting_fire_keeps_limits_that_are_set_meanwhile(store, selector):
+    queue = make_queue(store)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(
+            store.queue("orders").fire, "all", selector=selector, timeout=PATIENCE
+        )
+        time.sleep(0.3)
+        queue.change_settings(limits=limit(per_second=SLOW, window=3 / SLOW))
+        queue.load(orders(100))
+
+        assert len(waiting.result(PATIENCE)) == 3
+    assert [row["tokens"] for row in store.view("limits").to_pylist()] == [0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "count"),
+    [
+        (limit(per_second=SLOW), limit(per_second=1000), 1),
+        (limit(per_second=SLOW), None, 9),
+        (limit(in_flight=1), limit(in_flight=4), 3),
+        (limit(in_flight=1), None, 9),
+        (limit("customer", in_flight=1), None, 9),
+    ],
+    ids=str,
+)
+def test_a_waiting_fire_goes_on_when_limits_are_raised_or_removed(store, before, after, count):
+    queue = make_queue(store, limits=before)
+    queue.load(orders(10, customers=1))
+    assert len(queue.fire("all")) == 1
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(store.queue("orders").fire, "all", timeout=PATIENCE)
+        time.sleep(0.3)
+        queue.change_settings(limits=after)
+
+        assert len(waiting.result(PATIENCE)) >= count
+
+
+def test_a_waiting_fire_follows_turns_that_are_set_meanwhile(store):
+    queue = make_queue(store)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(store.queue("orders").fire, 2, timeout=PATIENCE)
+        time.sleep(0.3)
+        queue.change_settings(fair_by="customer")
+        first, second = orders(10, customers=1), orders(20, customers=20).slice(10)
+        queue.load(pa.concat_tables([first, second]))
+
+        found = waiting.result(PATIENCE).messages.column("customer").to_pylist()
+    assert len(set(found)) == 2
 
 
 def test_one_message_in_flight_at_a_time_among_threads(store):

@@ -1,7 +1,6 @@
 """Lose: suspects are fired apart and in ever smaller batches, and a culprit is sidelined."""
 
 import time
-from collections import Counter
 from dataclasses import asdict
 
 import pytest
@@ -11,32 +10,15 @@ from queue_core.catalog import consumers
 from queue_core.model import HandlingConsumer
 from queue_core.segments.reader import read_table
 from queue_core.verbs.acknowledge import acknowledge
-from queue_core.verbs.lose import lose, start_again
+from queue_core.verbs.lose import lose
 from tests.books import audit
+from tests.contract.lost import fire, losses, start
 from tests.contract.pools import Recorder
 from tests.due import make_due
 from tests.dump import backdate, dump
 from tests.factories import make_queue, numbers_of, orders, planned, seen
 
 HOURS = 10_000.0
-
-
-def start(store, name="till"):
-    """A life of a consumer with handlers; what an earlier life held counts as lost."""
-    return start_again(store.catalog, name)
-
-
-def fire(queue, consumer, count=100, **how):
-    return numbers_of(queue.fire(count, consumer=consumer, **how).messages)
-
-
-def losses(store, magazine="main"):
-    rows = store.view("slices").to_pylist()
-    found = Counter()
-    for row in rows:
-        if row["magazine"] == magazine:
-            found[row["lost"], row["lost_among"]] += row["messages"]
-    return found
 
 
 def until_alone(store, queue, guilty, name="till"):

@@ -98,6 +98,25 @@ def test_every_metric_of_the_rules_and_the_dashboard_is_one_that_a_scrape_has(st
     assert page_names == told
 
 
+def test_messages_of_a_dead_process_without_heartbeats_are_stuck(store):
+    queue = make_queue(store, sweep_after=0.2)
+    later = make_queue(store, "later")
+    for each in (queue, later):
+        each.load(orders(10))
+        each.fire(6)
+
+    def told(name):
+        return scraped(page(store.catalog))["ignis_stuck_messages", (("queue", name),)]
+
+    deadline = time.monotonic() + 20
+    while told("orders") != 6 and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    assert (told("orders"), told("later")) == (6, 0)
+    queue.sweep(0.0)
+    assert told("orders") == 0
+
+
 def test_opentelemetry_has_the_same_values(store):
     work(store)
     reader = InMemoryMetricReader()

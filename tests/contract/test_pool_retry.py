@@ -136,3 +136,23 @@ def test_a_message_of_the_sideline_cannot_be_put_off(store, in_batches):
     after = sideline(store)
     assert [row["due_at"] for row in after.values()] == [row["due_at"] for row in before.values()]
     assert queue.fire("all", magazine="sideline").messages.num_rows == 2
+
+
+def test_nor_can_one_of_a_sideline_beside_the_main_of_another_queue(store):
+    """Otherwise, the pool would fire it at once again, for ever."""
+    make_queue(store)
+    other = make_queue(store, "other", retry=None)
+    other.load(orders(2))
+    other.sideline(other.fire("all"))
+    calls = []
+
+    def puts_off(message):
+        calls.append(message["number"])
+        raise Later(60)
+
+    pool = ConsumerPool(store, ["orders", "other_SIDELINE"], puts_off, tasks=[], concurrency=1)
+    with pytest.raises(BadOutcome, match="puts messages of the sideline off"), pool:
+        eventually(lambda: pool.error is not None)
+
+    assert len(calls) == 1
+    assert other.fire("all", magazine="sideline").messages.num_rows == 2

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
 from ignis_source import background_tasks, firing, requests
 from ignis_source.offset import Offset
@@ -289,3 +289,39 @@ def test_a_query_without_a_settle_sink_hears_of_it_after_its_first_batch(
     assert [("none of the 3 messages of the first batch was settled" in text) for text in said] == [
         True
     ] * (not settled)
+
+
+def test_a_query_keeps_two_connections_to_a_server(store, session):
+    """One for its transactions, and one to listen; others are closed after their use."""
+    if store.catalog.file is not None:
+        pytest.skip("SQLite has no connections to a server")
+    make_queue(store)
+    before = connections(store)
+    queries = [session(consumer=f"query-{number}") for number in range(3)]
+    together = threading.Barrier(3)
+
+    def read(catalog):
+        with catalog.read() as connection:
+            connection.execute(text("SELECT 1"))
+            together.wait(PATIENCE)
+
+    for number, query in enumerate(queries):
+        ask(query, Offset(f"query-{number}", 0))
+        # As the heartbeat and a side task beside the planner.
+        threads = [threading.Thread(target=read, args=(query.store.catalog,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    end = time.monotonic() + PATIENCE
+    while connections(store) - before > 2 * len(queries):
+        assert time.monotonic() < end, "connections stay open"
+        time.sleep(0.02)
+    assert connections(store) > before
+
+
+def connections(store):
+    """The number of sessions in the store's database."""
+    mine = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    with store.catalog.read() as connection:
+        return connection.scalar(mine)

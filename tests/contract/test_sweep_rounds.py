@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_core.catalog import task_log
+from queue_core.catalog import bunches, task_log
 from queue_core.errors import NotLeading
 from queue_core.faults import InjectedFault, arm
 from queue_core.verbs import sweep as module
@@ -75,15 +75,15 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
     queue = fired_in_slices(store, 10)
     interrupted(queue, "sweep.committed")
     looked_at = []
-    fetch = module.fetch
+    read = bunches.read
 
     def spied(*args, **values):
-        found = fetch(*args, **values)
-        looked_at.extend(piece.position for piece in found)
+        found = read(*args, **values)
+        looked_at.extend(found.position.tolist())
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "fetch", spied)
+        patch.setattr(bunches, "read", spied)
         assert queue.sweep(10) == 6
 
     assert looked_at == [4, 5, 6, 7, 8, 8, 9]

@@ -33,6 +33,9 @@ class Message:
     due: bool = False
     #: Whether it came back to main from the sideline.
     returned: bool = False
+    #: How often it was lost with its consumer, and among how many.
+    lost: int = 0
+    lost_among: int = 0
 
     @property
     def place(self) -> Place:
@@ -49,6 +52,9 @@ class Model:
     counts: dict[Place, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     #: Tickets of the query that are not done with, and whether somebody has seen them.
     seen: dict[int, bool] = field(default_factory=dict)
+    #: The last ticket of each consumer, and the last one that it is done with.
+    last: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
 
     def load(self, message: Message) -> None:
         self.messages[message.id] = message
@@ -86,6 +92,7 @@ class Model:
     def fire(self, message: Message, consumer: str, ticket: int) -> None:
         message.state, message.holder = State.FIRED, (consumer, ticket)
         message.deliveries += 1
+        self.last[consumer] = max(self.last[consumer], ticket)
         self.counts[message.place]["fired"] += 1
 
     def delete(self, message: Message) -> None:
@@ -99,6 +106,11 @@ class Model:
         self.counts[message.place]["reloaded"] += 1
         message.state, message.holder = State.LOADED, None
 
+    def settle_again(self, message: Message) -> None:
+        """Its handler has returned, so it is no suspect."""
+        self.reload(message)
+        self._clear(message)
+
     def give_back(self, message: Message) -> None:
         self.reload(message)
         message.deliveries -= 1
@@ -106,10 +118,49 @@ class Model:
     def sideline(self, message: Message) -> None:
         message.attempts += 1
         self._put_aside(message)
+        self._clear(message)
 
     def put_off(self, message: Message) -> None:
         self._put_aside(message)
+        self._clear(message)
         message.deliveries -= 1
+
+    def in_life(self, consumer: str) -> list[Message]:
+        """Messages in flight of the present life of a consumer."""
+        return [
+            message
+            for message in self.in_flight()
+            if message.holder[0] == consumer and message.holder[1] > self.done[consumer]
+        ]
+
+    def lose(self, consumer: str) -> Message | None:
+        """Count what a dead consumer holds as lost; return the message that is found guilty."""
+        held = self.in_life(consumer)
+        self.done[consumer] = self.last[consumer]
+        guilty = None
+        for message in held:
+            message.deliveries = max(message.deliveries - 1, 0)
+            if message.magazine is Magazine.SIDELINE:
+                continue
+            if len(held) == message.lost_among == 1:
+                guilty = message
+            message.lost += 1
+            message.lost_among = len(held)
+        if guilty is not None:
+            self.sweep(guilty)
+            guilty.due, guilty.dead = False, True
+        return guilty
+
+    def start(self, consumer: str) -> None:
+        """A life of a consumer with handlers begins; what an earlier one held waits again."""
+        self.lose(consumer)
+        for message in self.in_flight():
+            if message.holder[0] == consumer:
+                self.reload(message)
+
+    @staticmethod
+    def _clear(message: Message) -> None:
+        message.lost = message.lost_among = 0
 
     def _put_aside(self, message: Message) -> None:
         self._take_back(message)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -31,7 +32,7 @@ from queue_core.catalog import consumers
 from queue_core.catalog.id_map import physical
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.errors import BadOption, SchemaMismatch
-from queue_core.model import Magazine, State, Ticket, TicketRange
+from queue_core.model import HandlingConsumer, Magazine, State, Ticket, TicketRange
 from queue_core.outcomes import DELETE, OUTCOMES, RELOAD, SIDELINE, Settlement
 from queue_core.segments import stager
 from queue_core.segments.reader import read_table
@@ -44,17 +45,33 @@ from queue_core.verbs.read_tickets import plan_tickets
 from tests.books import audit
 from tests.due import make_due
 from tests.factories import make_queue, planned, seen
+from tests.property.choices import FAIR, GROUPED, URGENT, first_part, lane_of
+from tests.property.losing import POOLS, Losing
 from tests.property.model import Message, Model
 
 #: Each queue, its shards and its key.
-QUEUES = {"keyed": (3, "customer"), "plain": (1, None), "wide": (2, None), "fair": (2, None)}
-#: Its customers take turns.
-FAIR = "fair"
+QUEUES = {
+    "keyed": (3, "customer"),
+    "plain": (1, None),
+    "wide": (2, None),
+    FAIR: (2, None),
+    GROUPED: (2, "customer"),
+    URGENT: (2, None),
+}
+#: Queues that fire by the values of messages; a query does so too, in tests of its own.
+SELECTING = (GROUPED, URGENT)
+SETTINGS = {
+    FAIR: {"fair_by": "customer", "fair_weights": {"a": 3}},
+    GROUPED: {"group": "customer"},
+    URGENT: {"priority": "number"},
+}
 #: Plain processes that fire, beside the query.
 TILLS = ("till-1", "till-2")
 QUERY = "query"
 #: Reloaded with a delay.
 LATER = "later"
+#: Whoever can hold messages.
+HOLDERS = (*TILLS, QUERY, *POOLS)
 COUNTS = ("loaded", "fired", "reloaded", "deleted", "sidelined", "shovelled", "swept", "damaged")
 
 queue_names = st.sampled_from(sorted(QUEUES))
@@ -63,7 +80,7 @@ limits = st.one_of(st.none(), st.integers(1, 12))
 customers = st.lists(st.sampled_from("abcde"), min_size=1, max_size=12)
 
 
-class Verbs(RuleBasedStateMachine):
+class Verbs(Losing, RuleBasedStateMachine):
     """A store, its model, and every verb."""
 
     def __init__(self, new_address: Callable[[], Address]) -> None:
@@ -79,7 +96,8 @@ class Verbs(RuleBasedStateMachine):
         self.number = 0
         #: Those of the query, and the last one that it is done with.
         self.tickets: dict[int, Ticket] = {}
-        self.acknowledged = 0
+        #: The lives of processes with handlers.
+        self.lives: dict[str, HandlingConsumer] = {}
 
     def teardown(self) -> None:
         assert self.store.fsck(deep=True).to_pylist() == []
@@ -95,15 +113,16 @@ class Verbs(RuleBasedStateMachine):
         with self.store.catalog.read() as connection:
             return consumers.by_name(connection, name)
 
-    def let_the_query_die(self) -> None:
-        """Its heart has not beaten for an hour."""
+    def let_all_die(self) -> None:
+        """No heart has beaten for an hour."""
         earlier = consumer_rows.c.heartbeat_at - 3600 * 10**6
         dead = update(consumer_rows).values(heartbeat_at=earlier)
         self.store.catalog.write(lambda connection: connection.execute(dead))
 
-    def let_the_query_live(self) -> None:
-        query = self.who(QUERY)
-        self.store.catalog.write(lambda connection: consumers.heartbeat(connection, query))
+    def let_all_live(self) -> None:
+        for name in (QUERY, *self.lives):
+            beat = partial(consumers.heartbeat, consumer=self.who(name))
+            self.store.catalog.write(beat)
 
     def segment_of(self, message: Message) -> int:
         """Where compaction has put it."""
@@ -116,44 +135,45 @@ class Verbs(RuleBasedStateMachine):
         for id in ids:
             self.model.fire(self.model.messages[id], consumer, ticket)
 
-    def check_prefixes(
-        self, ids: list[int], queue: str, magazine: Magazine, eligible: Callable[[Message], bool]
-    ) -> int:
-        """
-        Of each shard the first eligible ones were taken; return how many could have been.
-
-        In a fair queue, those of each customer, and those that came back.
-        """
-
-        def lane(message: Message) -> object:
-            if (queue, magazine) != (FAIR, Magazine.MAIN):
-                return message.shard
-            return message.shard, None if message.returned else message.customer
-
-        fired = defaultdict(list)
+    def check_fired(
+        self,
+        ids: list[int],
+        queue: str,
+        magazine: Magazine,
+        eligible: Callable[[Message], bool] = lambda _: True,
+        *,
+        limit: int | None = None,
+        even_fewer: bool = False,
+        pool: str | None = None,
+    ) -> None:
+        """Of each shard the first eligible ones were taken; of a fair queue, those of customers."""
+        part = first_part(self.model, queue, magazine, eligible, pool)
+        most = min(n for n in (limit, part.most, len(part.messages)) if n is not None)
+        assert min(most, 1) <= len(ids) <= most if even_fewer else len(ids) == most
+        fired, could = defaultdict(list), defaultdict(list)
         for id in ids:
-            fired[lane(self.model.messages[id])].append(id)
-        waiting = defaultdict(list)
-        for messages in self.model.waiting(queue, magazine).values():
-            for message in filter(eligible, messages):
-                waiting[lane(message)].append(message.id)
-        available = 0
-        for key, can in waiting.items():
-            assert fired[key] == can[: len(fired[key])]
-            available += len(can)
-        assert sum(map(len, fired.values())) == len(ids) <= available
-        return available
+            fired[lane_of(self.model.messages[id])].append(id)
+        for message in part.messages:
+            could[lane_of(message)].append(message.id)
+        if queue == URGENT:
+            first = sorted(part.messages, key=lambda message: -message.number)
+            assert set(ids) == {message.id for message in first[: len(ids)]}
+            return
+        for lane, these in fired.items():
+            assert these == could[lane][: len(these)]
 
     # --- rules --------------------------------------------------------------------------------
 
     @initialize()
     def create(self) -> None:
         for name, (shards, key) in QUEUES.items():
-            turns = {"fair_by": "customer", "fair_weights": {"a": 3}} if name == FAIR else {}
-            make_queue(self.store, name, shards=shards, key=key, attributes=["number"], **turns)
+            how = SETTINGS.get(name, {})
+            make_queue(self.store, name, shards=shards, key=key, attributes=["number"], **how)
         for name in TILLS:
             self.store.consumer(name)
         self.store.consumer(QUERY, beats=True)
+        for name in POOLS:
+            self.start(name)
 
     @rule(name=queue_names, customers=customers, inlined=st.booleans())
     def load(self, name: str, customers: list[str], inlined: bool) -> None:
@@ -178,8 +198,7 @@ class Verbs(RuleBasedStateMachine):
 
         ids = firing.ids.to_pylist()
         assert ids == shown
-        available = self.check_prefixes(ids, name, magazine, lambda _: True)
-        assert len(ids) == min(limit or available, available)
+        self.check_fired(ids, name, magazine, limit=limit)
         if firing:
             self.note_fired(ids, till, firing.ticket.number)
 
@@ -187,8 +206,7 @@ class Verbs(RuleBasedStateMachine):
     def fire_bytes(self, name: str, size: int, till: str) -> None:
         firing = self.queue(name).fire(max_bytes=size, consumer=self.who(till))
 
-        available = self.check_prefixes(firing.ids.to_pylist(), name, Magazine.MAIN, lambda _: True)
-        assert bool(firing) == bool(available)
+        self.check_fired(firing.ids.to_pylist(), name, Magazine.MAIN, even_fewer=True)
         if firing:
             self.note_fired(firing.ids.to_pylist(), till, firing.ticket.number)
 
@@ -199,10 +217,7 @@ class Verbs(RuleBasedStateMachine):
         )
 
         ids = firing.ids.to_pylist()
-        available = self.check_prefixes(
-            ids, name, Magazine.MAIN, lambda message: message.number % modulus == 1
-        )
-        assert len(ids) == min(limit or available, available)
+        self.check_fired(ids, name, Magazine.MAIN, lambda m: m.number % modulus == 1, limit=limit)
         if firing:
             self.note_fired(ids, till, firing.ticket.number)
 
@@ -214,13 +229,14 @@ class Verbs(RuleBasedStateMachine):
             return
         firing = self.queue(name).fire(limit, order_by="number DESC", consumer=self.who(till))
 
-        shards = self.model.waiting(name, Magazine.MAIN).values()
-        newest = sorted((m.number for messages in shards for m in messages), reverse=True)
-        assert firing.messages.column("number").to_pylist() == newest[:limit]
+        part = first_part(self.model, name, Magazine.MAIN)
+        newest = sorted((m.number for m in part.messages), reverse=True)
+        most = limit if part.most is None else min(limit, part.most)
+        assert firing.messages.column("number").to_pylist() == newest[:most]
         if firing:
             self.note_fired(firing.ids.to_pylist(), till, firing.ticket.number)
 
-    @rule(name=queue_names, magazine=magazines, limit=limits)
+    @rule(name=queue_names.filter(lambda n: n not in SELECTING), magazine=magazines, limit=limits)
     def fire_unseen(self, name: str, magazine: Magazine, limit: int | None) -> None:
         """As a streaming query does, which may die before anybody sees the messages."""
         queue = self.queue(name)
@@ -233,7 +249,7 @@ class Verbs(RuleBasedStateMachine):
             held = plan_tickets(connection, uri, [queue.info], TicketRange.of(ticket))
         ids = read_table(held, ["_message_id"]).column(0).to_pylist()
         assert len(ids) == ticket.messages
-        self.check_prefixes(ids, name, magazine, lambda _: True)
+        self.check_fired(ids, name, magazine, limit=limit)
         self.note_fired(ids, QUERY, ticket.number)
         self.model.seen[ticket.number] = False
         self.tickets[ticket.number] = ticket
@@ -269,13 +285,13 @@ class Verbs(RuleBasedStateMachine):
         deleted = acknowledge(self.store.catalog, self.who(QUERY), upto, delete=delete)
 
         assert deleted == (len(held) if delete else 0)
-        self.acknowledged = max(upto, self.acknowledged)
+        self.model.done[QUERY] = max(upto, self.model.done[QUERY])
         self.model.seen = {n: seen for n, seen in self.model.seen.items() if n > upto}
         for message in held if delete else []:
             self.model.delete(message)
 
     @precondition(lambda self: self.model.messages)
-    @rule(name=queue_names, data=st.data(), whose=st.sampled_from([None, *TILLS, QUERY]))
+    @rule(name=queue_names, data=st.data(), whose=st.sampled_from([None, *HOLDERS]))
     def settle(self, name: str, data, whose: str | None) -> None:
         """Any messages, in flight or not, get any outcomes."""
         ids = [message.id for message in self.model.in_order() if message.queue == name]
@@ -305,7 +321,7 @@ class Verbs(RuleBasedStateMachine):
         become = {
             DELETE: self.model.delete,
             SIDELINE: self.model.sideline,
-            RELOAD: self.model.reload,
+            RELOAD: self.model.settle_again,
             LATER: self.model.put_off,
         }
         for message in held:
@@ -316,7 +332,7 @@ class Verbs(RuleBasedStateMachine):
         """A person chooses any messages, and deletes, sidelines, requeues or reloads them."""
         ids = [message.id for message in self.model.in_order() if message.queue == name]
         some = data.draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
-        whose = data.draw(st.sampled_from([*TILLS, QUERY]))
+        whose = data.draw(st.sampled_from(HOLDERS))
         chosen = self.queue(name).choose(some)
         expected = [
             message
@@ -398,27 +414,34 @@ class Verbs(RuleBasedStateMachine):
 
     @rule(name=queue_names, dead=st.booleans())
     def sweep(self, name: str, dead: bool) -> None:
-        """All messages in flight are old enough; those of a living query are left alone."""
+        """All messages in flight are old enough; those of the living are left alone."""
         if dead:
-            self.let_the_query_die()
+            self.let_all_die()
         swept = self.queue(name).sweep(0)
-        self.let_the_query_live()
+        self.let_all_live()
 
+        guilty = []
+        for holder in (QUERY, *POOLS) if dead else ():
+            in_main = [m for m in self.model.in_life(holder) if m.magazine is Magazine.MAIN]
+            if any(message.queue == name for message in in_main):
+                guilty.append(self.model.lose(holder))
         stuck = [
             message
             for message in self.model.in_flight(name)
-            if dead or message.holder[0] != QUERY or message.holder[1] <= self.acknowledged
+            if dead
+            or message.holder[0] in TILLS
+            or message.holder[1] <= self.model.done[message.holder[0]]
         ]
-        assert swept == len(stuck)
+        assert swept == len(stuck) + len([each for each in guilty if each])
         for message in stuck:
             self.model.sweep(message)
 
     @rule()
     def recover(self) -> None:
         """The query has died; its unseen messages go back."""
-        self.let_the_query_die()
+        self.let_all_die()
         given_back = self.store.recover()
-        self.let_the_query_live()
+        self.let_all_live()
 
         unseen = {number for number, seen in self.model.seen.items() if not seen}
         held = [
@@ -521,6 +544,17 @@ class Verbs(RuleBasedStateMachine):
             expected[message.holder] += 1
         assert holding == expected
         assert fired == sum(message.deliveries for message in self.model.messages.values())
+
+    @invariant()
+    def suspects_are_known(self) -> None:
+        found, expected = Counter(), Counter()
+        for row in self.store.view("slices").to_pylist():
+            place = (row["queue"], row["magazine"], row["lost"], row["lost_among"])
+            found[place] += row["messages"]
+        for message in self.model.messages.values():
+            magazine = message.magazine.name.lower()
+            expected[message.queue, magazine, message.lost, message.lost_among] += 1
+        assert found == expected
 
 
 #: Where files need not wait for a disk: what is tested here is not that they survive.

@@ -26,13 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import delete
 
-from queue_core import Store, errors
+from queue_core import Limit, Store, errors
 from queue_core.catalog.tables import clocks
 from queue_core.integrity import clock
+from queue_core.model import HandlingConsumer
 from queue_core.names import is_of_query
 from queue_core.segments import stager
 from queue_core.settings import ROOMS
 from queue_core.tasks.purge import purge
+from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.factories import make_queue, orders
 from tests.simulation import world as worlds
@@ -75,6 +77,11 @@ class Shape:
     handlers: int
     settles: bool
     most: int
+    #: Whether the customers of both queues take turns, and the limits of both.
+    fair: bool
+    limits: tuple[Limit, ...]
+    #: Whether handlers are consumers whose death makes suspects.
+    loses: bool
     #: Faults of the nemesis.
     restores: bool
     checkpoints: bool
@@ -111,12 +118,33 @@ class Shape:
             handlers=chance.choice([0, 1, 2]),
             settles=maybe(0.3),
             most=chance.choice([0, 1, 3, 8]),
+            **_rules_of(seed),
             restores=maybe(0.3),
             checkpoints=maybe(0.2),
             freezes=maybe(0.3),
             clocks=maybe(0.2),
             late=maybe(0.3),
         )
+
+
+#: Limits of whole queues and of customers; some count by time, so that the clock matters.
+_LIMITS = (
+    (Limit(in_flight=4), Limit(in_flight=12, per_second=2.0), Limit(per_second=0.5, window=20.0)),
+    (Limit(column="customer", in_flight=2), Limit(column="customer", per_second=1.0, window=5.0)),
+)
+
+
+def _rules_of(seed: int) -> dict[str, Any]:
+    """
+    Return the rules of the queues, from their own chance.
+
+    Many of the first thousand histories have none, and are those that they were before.
+    """
+    if seed < 1000 and seed % 4 != 1:
+        return {"fair": False, "limits": (), "loses": False}
+    chance = random.Random(f"rules {seed}")
+    limits = tuple(chance.choice(each) for each in _LIMITS if chance.random() < 0.35)
+    return {"fair": chance.random() < 0.35, "limits": limits, "loses": chance.random() < 0.5}
 
 
 @dataclass
@@ -168,6 +196,8 @@ class _History:
         self.checkpoint: Checkpoint | None = None
         #: Messages of batches that were published, and are not acknowledged yet, with their batch.
         self.risk: dict[str, dict[int, list[int]]] = {}
+        #: What each handler's last life was handed, and has not finished for certain.
+        self.hands: dict[str, list[int]] = {}
         self.backups: list[tuple[str, Path, int]] = []
         self.old_checkpoint: Checkpoint | None = None
         self.calm = False
@@ -290,16 +320,19 @@ class _History:
 
     def _handles(self, client: Client) -> None:
         with self._expected(client):
-            queue = client.store(self.target).queue("b")
+            store = client.store(self.target)
+            queue = store.queue("b")
+            life = self._start_again(store, client) if self.shape.loses else None
             while True:
                 begun, before = self.seconds, self.ledger.entry
-                firing = queue.fire(self.chance.randrange(1, 6))
+                firing = queue.fire(self.chance.randrange(1, 6), consumer=life)
                 numbers = firing.messages.column("number").to_pylist()
                 if not numbers:
                     self.world.seam("handler idle", sleep=1.5)
                     continue
                 self.world.note(f"handles {numbers}")
                 self.ledger.handed(client.name, numbers, begun, self.seconds, before)
+                self.hands.setdefault(client.name.split("#")[0], []).extend(numbers)
                 self.world.seam("handler works", sleep=self.chance.choice([0.0, 0.2, 5.0]))
                 outcome = self.chance.choice(["delete"] * 7 + ["reload", "sideline", "forget"])
                 if self.calm:
@@ -320,6 +353,12 @@ class _History:
                     raise
                 certain = deleted == len(numbers)
                 self.ledger.finished(numbers, certain=certain, begun=before)
+
+    def _start_again(self, store: Store, client: Client) -> HandlingConsumer:
+        """Start a life of a handler; others may get what the last one held before this returns."""
+        name = client.name.split("#")[0]
+        self.ledger.freed(self.hands.pop(name, []))
+        return start_again(store.catalog, name)
 
     def _runs_tasks(self, client: Client) -> None:
         with self._expected(client):
@@ -587,6 +626,8 @@ class _History:
             policy=self.shape.policy,
             max_size=self.shape.max_size,
             room=self.shape.room,
+            limits=self.shape.limits,
+            fair_by="customer" if self.shape.fair and self.shape.policy is None else None,
             message_expiry=EXPIRY,
             sideline_expiry=EXPIRY,
         )
@@ -596,6 +637,8 @@ class _History:
             "b",
             shards=self.shape.shards,
             key=self.shape.key,
+            limits=self.shape.limits,
+            fair_by="customer" if self.shape.fair else None,
             message_expiry=EXPIRY,
             sideline_expiry=EXPIRY,
         )

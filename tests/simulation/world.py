@@ -354,7 +354,7 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
         (time, "monotonic", watch),
         (sqlite, "GLANCE_SECONDS", 0.5),
         (clock, "stopwatch", lambda: 10**9 + world.watch),
-        (dialect, "connect", lambda url: _engine(url)),
+        (dialect, "connect", lambda url, *_: _engine(url)),
         (faults, "point", world.seam),
         (Heartbeat, "start", starts),
         (uuid, "uuid4", lambda: uuid.UUID(int=world.random.getrandbits(128), version=4)),

@@ -43,6 +43,8 @@ def test_no_limits_are_a_text_too():
         ("limit(in_flight=True)", "in_flight=True"),
         ("limit(per_second=0)", "per_second=0"),
         ("limit(per_second=1e7)", "at most a million"),
+        ("limit(per_second=1e-12)", "per_second=1e-12.*at least one in a year"),
+        ("limit(per_second=1e-300)", "pause the queue"),
         ("limit(per_second=1, window=0)", "window=0"),
         ("limit(per_hour=1)", "write it as limit"),
         ("limit(**{'in_flight': 1})", "write it as limit"),

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-
-from tests.crash.spark.driver import Job
+from typing import Protocol
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that anything may take which is sure to happen.
@@ -21,10 +20,19 @@ PATIENCE = 600.0
 _DAEMON = ["pyspark.daemon", "pyspark.worker"]
 
 
+class Work(Protocol):
+    """What a driver is told to do, and the fault that its processes are armed with."""
+
+    @property
+    def fault(self) -> str | None: ...
+
+    def to_json(self) -> str: ...
+
+
 class Life:
     """One life of a driver with its JVM and its Python workers; all are dead when it ends."""
 
-    def __init__(self, job: Job, said: Path, *command: str) -> None:
+    def __init__(self, job: Work, said: Path, *command: str) -> None:
         """Start the driver of these tests, or the module and its further arguments in *command*."""
         self._said = said
         module, *more = command or ("tests.crash.spark.driver",)

@@ -72,5 +72,5 @@ def test_a_handler_that_no_query_could_call_is_refused(given, told):
 
 
 def test_a_sideline_has_no_managed_query():
-    with pytest.raises(BadName, match="'orders_SIDELINE': a manager handles queues, not their si"):
+    with pytest.raises(BadName, match="'orders_SIDELINE': handlers are for queues, not for"):
         consume_arguments({"orders_SIDELINE": bool})

@@ -47,6 +47,12 @@ class Coalescer(Generic[Request, Result]):
         self._waiting: list[_Call[Request, Result]] = []
         self._has_leader = False
 
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for work that has not begun."""
+        with self._lock:
+            return len(self._waiting)
+
     def __call__(self, request: Request) -> Result:
         """Wait for the result of a request, and return it."""
         own: _Call[Request, Result] = _Call(request)
@@ -55,12 +61,29 @@ class Coalescer(Generic[Request, Result]):
             leads = not self._has_leader
             self._has_leader = True
         if not leads:
-            own.woken.wait()
+            try:
+                own.woken.wait()
+            except BaseException:
+                # As Ctrl-C in the main thread. A request that nobody has begun is withdrawn.
+                self._withdraw(own)
+                raise
         if not own.done:
             self._lead()
         if own.error is not None:
             raise own.error
         return own.result  # type: ignore[return-value]
+
+    def _withdraw(self, own: _Call[Request, Result]) -> None:
+        with self._lock:
+            if own in self._waiting:
+                self._waiting.remove(own)
+            if own.done or not own.woken.is_set():
+                return
+            # It was to lead.
+            next_leader = self._waiting[0] if self._waiting else None
+            self._has_leader = next_leader is not None
+        if next_leader is not None:
+            next_leader.woken.set()
 
     def _lead(self) -> None:
         with self._exclusion:

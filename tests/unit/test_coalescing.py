@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from queue_core.pool.coalescing import Coalescer
+from queue_core.coalescing import Coalescer
 
 PATIENCE = 20.0
+EVENT = threading.Event
 
 
 def test_one_thread_works_for_all_that_have_requested_it_meanwhile():
@@ -27,7 +28,7 @@ def test_one_thread_works_for_all_that_have_requested_it_meanwhile():
     assert begun.wait(PATIENCE)
     for thread in threads[1:]:
         thread.start()
-    while len(coalescer._waiting) < 5:
+    while coalescer.waiting < 5:
         go_on.wait(0.001)
     go_on.set()
     for thread in threads:
@@ -60,3 +61,46 @@ def test_coalescers_that_share_an_exclusion_do_not_work_at_once():
         return requests
 
     assert [Coalescer(work, exclusion)(n) for n in (1, 2)] == [1, 2]
+
+
+def test_a_request_that_is_interrupted_while_it_waits_is_withdrawn():
+    requested, begun, go_on = [], threading.Event(), threading.Event()
+
+    def work(requests):
+        requested.append(list(requests))
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return requests
+
+    coalescer = Coalescer(work, threading.Lock())
+    results = []
+    threads = [threading.Thread(target=lambda n=n: results.append(coalescer(n))) for n in (0, 2)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout=None):
+            threads[1].start()
+            while coalescer.waiting < 2:
+                go_on.wait(0.001)
+            # The first one ends, and appoints the request that waits here.
+            go_on.set()
+            assert super().wait(PATIENCE)
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        made = []
+
+        def event():
+            made.append(Interrupted() if not made else EVENT())
+            return made[-1]
+
+        patch.setattr("queue_core.coalescing.threading.Event", event)
+        with pytest.raises(KeyboardInterrupt):
+            coalescer(1)
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert requested == [[0], [2]]
+    assert sorted(results) == [0, 2]
+    assert coalescer(3) == 3

@@ -1,0 +1,184 @@
+"""Sweeps, shovels and expiries of many slices: rounds of few statements, each whole in itself."""
+
+import pytest
+from sqlalchemy import event, update
+
+from queue_core.catalog import seals
+from queue_core.catalog.tables import slices
+from queue_core.faults import InjectedFault, arm
+from queue_core.verbs import expire, shovel, sweep
+from tests.factories import make_queue, numbers_of, orders
+
+DAY = 24 * 3600 * 10**6
+
+
+@pytest.fixture
+def _small_rounds(monkeypatch):
+    monkeypatch.setattr(sweep, "BATCH_SLICES", 3)
+    monkeypatch.setattr(shovel, "ROUND_SLICES", 3)
+    monkeypatch.setattr(expire, "ROUND_SLICES", 3)
+
+
+def filled(store, count, **settings):
+    """*count* slices of one message each."""
+    queue = make_queue(store, **settings)
+    for number in range(count):
+        queue.load(orders(1, number))
+    return queue
+
+
+def stuck(store, count, **settings):
+    queue = filled(store, count, **settings)
+    queue.fire("all")
+    make_old(store, slices.c.fired_at)
+    return queue
+
+
+def make_old(store, column):
+    """Let all slices have a time of a day earlier, with right seals."""
+    # The rest of a seal is a hash of texts.
+    number = seals.numbers_in_sql(slices)
+
+    def work(connection):
+        for values in (
+            {"seal": slices.c.seal - number},
+            {column.name: column - DAY},
+            {"seal": slices.c.seal + number},
+        ):
+            connection.execute(update(slices).values(values))
+
+    store.catalog.write(work)
+
+
+def statements(store, work):
+    """The number of statements that *work* executes."""
+    heard = []
+
+    def execute(*_):
+        heard.append(1)
+
+    event.listen(store.catalog.engine, "before_cursor_execute", execute)
+    try:
+        work()
+    finally:
+        event.remove(store.catalog.engine, "before_cursor_execute", execute)
+    return len(heard)
+
+
+def test_the_statements_of_a_round_do_not_grow_with_its_slices(store):
+    few, many = (stuck(store, n, name=f"queue-{n}", message_expiry=None) for n in (4, 40))
+    for verb in ("sweep", "shovel"):
+        assert statements(store, getattr(few, verb)) == statements(store, getattr(many, verb))
+    assert many.metadata()["waiting"].to_pylist() == [40, 0]
+    for queue in (few, many):
+        queue.change_settings(message_expiry=3600.0)
+    make_old(store, slices.c.loaded_at)
+    assert statements(store, few.expire) == statements(store, many.expire)
+    assert many.metadata()["waiting"].to_pylist() == [0, 0]
+    assert store.fsck().num_rows == 0
+
+
+@pytest.mark.usefixtures("_small_rounds")
+def test_rounds_keep_the_order_of_each_shard(store):
+    queue = stuck(store, 20, shards=3)
+    before = {s: numbers_in_shard(queue, "main", s) for s in range(3)}
+
+    assert queue.sweep(10) == 20
+    assert {s: numbers_in_shard(queue, "sideline", s) for s in range(3)} == before
+    assert queue.shovel() == 20
+    assert {s: numbers_in_shard(queue, "main", s) for s in range(3)} == before
+    assert store.fsck().num_rows == 0
+
+
+def numbers_in_shard(queue, magazine, shard):
+    found = queue.browse(magazine=magazine).to_pylist()
+    return [row["number"] for row in found if row["_shard"] == shard]
+
+
+@pytest.mark.usefixtures("_small_rounds")
+def test_interleaved_slices_are_in_one_round(store):
+    queue = make_queue(store)
+    queue.load(orders(12))
+    ids = queue.fire("all").ids.to_pylist()
+    # Four slices, of every fourth row.
+    for part in range(4):
+        queue.sideline(ids[part::4], reason=str(part))
+    queue.shovel()
+    held = queue.fire("all").ids.to_pylist()
+    for part in range(4):
+        queue.reload([id for id in ids if id in held][part::4])
+    before = numbers_of(queue.peek(12))
+    held = queue.fire("all").ids
+    make_old(store, slices.c.fired_at)
+    queue.sweep(10)
+
+    assert numbers_of(queue.browse(magazine="sideline")) == before
+    assert queue.shovel() == 12
+    assert numbers_of(queue.browse()) == before
+    assert store.fsck().num_rows == 0
+
+
+@pytest.mark.usefixtures("_small_rounds")
+@pytest.mark.parametrize("point", ["before_commit", "committed"])
+def test_a_shovel_that_dies_between_two_rounds_has_moved_whole_rounds(store, point):
+    queue = filled(store, 8)
+    queue.sideline(queue.fire("all"))
+    arm(f"shovel.{point}:2=raise")
+    with pytest.raises(InjectedFault):
+        queue.shovel()
+
+    moved = 3 if point == "before_commit" else 6
+    assert numbers_of(queue.browse()) == list(range(moved))
+    assert numbers_of(queue.browse(magazine="sideline")) == list(range(moved, 8))
+    assert queue.shovel() == 8 - moved
+    assert numbers_of(queue.browse()) == list(range(8))
+    assert store.fsck().num_rows == 0
+
+
+@pytest.mark.usefixtures("_small_rounds")
+@pytest.mark.parametrize("point", ["before_commit", "committed"])
+def test_an_expiry_that_dies_between_two_rounds_has_removed_whole_rounds(store, point):
+    queue = filled(store, 8, message_expiry=3600.0)
+    make_old(store, slices.c.loaded_at)
+    arm(f"expire.{point}:2=raise")
+    with pytest.raises(InjectedFault):
+        queue.expire()
+
+    left = 5 if point == "before_commit" else 2
+    assert numbers_of(queue.browse()) == list(range(8 - left, 8))
+    assert queue.expire() == left
+    assert queue.browse().num_rows == 0
+    assert store.fsck().num_rows == 0
+
+
+@pytest.mark.usefixtures("_small_rounds")
+def test_messages_return_to_a_fair_queue_with_ranks(store):
+    queue = make_queue(store, shards=2, fair_by="customer")
+    for number in range(8):
+        queue.load(orders(1, number))
+    queue.sideline(queue.fire("all"))
+
+    assert queue.shovel() == 8
+    assert store.fsck().num_rows == 0
+    assert sorted(numbers_of(queue.fire(8).messages)) == list(range(8))
+
+
+@pytest.mark.usefixtures("_small_rounds")
+def test_failures_of_a_sweep_name_each_message_and_its_consumer(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    queue.load(orders(4, 4))
+    one, other = store.consumer("one"), store.consumer("other")
+    ids = {
+        name: queue.fire(3, consumer=consumer).ids.to_pylist()
+        for name, consumer in (("one", one), ("other", other))
+    }
+    queue.delete([ids["one"][1]], consumer=one)
+    ids["one"].pop(1)
+    make_old(store, slices.c.fired_at)
+
+    assert queue.sweep(10) == 5
+    told = {name: [] for name in ids}
+    for row in queue.failures().to_pylist():
+        told[row["consumer"]].append(row["message_id"])
+    assert {name: sorted(of) for name, of in told.items()} == ids

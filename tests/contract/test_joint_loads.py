@@ -1,0 +1,242 @@
+"""Small loads of several threads: one transaction for all, and to each its own ids and errors."""
+
+import threading
+import time
+from contextlib import contextmanager
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from queue_core import Store
+from queue_core.blocking.joint_load import JOINED_BYTES, JointLoads, commit_load
+from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull, SchemaMismatch
+from queue_core.faults import InjectedFault, arm
+from tests.contract.callers import Caller
+from tests.factories import make_queue, numbers_of, orders
+
+PATIENCE = 20.0
+
+
+@contextmanager
+def counted_writes(store, before=lambda number: None):
+    """Count the transactions that write; call *before* with the number of each."""
+    numbers = []
+    write = store.catalog.write
+
+    def counted(*arguments, **options):
+        numbers.append(len(numbers))
+        before(numbers[-1])
+        return write(*arguments, **options)
+
+    with mock.patch.object(store.catalog, "write", counted):
+        yield numbers
+
+
+def at_once(store, first, *others, then=lambda: None):
+    """
+    Run *others* in threads while the transaction of *first* is open, so that they are joined.
+
+    Return the result or the error of each, and the number of transactions.
+    """
+    go_on = threading.Event()
+    results = {}
+
+    def run(at, work):
+        try:
+            results[at] = work()
+        except BaseException as error:  # noqa: BLE001 - as the caller would see it
+            results[at] = error
+
+    def hold(number):
+        if number == 0:
+            assert go_on.wait(PATIENCE)
+
+    with counted_writes(store, hold) as writes:
+        threads = []
+        for at, work in enumerate((first, *others)):
+            threads.append(threading.Thread(target=run, args=(at, work)))
+            threads[-1].start()
+            end = time.monotonic() + PATIENCE
+            # The store shows nobody which of its threads wait.
+            while not (writes if at == 0 else store._loads.waiting == at):
+                assert time.monotonic() < end
+                time.sleep(0.001)
+        then()
+        go_on.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+    return [results[at] for at in range(len(threads))], len(writes)
+
+
+def loading(queue, first, count=1):
+    return lambda: queue.load(orders(count, first))
+
+
+def test_loads_of_waiting_threads_are_one_transaction_and_one_segment(store):
+    queue = make_queue(store, shards=3, key="customer")
+    works = [loading(queue, 10 * n, n) for n in range(1, 9)]
+
+    results, writes = at_once(store, loading(queue, 0), *works)
+
+    assert writes == 2
+    found = queue.browse().to_pylist()
+    number_of = {row["_message_id"]: row["number"] for row in found}
+    assert [[number_of[id] for id in ids.to_pylist()] for ids in results] == [
+        [0],
+        *([10 * n + at for at in range(n)] for n in range(1, 9)),
+    ]
+    assert len(set(store.view("slices", "orders")["segment_id"].to_pylist())) == 2
+    assert store.fsck(deep=True).num_rows == 0
+
+
+def test_a_load_that_finds_nobody_waits_for_nobody(store):
+    queue = make_queue(store)
+    with counted_writes(store) as writes:
+        for number in range(3):
+            queue.load(orders(1, number))
+            assert len(writes) == number + 1
+
+
+def test_messages_of_each_producer_stay_in_order(store):
+    queue = make_queue(store)
+    producers, each = 8, 25
+
+    def produce(producer):
+        for number in range(each):
+            queue.load(orders(1, 1_000 * producer + number))
+
+    threads = [threading.Thread(target=produce, args=(n,)) for n in range(producers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    fired = numbers_of(queue.fire("all").messages)
+    assert len(fired) == producers * each
+    for producer in range(producers):
+        mine = [number for number in fired if number // 1_000 == producer]
+        assert mine == [1_000 * producer + number for number in range(each)]
+
+
+def test_only_the_load_that_cannot_be_made_fails(store):
+    queue, closed = make_queue(store), make_queue(store, "closed")
+    stale = store.queue("closed")
+    closed.deactivate()
+
+    results, _ = at_once(
+        store,
+        loading(queue, 0),
+        loading(queue, 1),
+        loading(queue, 2),
+    )
+    assert [type(result) for result in results] == [pa.Int64Array] * 3
+    with pytest.raises(SchemaMismatch):
+        queue.load([{"strange": 1}])
+    with pytest.raises(QueueDeactivated):
+        stale.load(orders(1))
+
+    assert sorted(numbers_of(queue.browse())) == [0, 1, 2]
+
+
+def test_a_deactivated_queue_is_no_reason_to_refuse_loads_into_others(tmp_path):
+    """On SQLite, where loads into several queues share a transaction."""
+    with Store.open(tmp_path) as store:
+        queue, closed = make_queue(store), make_queue(store, "closed")
+        works = [loading(queue, 1), loading(closed, 2), loading(queue, 3)]
+
+        results, _ = at_once(store, loading(queue, 0), *works, then=lambda: deactivate(tmp_path))
+
+        kinds = [type(result) for result in results]
+        assert kinds == [pa.Int64Array, pa.Int64Array, QueueDeactivated, pa.Int64Array]
+        assert sorted(numbers_of(queue.browse())) == [0, 1, 3]
+        assert store.fsck(deep=True).num_rows == 0
+
+
+def deactivate(folder):
+    with Store.open(folder) as other:
+        other.queue("closed").deactivate()
+
+
+def test_loads_that_meet_new_settings_are_made_by_them(store, address):
+    queue = make_queue(store)
+    stale = store.queue("orders")
+
+    def bound():
+        with Store(address) as other:
+            other.queue("orders").change_settings(max_size=2, overflow="fail")
+
+    results, _ = at_once(
+        store, loading(queue, 0), *(loading(stale, n) for n in range(1, 4)), then=bound
+    )
+
+    kinds = [type(result) for result in results]
+    assert (kinds.count(pa.Int64Array), kinds.count(QueueFull)) == (2, 2)
+    assert queue.browse().num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_size": 10}, {"dedup": "number"}, {"policy": "latest", "key": "customer"}],
+)
+def test_loads_that_depend_on_queued_messages_are_not_joined(store, settings):
+    queue = make_queue(store, **settings)
+    with mock.patch.object(JointLoads, "__call__") as joined:
+        queue.load(orders(1))
+    joined.assert_not_called()
+    assert queue.browse().num_rows == 1
+
+
+def test_large_loads_and_those_of_a_caller_are_not_joined(store):
+    queue = make_queue(store)
+    caller = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "driver")
+    with mock.patch.object(JointLoads, "__call__") as joined:
+        queue.load(orders(JOINED_BYTES // 8))
+        with caller.connected() as connection:
+            caller.sell(connection, 1)
+            queue.load(orders(1), connection=connection)
+    caller.close()
+    joined.assert_not_called()
+
+
+@pytest.mark.parametrize(("point", "loaded"), [("before_commit", 1), ("committed", 4)])
+def test_a_joint_load_that_dies_has_happened_for_all_or_for_none(store, point, loaded):
+    queue = make_queue(store)
+    arm(f"load.{point}:2=raise")
+
+    results, _ = at_once(store, *(loading(queue, n) for n in range(4)))
+
+    assert [type(result) for result in results] == [pa.Int64Array, *([InjectedFault] * 3)]
+    assert sorted(numbers_of(queue.browse())) == list(range(loaded))
+    assert store.fsck(deep=True).num_rows == 0
+    queue.load(orders(1, 9))
+
+
+def test_an_interrupted_thread_leaves_the_others_in_doubt_and_loads_go_on(store):
+    queue = make_queue(store)
+    commits = []
+
+    def interrupted(*arguments):
+        commits.append(arguments)
+        if len(commits) == 2:
+            raise KeyboardInterrupt
+        return commit_load(*arguments)
+
+    with mock.patch("queue_core.blocking.joint_load.commit_load", interrupted):
+        results, _ = at_once(store, *(loading(queue, n) for n in range(4)))
+
+    kinds = [type(result) for result in results[1:]]
+    assert sorted(kinds, key=str) == [KeyboardInterrupt, CatalogUnavailable, CatalogUnavailable]
+    assert all(error.outcome_unknown for error in results[2:] if type(error) is CatalogUnavailable)
+    assert len(queue.load(orders(1, 9))) == 1
+
+
+def test_a_child_process_waits_for_no_thread_of_its_parent(store):
+    queue = make_queue(store)
+
+    def in_child():
+        with mock.patch("queue_core.blocking.joint_load.os.getpid", return_value=-1):
+            queue.load(orders(1, 1))
+
+    at_once(store, loading(queue, 0), then=in_child)
+    assert sorted(numbers_of(queue.browse())) == [0, 1]

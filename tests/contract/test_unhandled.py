@@ -1,0 +1,123 @@
+"""Messages that come back although no handler has seen them: no delivery, and still suspects."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from queue_core import Breaker, ConsumerPool, batch_handler
+from queue_core.ids import IdSet
+from queue_core.outcomes import Settlement
+from queue_core.pool.source import AcquiringSource
+from tests.books import audit
+from tests.contract.lost import fire, losses, start
+from tests.contract.pools import eventually
+from tests.factories import make_queue, numbers_of, orders
+
+
+def deliveries(store):
+    """How many messages were delivered how often."""
+    found = {}
+    for row in store.view("slices").to_pylist():
+        found[row["deliveries"]] = found.get(row["deliveries"], 0) + row["messages"]
+    return found
+
+
+def test_a_settlement_tells_messages_that_no_handler_has_seen(store):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    fire(queue, start(store), 4)
+    till = start(store)
+    ids = IdSet.of(queue.fire(4, consumer=till).ids)
+    assert deliveries(store) == {0: 2, 1: 2}
+
+    assert queue.settle(Settlement(reloaded=ids, unhandled=ids), till) == 2
+
+    assert deliveries(store) == {0: 4}
+    assert losses(store) == {(1, 4): 4}
+    assert numbers_of(queue.browse()) == [0, 1, 2, 3]
+    audit(store)
+
+
+def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
+    queue = make_queue(store)
+    queue.load(orders(600))
+    fire(queue, start(store), 400)
+    till = start(store)
+    source = AcquiringSource(
+        queue,
+        till,
+        ["_message_id", "number"],
+        magazine="main",
+        selector=None,
+        order_by=None,
+        order="shard",
+        prefetch=True,
+        on_available=lambda: None,
+    )
+    taken = [source.take(4)]
+    while deliveries(store)[1] == 4:
+        # Each firing takes more, while they follow one another at once.
+        settled = taken[-1].select(["_message_id"]).append_column("outcome", ["delete"] * 4)
+        source.settle(pa.Table.from_batches([settled]))
+        taken.append(source.take(4))
+
+    source.give_back()
+
+    assert deliveries(store).keys() == {0, 1}
+    assert deliveries(store)[1] == 4
+    assert losses(store)[1, 400] == 400 - 4 * (len(taken) - 1)
+
+
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_messages_that_a_breaker_holds_back_are_not_delivered(store, in_batches):
+    queue = make_queue(store, retry=None, max_deliveries=2)
+    queue.load(orders(60, customers=2))
+    seen = set()
+
+    def fails(message):
+        seen.add(message["number"])
+        raise ConnectionError("503")
+
+    def fails_on(batch):
+        for number in batch.column("number").to_pylist():
+            seen.add(number)
+        raise ConnectionError("503")
+
+    handler = batch_handler(fails_on) if in_batches else fails
+    breaker = Breaker(of=3, pause=60.0, max_pause=60.0)
+    with ConsumerPool(store, "orders", handler, breaker=breaker, batch=3, tasks=[]):
+        eventually(lambda: len(seen) >= 2)
+
+    waiting = set(numbers_of(queue.browse()))
+    assert waiting == set(range(60)) - seen
+    aside = len(seen)
+    assert deliveries(store) == {0: 60 - aside, 1: aside}
+
+
+def test_messages_after_the_one_that_a_handler_is_refused_for_are_not_delivered(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(10))
+    pool = ConsumerPool(store, "orders", lambda message: None, batch=10, tasks=[], concurrency=1)
+    with pytest.raises(Exception, match="returned None"), pool:
+        pool.drain(10)
+
+    assert deliveries(store) == {0: 9, 1: 1}
+
+
+def test_a_message_whose_call_was_given_up_counts_as_delivered(store):
+    queue = make_queue(store, retry=None)
+    queue.load(orders(3))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def waits(message):
+        begun.set()
+        go_on.wait(30)
+        return True
+
+    pool = ConsumerPool(store, "orders", waits, batch=3, tasks=[], concurrency=1).start()
+    assert begun.wait(10)
+    threading.Timer(1.0, go_on.set).start()
+    pool.stop(timeout=0.1)
+
+    assert deliveries(store) == {0: 2, 1: 1}
