@@ -1,9 +1,8 @@
 """The examples of every page run as they stand, in order, and give their results."""
 
-import ast
+import contextlib
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,44 +10,19 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_ignis.cli import app
+from tests.examples import DATABASE, FOLDER, ROOT, blocks, execute
 
-ROOT = Path(__file__).parents[2]
-#: The folder of the examples, in the place of which each test has its own.
-FOLDER = "/tmp/shop"
-_RESULT = re.compile(r"# -> (.+)$")
-#: The pages with examples in Python.
+#: The pages with examples in Python; those that need jars are in tests/connectors.
 PAGES = sorted(
     str(page.relative_to(ROOT))
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    if "\n```python\n" in page.read_text()
+    if "\n```python\n" in (text := page.read_text()) and "spark.jars.packages" not in text
 )
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
     "README.md": {"queues", "failures", "shovel", "top"},
     "docs/guide.md": {"queues", "peek", "failures", "shovel", "sweep", "vacuum", "fsck", "top"},
 }
-
-
-def blocks(page: str, language: str) -> Iterator[str]:
-    """Yield the examples in a language, each at the line where it stands on the page."""
-    text = ROOT.joinpath(page).read_text()
-    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield "\n" * text.count("\n", 0, match.start(1)) + match[1]
-
-
-def execute(page: str, code: str, names: dict[str, Any]) -> int:
-    """Run an example, check each value that it claims, and return the number of claims."""
-    lines = code.splitlines()
-    checked = 0
-    for statement in ast.parse(code).body:
-        claim = _RESULT.search(lines[statement.end_lineno - 1])
-        if claim is not None and isinstance(statement, ast.Expr):
-            value = eval(compile(ast.Expression(statement.value), page, "eval"), names)
-            assert repr(value) == claim[1], f"{page}, line {statement.lineno}"
-            checked += 1
-        else:
-            exec(compile(ast.Module([statement], []), page, "exec"), names)
-    return checked
 
 
 def test_the_pages_with_examples_are_found():
@@ -62,12 +36,30 @@ def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch)
     if any("SparkSession" in each for each in code):
         request.getfixturevalue("spark")
 
-    checked = sum(execute(page, each.replace(FOLDER, f"{tmp_path}/shop"), names) for each in code)
+    meant = {FOLDER: f"{tmp_path}/shop"}
+    if any("@database/shop" in each for each in code):
+        server = request.getfixturevalue("postgres")
+        url = request.getfixturevalue("_closing").enter_context(server.database())
+        meant[DATABASE.replace("://", "+psycopg://")] = url
+        meant[DATABASE] = url.replace("+psycopg", "")
+    checked = sum(execute(page, _meaning(each, meant), names) for each in code)
     names["store"].close()
 
     assert checked == sum(each.count("# ->") for each in code) > 3
     if page in COMMANDS:
         check_commands(page, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def _closing():
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+def _meaning(code: str, meant: dict[str, str]) -> str:
+    for said, instead in meant.items():
+        code = code.replace(said, instead)
+    return code
 
 
 def check_commands(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

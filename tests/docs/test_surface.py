@@ -110,6 +110,7 @@ SURFACE = {
         "batch_handler",
         "constant",
         "consume",
+        "consume_many",
         "consumer_of",
         "exponential",
         "limit",

@@ -29,6 +29,7 @@ OF_BEHAVIOUR = ("console", "contract", "processes", "property")
 #: Accesses to privates on purpose, each explained by a comment there.
 SEAMS = {
     "tests/contract/test_buffers.py: _Checksummed",
+    "tests/contract/test_joint_loads.py: _loads",
     "tests/contract/test_storage.py: _found",
     "tests/processes/test_connections.py: _timeout",
 }

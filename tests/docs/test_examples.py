@@ -1,0 +1,115 @@
+"""The applications in examples/ do what they say."""
+
+import ast
+import http.server
+import importlib.util
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.test_surface import SURFACE
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+SITE = {
+    "/": '<title>Home</title><a href="/a">a</a><a href="b">b</a>',
+    "/a": '<title>A</title><a href="/">home</a><a href="http://elsewhere.example/">x</a>',
+    "/b": '<title>B</title><a href="/c#top">c</a>',
+    "/c": "<title>C</title>",
+}
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / f"examples/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """A site to read, and customers: one is well, one recovers, one wants nothing more."""
+
+    posts: list[str]
+
+    def do_GET(self) -> None:
+        page = SITE.get(self.path)
+        self.send_response(200 if page else 404)
+        self.end_headers()
+        self.wfile.write((page or "").encode())
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.posts.append(self.path)
+        down = self.path == "/recovers" and self.posts.count("/recovers") <= 2
+        self.send_response(503 if down else 410 if self.path == "/gone" else 200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Handler.posts = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{made.server_port}"
+        made.shutdown()
+        thread.join()
+
+
+def test_all_examples_are_listed_and_use_public_names():
+    listed = ROOT.joinpath("examples/README.md").read_text()
+    private = [
+        f"{file.name}: {node.module}.{alias.name}"
+        for file in EXAMPLES
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in SURFACE
+        for alias in node.names
+        if alias.name not in SURFACE.get(str(node.module), ())
+    ]
+
+    assert [file.name for file in EXAMPLES if f"({file.name})" not in listed] == []
+    assert private == []
+
+
+def test_transfers_are_booked_once_and_in_order(tmp_path):
+    ledger = example("ledger")
+
+    balances = ledger.main(str(tmp_path / "store"))
+
+    assert sum(balances.values()) == 1000
+    assert balances["ada"] in range(0, 100)
+    assert ledger.main(str(tmp_path / "store")) == balances, "each transfer is loaded once"
+
+
+def test_each_page_of_a_site_is_read_once(tmp_path, server):
+    titles = example("crawler").main(str(tmp_path / "store"), f"{server}/")
+
+    assert titles == {f"{server}{path}": page[7:].split("<")[0] for path, page in SITE.items()}
+
+
+def test_a_cancelled_reminder_is_not_sent(tmp_path):
+    assert example("reminders").main(str(tmp_path / "store"), seconds=1) == ["ada", "eve"]
+
+
+def test_webhooks_are_tried_again_and_given_up(tmp_path, server):
+    urls = {name: f"{server}/{name}" for name in ("well", "recovers", "gone")}
+
+    counts = example("webhooks").main(str(tmp_path / "store"), urls, events=2)
+
+    assert counts["deleted"] == 4
+    assert counts["dead"] == 2
+    assert Handler.posts.count("/well") == 2
+
+
+def test_orders_are_joined_and_summed_up(tmp_path, spark):
+    revenue = example("revenue")
+
+    assert revenue.main(str(tmp_path / "store"), spark) == {"food": 50_000, "toys": 50_000}

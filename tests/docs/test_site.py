@@ -1,0 +1,72 @@
+"""The site has every page, and links lead to headings that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts import llms_page, site_pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+#: Pages that the site makes, and where those outside of docs/ are.
+MADE = {"index.md", "notebooks.md", "decisions/index.md", "how-to/index.md", *site_pages.OUTSIDE}
+#: Pages of the root for programs, and not for readers of the site.
+NOT_THERE = {"AGENTS.md", "README.md"}
+
+
+def navigation() -> list[str]:
+    def leaves(node: object) -> list[str]:
+        if isinstance(node, str):
+            return [node]
+        inner = node.values() if isinstance(node, dict) else node
+        return [leaf for each in inner for leaf in leaves(each)]
+
+    return leaves(yaml.safe_load(ROOT.joinpath("mkdocs.yml").read_text())["nav"])
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as Markdown on the site and on GitHub makes them."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", each.lower()).strip()) for each in found}
+
+
+def test_the_navigation_has_every_page_once():
+    there = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    decisions = {page for page in there if page.startswith("decisions/0")}
+
+    listed = navigation()
+
+    assert len(listed) == len(set(listed))
+    assert set(listed) == (there - decisions) | MADE
+    assert {page.name for page in ROOT.glob("*.md")} == {*site_pages.OUTSIDE} | NOT_THERE
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_to_headings_that_exist(page):
+    missing = []
+    for link, anchor in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text()):
+        target = page.parent.joinpath(link) if link else page
+        if target.suffix == ".md" and anchor not in anchors(target.read_text()):
+            missing.append(f"{link}#{anchor}")
+
+    assert missing == []
+
+
+def test_links_are_moved_to_their_places_on_the_site():
+    text = "[a](docs/guide.md#limits) [b](SECURITY.md) [c](docs/decisions) [d](https://x.org/y)"
+
+    assert site_pages.moved(text, "README.md") == (
+        "[a](guide.md#limits) [b](SECURITY.md) [c](decisions/index.md) [d](https://x.org/y)"
+    )
+    assert site_pages.moved("[a](../guide.md)", "docs/how-to/x.md") == "[a](../guide.md)"
+    assert site_pages.moved("[a](decisions)", "docs/architecture.md") == "[a](decisions/index.md)"
+
+
+def test_the_list_for_programs_has_every_page():
+    assert llms_page.PAGE.read_text() == llms_page.page(), "run `make docs`"
+    listed = {*re.findall(r"\]\(([^)]+)\)", llms_page.page())}
+    pages = {str(page.relative_to(ROOT)) for page in PAGES if "decisions" not in page.parts}
+    assert listed == pages - {"AGENTS.md"}
