@@ -8,6 +8,11 @@ JOBS ?= 2
 MINUTES ?= 60
 CATALOG ?= sqlite
 SEED ?=
+#: Size of a benchmark (small or full). FRESH=1 forgets what an interrupted run has measured.
+SCALE ?= full
+FRESH ?=
+#: What the documentation site is built with: the extra `docs`.
+SITE_NEEDS = "mkdocs>=1.6,<2" "mkdocs-material>=9.6"
 BIN := $(VENV)/bin
 READY := $(VENV)/.ignis-ready
 
@@ -17,7 +22,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python scripts/java_home.py)" && export JAVA_HO
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types contracts pytest lowest older-spark crash soak bench notebooks docs lock
+.PHONY: help setup demo test check lint types contracts pytest lowest older-spark crash soak bench notebooks docs site connectors matrix lock
 .PHONY: build fmt clean
 
 help:
@@ -70,14 +75,31 @@ soak: setup ## processes under faults, with a verdict on each message; MINUTES=6
 	@$(WITH_JAVA) $(BIN)/python -m tests.soak --minutes $(MINUTES) --catalog $(CATALOG) \
 		$(if $(SEED),--seed $(SEED))
 
-bench: setup ## rates against bare Arrow files
-	@$(WITH_JAVA) $(BIN)/python benchmarks/ceiling.py
+bench: setup ## ignis beside other queues: a table and a picture; SCALE=small to try it
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.peers --scale $(SCALE) $(if $(FRESH),--fresh)
 
 notebooks: setup ## execute every notebook
 	@$(WITH_JAVA) $(BIN)/pytest -m notebook
 
 docs: setup ## write the reference pages of docs/ again
 	@$(BIN)/python -m scripts
+
+site: ## build the documentation site into build/site, with mkdocs in .venv-site
+	@[ -x .venv-site/bin/mkdocs ] || { $(or $(PYTHON),python3) -m venv .venv-site && \
+		.venv-site/bin/python -m pip install --quiet --disable-pip-version-check $(SITE_NEEDS); }
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet
+	@echo build/site/index.html
+
+connectors: setup ## Delta, Iceberg, Kafka and PostgreSQL, each with kill -9, in .venv-spark-4.2.1 and .venv-spark-4.1.3
+	@for each in 4.2.1:"not iceberg" 4.1.3:iceberg; do \
+		venv="$(CURDIR)/.venv-spark-$${each%%:*}" && \
+		scripts/older_spark.sh "$$venv" $${each%%:*} postgres && \
+		$(WITH_JAVA) env PATH="$$venv/bin:$$PATH" PYSPARK_PYTHON="$$venv/bin/python" \
+			"$$venv/bin/python" -m pytest -n 0 -s -m connector -k "$${each#*:}" tests/connectors || exit 1; \
+	done
+
+matrix: ## install the wheel with each Python of the machine, and let all of them use one store
+	@scripts/matrix.sh
 
 build: setup ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

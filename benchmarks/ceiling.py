@@ -33,6 +33,8 @@ from queue_core import Store
 
 PARTITIONS = 8
 PAYLOAD = 100
+#: The consumer whose messages are loaded again.
+READER = "reader"
 
 
 class Ceiling:
@@ -114,15 +116,16 @@ class Ceiling:
             ),
         }
         ours = {"queue": "q", "includeMetadata": "false", "numPartitions": str(PARTITIONS)}
+        kept = ours | {"ack": "settle", "consumer": READER}
         seconds["read"] = (
             self.read(self.stream("bare", bare), self.new("checkpoint")),
-            self.read(self.stream("ignis", queue, ack="settle", **ours), self.new("checkpoint")),
+            self.read(self.stream("ignis", queue, **kept), self.new("checkpoint")),
         )
         _reload(queue)
         seconds["read, with metadata"] = (
             self.read(self.stream("bare", bare), self.new("checkpoint")),
             self.read(
-                self.stream("ignis", queue, ack="settle", **ours | {"includeMetadata": "true"}),
+                self.stream("ignis", queue, **kept | {"includeMetadata": "true"}),
                 self.new("checkpoint"),
             ),
         )
@@ -154,7 +157,7 @@ def _reload(path: str) -> None:
     with Store.open(path) as store:
         queue = store.queue("q")
         ids = queue.browse().column("_message_id")
-        assert queue.reload(ids) == len(ids)
+        assert queue.reload(ids, consumer=READER) == len(ids)
 
 
 def _save(writer: Any, path: str) -> None:

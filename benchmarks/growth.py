@@ -27,6 +27,7 @@ import pyarrow as pa
 from sqlalchemy import event, text
 
 from queue_core import Firing, Queue, Store
+from queue_core.catalog.tables import metadata
 from queue_core.model import ReadPlan, TicketRange
 from queue_core.segments.reader import read as read_plan
 from queue_core.selection.request import FireRequest
@@ -90,10 +91,10 @@ class Growth:
                 with Store.open(folder) as store:
                     yield store
                 return
-            with Store.open(self.catalog, storage=str(Path(folder) / "data")) as store:
-                for name in store.queues():
-                    store.drop_queue(name)
+            with Store.open(catalog=self.catalog, storage=str(Path(folder) / "data")) as store:
                 yield store
+                for table in metadata.tables:
+                    run(store, f"DROP TABLE {table} CASCADE")
 
     def measure(
         self,

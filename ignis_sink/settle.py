@@ -27,8 +27,8 @@ from queue_core.breakers.tallies import (
 )
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.handlers.results import REFUSAL, refusal
-from queue_core.model import Batch
-from queue_core.names import nearest
+from queue_core.model import Batch, QueueInfo
+from queue_core.names import listed, nearest
 from queue_core.outcomes import Settlement
 from queue_core.segments.row_digest import digest_of_ids
 
@@ -121,10 +121,9 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
             "it beside the columns of the settlement, so that the calls of each value can be "
             "counted"
         )
-    for queue in options.queues:
-        known = known_store(options.address).queue(queue)
+    for queue in _queues(options):
         if options.breaker is not None:
-            check_by(options.breaker, queue, known.schema)
+            check_by(options.breaker, queue.name, queue.schema)
 
 
 def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
@@ -165,7 +164,7 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     from queue_core.verbs.settle import settle
 
     store = known_store(options.address)
-    queues = [store.queue(name).info for name in options.queues]
+    queues = _queues(options)
     consumer = None
     if options.consumer is not None:
         with store.catalog.read() as connection:
@@ -180,13 +179,22 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     settled = settle(store.catalog, queues, settlement, consumer, known, options.retry)
     _log.info(
         "queue %s: %s settled %d messages; it asked to delete %d, sideline %d, reload %d",
-        ",".join(options.queues),
+        listed(options.queues),
         "a write" if batch is None else f"query {batch[0]}, batch {batch[1]}",
         settled,
         len(settlement.deleted),
         len(settlement.sidelined),
         len(settlement.reloaded),
     )
+
+
+def _queues(options: SinkOptions) -> list[QueueInfo]:
+    """Return the queues as they are now; raises `NoSuchQueue`."""
+    # Not at the top: executors import this module and need no SQL library.
+    from queue_core.catalog.queues import find_many
+
+    with known_store(options.address).catalog.read() as connection:
+        return find_many(connection, options.queues)
 
 
 def _described(

@@ -11,6 +11,7 @@ from ignis_source.queue_refresh import Queues
 from queue_core.catalog import consumers
 from queue_core.catalog.consumers import Unacknowledged
 from queue_core.model import Consumer, QueueInfo, ReadPlan, Ticket, TicketRange
+from queue_core.names import listed
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.fire import fire
@@ -87,7 +88,7 @@ class AcquiringTickets:
         with self._store.catalog.read() as connection:
             held = consumers.in_flight(connection, consumer, ticket)
         if held >= count:
-            names = ", ".join(repr(queue.name) for queue in self._queues.infos)
+            names = listed([queue.name for queue in self._queues.infos], quoted=True)
             _log.warning(
                 "queue %s, consumer %r: none of the %d messages of the first batch was settled. "
                 "With ack=settle they stay in flight until a sweep sidelines them: write their "

@@ -13,6 +13,7 @@ from ignis_source.tickets import Tickets
 from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
+from queue_core.names import listed
 from queue_core.selection.request import FireRequest
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class TicketFirer:
         presence.announce()
         _log.info(
             "queue %s, consumer %s: fired %d messages as ticket %d",
-            ",".join(self._options.queues), ticket.consumer.name, ticket.messages, ticket.number,
+            listed(self._options.queues), ticket.consumer.name, ticket.messages, ticket.number,
         )  # fmt: skip
         return ticket.number
 

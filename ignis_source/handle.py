@@ -5,6 +5,8 @@ Unlike `Store`, it does not import every verb, because a query waits for imports
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from queue_core.address import Address
 from queue_core.catalog import consumers, queues
 from queue_core.catalog.database import Catalog
@@ -18,12 +20,18 @@ class StoreHandle:
 
     def __init__(self, address: Address) -> None:
         self.storage = Storage.open(address.storage).of_store(None)
-        self.catalog = Catalog(address.catalog, create=False)
+        # A server may have a hundred queries, each of which seldom needs two connections at once.
+        self.catalog = Catalog(address.catalog, create=False, idle=1)
         try:
             Identity(self.catalog, self.storage).attach()
         except BaseException:
             self.catalog.close()
             raise
+
+    def queues(self, names: Sequence[str]) -> list[QueueInfo]:
+        """Return some queues as they are now; raises `NoSuchQueue`."""
+        with self.catalog.read() as connection:
+            return queues.find_many(connection, names)
 
     def queue(self, name: str) -> QueueInfo:
         """Return a queue as it is now; raises `NoSuchQueue`."""

@@ -11,7 +11,7 @@ from ignis_source.options import SourceOptions
 from queue_core.catalog import queues
 from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo
-from queue_core.names import SIDELINE_SUFFIX
+from queue_core.names import SIDELINE_SUFFIX, listed
 
 
 class Queues:
@@ -68,7 +68,7 @@ def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
     magazines = {magazine for _, magazine in found}
     if len(magazines) > 1:
         raise BadOption(
-            f"queues={','.join(options.queues)}: these are main of some queues and the sideline of "
+            f"queues={listed(options.queues)}: these are main of some queues and the sideline of "
             "others; read them as two sources"
         )
     magazine = options.magazine if magazines == {Magazine.MAIN} else Magazine.SIDELINE
@@ -77,11 +77,11 @@ def located(store: StoreHandle, options: SourceOptions) -> SourceOptions:
 
 def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:
     """Find queues by name; raises `NoSuchQueue`, or `BadOption` if their schemas differ."""
-    infos = [store.queue(name) for name in names]
+    infos = store.queues(names)
     for info in infos[1:]:
         if not info.schema.equals(infos[0].schema):
             raise BadOption(
-                f"queues={','.join(names)}: {info.name!r} and {infos[0].name!r} have different "
+                f"queues={listed(names)}: {info.name!r} and {infos[0].name!r} have different "
                 "columns; read them as two sources"
             )
     return infos

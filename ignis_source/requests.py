@@ -76,7 +76,7 @@ class Requests:
         if not known:
             self._current = open_queues(self._store, self._options.queues)
             return self._current
-        self._current = [self._store.queue(info.name) for info in known]
+        self._current = self._store.queues([info.name for info in known])
         return with_columns_of(known, self._current)
 
     def _selection(self, condition: str | None = None) -> Selection | None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
-from queue_core.names import nearest
+from queue_core.names import listed, nearest
 from queue_core.schema import output_schema
 from queue_core.views import REPORTS, VIEWS
 
@@ -72,4 +72,4 @@ def _named(options: SourceOptions) -> str:
         return "the report of a task"
     if options.view is not None:
         return f"view {options.view!r}"
-    return f"queue {', '.join(map(repr, options.queues))}"
+    return f"queue {listed(options.queues, quoted=True)}"

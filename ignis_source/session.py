@@ -26,8 +26,9 @@ from ignis_source.tickets import tickets_of
 from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.notifications import Watch
-from queue_core.errors import BadOption, IgnisError
+from queue_core.errors import BadOption
 from queue_core.model import Consumer, ReadPlan, TicketRange
+from queue_core.names import listed
 from queue_core.schema import output_schema
 from queue_core.selection.request import Horizon
 from queue_core.verbs.quarantine import quarantine
@@ -49,11 +50,14 @@ class Session:
     def __init__(self, options: SourceOptions) -> None:
         self.store = StoreHandle(options.address)
         try:
-            self._options = options = located(self.store, options)
-            self._requests = Requests(self.store, options)
-        except IgnisError:
+            self._open(options)
+        except BaseException:
             self.store.close()
             raise
+
+    def _open(self, options: SourceOptions) -> None:
+        self._options = options = located(self.store, options)
+        self._requests = Requests(self.store, options)
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
         watch = Watch(self.store.catalog, lambda: [info.id for info in self._queues.infos])
@@ -172,7 +176,7 @@ class Session:
     @property
     def _who(self) -> str:
         """The queues and the consumer, for the log."""
-        queues = ",".join(self._options.queues)
+        queues = listed(self._options.queues)
         name = None if self._presence is None else self._presence.consumer.name
         return f"queue {queues}, consumer {name}"
 
