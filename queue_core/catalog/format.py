@@ -154,7 +154,7 @@ def prepare(
         if not create:
             raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
         if dialect.of(connection).create_alone(connection, facts):
-            dialect.of(connection).create_tables(connection, metadata)
+            dialect.of(connection).create_tables(connection, metadata, but=facts)
             sql_views.create(connection)
             connection.execute(insert(facts).values(name="format", value=str(FORMAT)))
             connection.execute(

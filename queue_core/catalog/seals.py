@@ -34,7 +34,7 @@ from queue_core.catalog.tables import consumers, counters, metadata, shards, tur
 from queue_core.rows import Numbers
 
 #: Remainders of the division by this prime: each single bit of a number changes them.
-_PRIME = 2**31 - 1
+PRIME = 2**31 - 1
 _HASH_BITS = 40
 
 #: Tables of small numbers that grow. Their seals have the numbers themselves, so that a statement
@@ -63,7 +63,7 @@ def seal(table: Table, row: Mapping[str, Any]) -> int:
         value = row.get(name)
         if value is None:
             total -= weight
-        elif plain or 0 <= value < _PRIME:
+        elif plain or 0 <= value < PRIME:
             total += weight * value
         else:
             total += weight * _rest(value)
@@ -111,7 +111,7 @@ def gain(table: Table, values: Mapping[str, int | None]) -> dict[str, int]:
 def gains(table: Table, values: Mapping[str, Numbers]) -> Numbers:
     """Return what `gain` would for each row of columns, in which -1 stands for null."""
     weights = dict(_columns(table)[0])
-    rests = (weights[name] * np.where(of < 0, of, of % _PRIME) for name, of in values.items())
+    rests = (weights[name] * np.where(of < 0, of, of % PRIME) for name, of in values.items())
     return np.asarray(sum(rests), np.int64)
 
 
@@ -164,7 +164,7 @@ def _numbers_in_sql(table: Table, names: tuple[str, ...]) -> ColumnElement[int]:
             # PostgreSQL would multiply small columns as small numbers. They need no remainder.
             term = f"CAST({term} AS BIGINT)"
         elif not plain:
-            term += f" % {_PRIME}"
+            term += f" % {PRIME}"
         if table.c[name].nullable:
             term = f"coalesce({term}, -1)"
         terms.append(f"({term}) * {weights[name]}")
@@ -195,4 +195,4 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
 
 def _rest(value: int) -> int:
     """Return a remainder as SQL does, which has the sign of the number."""
-    return value % _PRIME if value >= 0 else -(-value % _PRIME)
+    return value % PRIME if value >= 0 else -(-value % PRIME)

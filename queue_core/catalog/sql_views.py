@@ -16,15 +16,16 @@ from queue_core.catalog.tables import samples as sample_rows
 #: Their names.
 FIGURES, SAMPLES = "queue_figures", "queue_samples"
 
+#: The compiled statements, by the name of the dialect.
+_CREATION: dict[str, tuple[str, ...]] = {}
+
 
 def create(connection: Connection) -> None:
     """Create the views."""
-    present = PRESENT.subquery("present")
-    plain = ("queue", "waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
-    age = (cast(present.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
-    _create(connection, FIGURES, select(*(present.c[name] for name in plain), age))
-    times = dialect.of(connection).as_time(sample_rows.c.taken_at)
-    _create(connection, SAMPLES, samples.history(times))
+    database = dialect.of(connection)
+    if database.name not in _CREATION:
+        _CREATION[database.name] = _compiled(connection)
+    database.run_all(connection, _CREATION[database.name])
 
 
 def drop(connection: Connection) -> None:
@@ -33,7 +34,18 @@ def drop(connection: Connection) -> None:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def _create(connection: Connection, name: str, query: Select[Any]) -> None:
+def _compiled(connection: Connection) -> tuple[str, ...]:
+    present = PRESENT.subquery("present")
+    plain = ("queue", "waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
+    age = (cast(present.c.oldest_age, Float(53)) / 1e6).label("oldest_age")
+    times = dialect.of(connection).as_time(sample_rows.c.taken_at)
+    return (
+        _creation(connection, FIGURES, select(*(present.c[name] for name in plain), age)),
+        _creation(connection, SAMPLES, samples.history(times)),
+    )
+
+
+def _creation(connection: Connection, name: str, query: Select[Any]) -> str:
     # A view takes no parameters.
     compiled = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
-    connection.exec_driver_sql(f"CREATE VIEW {name} AS {compiled}".replace("%%", "%"))
+    return f"CREATE VIEW {name} AS {compiled}".replace("%%", "%")

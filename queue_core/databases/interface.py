@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     text,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.functions import FunctionElement
 
 from queue_core.databases.error_codes import ErrorCodes
@@ -69,6 +70,8 @@ class Dialect(ABC):
     busy_seconds: ClassVar[float] = 60.0
     #: Seconds between the transactions of a long task, in which a writer that waits comes first.
     gap_seconds: ClassVar[float] = 0.0
+    #: The statements that create the tables, once they are compiled.
+    _creation: tuple[str, ...] = ()
 
     @abstractmethod
     def connect(self, url: str, shown: str, idle: int) -> Engine:
@@ -219,14 +222,32 @@ class Dialect(ABC):
     def create_alone(self, connection: Connection, table: Table) -> bool:
         """Create the first table; return False if another transaction created it meanwhile."""
 
-    def create_tables(self, connection: Connection, metadata: MetaData) -> None:
-        """Create all tables. The *info* of an index may restrict it to rows, by the key "where"."""
-        # As an argument of the index, it would import all dialects that it names.
-        for table in metadata.tables.values():
-            for index in table.indexes:
+    def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
+        """
+        Create all tables except *but*, of which none is there.
+
+        The *info* of an index may restrict it to rows, by the key "where".
+        """
+        if not self._creation:
+            # Once per process: to compile them takes longer than to run them.
+            self._creation = tuple(self._compiled(connection, metadata, but))
+        self.run_all(connection, self._creation)
+
+    def _compiled(self, connection: Connection, metadata: MetaData, but: Table) -> Iterator[str]:
+        for table in metadata.sorted_tables:
+            if table is but:
+                continue
+            yield str(CreateTable(table).compile(dialect=connection.dialect))
+            for index in sorted(table.indexes, key=lambda index: str(index.name)):
+                # As an argument of the index, it would import all dialects that it names.
                 if "where" in index.info:
                     index.dialect_options[self.name]["where"] = text(index.info["where"])
-        metadata.create_all(connection)
+                yield str(CreateIndex(index).compile(dialect=connection.dialect))
+
+    def run_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        """Run statements that have no parameters and no results."""
+        for statement in statements:
+            connection.exec_driver_sql(statement)
 
     def rename_table(self, connection: Connection, old: str, new: str) -> None:
         """Rename a table, and everything that the database named after it, except its indexes."""

@@ -314,6 +314,10 @@ class Postgresql(Dialect):
             return False
         return True
 
+    def run_all(self, connection: Connection, statements: Sequence[str]) -> None:
+        """Run statements that have no parameters and no results, in one round trip."""
+        connection.exec_driver_sql(";".join(statements), execution_options={"no_parameters": True})
+
     def rename_table(self, connection: Connection, old: str, new: str) -> None:
         """Rename a table, the sequence of its ids, and its constraints."""
         super().rename_table(connection, old, new)

@@ -147,12 +147,12 @@ class Sqlite(Dialect):
         """Return the database's file."""
         return Path(engine.url.database or "")
 
-    def create_tables(self, connection: Connection, metadata: MetaData) -> None:
+    def create_tables(self, connection: Connection, metadata: MetaData, but: Table) -> None:
         """Create all tables. The *info* of a table may store its rows in order of the key."""
         for table in metadata.tables.values():
             if table.info.get("by_key"):
                 table.dialect_options[self.name]["with_rowid"] = False
-        super().create_tables(connection, metadata)
+        super().create_tables(connection, metadata, but)
 
     def as_time(self, micros: ColumnElement[int]) -> ColumnElement[Any]:
         """Return a text, as SQLite's own functions do."""
