@@ -11,7 +11,6 @@ from ignis_console.figures import Holder, Sample
 from ignis_console.snapshot import read_holders, read_samples
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
-from queue_core.inspection import views
 from queue_core.store import Store
 
 #: The times that the charts can show: seconds of each sample, and seconds in all.
@@ -51,7 +50,7 @@ class Details:
 
 def read_details(store: Store, name: str, span: str) -> Details:
     """Read a queue in two short transactions; raises `NoSuchQueue`."""
-    rows = views.view(store.catalog, "shards", name).to_pylist()
+    rows = store.view("shards", name).to_pylist()
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)

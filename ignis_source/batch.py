@@ -75,5 +75,8 @@ def _view(store: StoreHandle, options: SourceOptions) -> pa.Table:
     assert options.view is not None
     # The view of consumers shows the whole store, even if a queue is named.
     names = options.queues[:1] if options.view == "consumers" else options.queues
-    tables = [views.view(store.catalog, options.view, name) for name in names or (None,)]
+    tables = [
+        views.view(store.catalog, options.view, name, store.storage.uri)
+        for name in names or (None,)
+    ]
     return pa.concat_tables(tables)

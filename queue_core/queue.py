@@ -24,7 +24,6 @@ from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of
 from queue_core.ids import IdSet, ids_from
-from queue_core.inspection import views
 from queue_core.integrity import clock
 from queue_core.limits import Limit
 from queue_core.model import (
@@ -784,7 +783,7 @@ class Queue:
         Returns:
             One row per magazine and shard, with the columns of ``VIEWS["shards"]``.
         """
-        return views.view(self._store.catalog, "shards", self.name)
+        return self._store.view("shards", self.name)
 
     def failures(self) -> pa.Table:
         """
@@ -795,7 +794,7 @@ class Queue:
             ``reason`` and ``consumer`` (strings), ``message_id`` (int64), ``attempt`` (int32) and
             ``failed_at`` (timestamp, UTC).
         """
-        return views.view(self._store.catalog, "failures", self.name)
+        return self._store.view("failures", self.name)
 
     def shovel(
         self,

@@ -289,7 +289,7 @@ class Store(AbstractContextManager["Store"]):
         """
         if name not in VIEWS:
             raise BadOption(f"view={name!r}{nearest(name, VIEWS)}; use {', '.join(VIEWS)}")
-        return views.view(self.catalog, name, queue)
+        return views.view(self.catalog, name, queue, self.storage.uri)
 
     def breaker(self, name: str, value: str | int | bool | None = ...) -> BreakerSwitch:  # type: ignore[assignment]
         """

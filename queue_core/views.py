@@ -203,9 +203,11 @@ _LIMITS = (
     _QUEUE,
     ViewColumn("limit", _TEXT, "The limit, as the setting `limits` has it."),
     ViewColumn("value", _TEXT, "Value of its column, as JSON; null: the whole queue."),
-    ViewColumn("in_flight", _LONG, "Messages in flight from main; null for a value."),
+    ViewColumn(
+        "in_flight", _LONG, "Messages in flight from main; null: the limit of values has none."
+    ),
     ViewColumn("tokens", _LONG, "Messages that may be fired now; null without `per_second`."),
-    ViewColumn("next_at", TIMESTAMP, "Time at which messages may be fired; null: now."),
+    ViewColumn("next_at", TIMESTAMP, "Time at which `per_second` allows more messages; null: now."),
 )
 
 _BREAKERS = (
@@ -267,7 +269,8 @@ COLUMNS = {
     #: One row for each queue and ten seconds of the last hour, minute of the last day, and hour of
     #: the last 30 days. The side task `sample` writes them.
     "samples": _SAMPLES,
-    #: One row for each limit of a queue, and for each of its values whose tokens are used.
+    #: One row for each limit of a queue. Of a limit of values, one row for each value that has
+    #: messages in flight, if it counts them, or whose tokens are used.
     "limits": _LIMITS,
 }
 

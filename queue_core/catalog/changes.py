@@ -58,6 +58,8 @@ class Changes:
         self._updated: dict[tuple[tuple[str, Any], ...], list[int]] = defaultdict(list)
         self._counts: dict[ShardKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._fired: dict[ShardKey, tuple[int, int]] = {}
+        #: The lowest rank of the messages that come back, by fair queue.
+        self._lowest: dict[int, int] = {}
 
     def mark(self, piece: Slice, rows: Rows, **values: Any) -> None:
         """Set other values for these rows of a slice, which stay at their places."""
@@ -74,6 +76,9 @@ class Changes:
         self.mark(piece, rows, **values)
         if rows:
             self._wakes.add(piece.queue_id)
+            rank = piece.rank_of(rows.start)
+            if rank is not None:
+                self._lowest[piece.queue_id] = min(rank, self._lowest.get(piece.queue_id, rank))
 
     def refire(self, piece: Slice, rows: Rows) -> None:
         """Put these damaged rows back in the hand of their ticket."""
@@ -145,6 +150,8 @@ class Changes:
         self._write_moves(connection)
         self._delete_empty(connection)
         self._write_counts(connection)
+        for queue_id, rank in sorted(self._lowest.items()):
+            lanes.set_back(connection, queue_id, rank)
         if self._wakes:
             notifications.notify(connection, *self._wakes)
 

@@ -7,7 +7,8 @@ one lane together. A queue is fair if it has the row of its virtual time.
 
 Guard: loads of one shard are one after another, because they allocate its places first. So the
 messages of a lane in a shard have rising ranks. Two loads of one lane into different shards may
-give it the same ranks. Only firings change the virtual time, under the turns of all shards.
+give it the same ranks. Firings advance the virtual time, under the turns of all shards. Messages
+that come back at their places set it back, but not behind the end of a forgotten lane.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from queue_core.catalog.tables import lanes, slices, turns
 from queue_core.model import Magazine, Staged
 from queue_core.ranks import TICKS, Ranking, Stretch, Ticks, groups
 from queue_core.rows import Rows
-from queue_core.segments.fair_order import RETURNED, WHOLE, whole
+from queue_core.segments.fair_order import FORGOTTEN, RETURNED, WHOLE, whole
 
-#: The share of firings that remove the lanes with nothing waiting.
+#: The share of firings that forget lanes.
 FORGETS = 1 / 16
+#: A lane is forgotten when the virtual time has passed its end by so much: the turns of messages
+#: that may be in flight, and come back.
+KEPT = 100_000 * TICKS
 
 # Built once: to build a statement takes longer than SQLite needs to run it.
 _LANE = (lanes.c.queue_id == bindparam("queue"), lanes.c.lane == WHOLE)
@@ -39,6 +43,11 @@ _ONE = select(lanes.c.lane, lanes.c.finish).where(
 _NOW = select(lanes.c.finish).where(*_LANE)
 _ADVANCE = update(lanes).where(*_LANE, lanes.c.finish < bindparam("rank"))
 _ADVANCE = _ADVANCE.values(finish=bindparam("rank"))
+_FORGOTTEN = select(lanes.c.finish).where(
+    lanes.c.queue_id == bindparam("queue"), lanes.c.lane == FORGOTTEN
+)
+_SET_BACK = update(lanes).where(*_LANE, lanes.c.finish > bindparam("rank"))
+_SET_BACK = _SET_BACK.values(finish=bindparam("rank"))
 
 
 def begin(connection: Connection, queue_id: int) -> None:
@@ -70,14 +79,32 @@ def end(connection: Connection, queue_id: int) -> None:
 def advance(connection: Connection, queue_id: int, rank: int) -> None:
     """Note the highest rank that a firing has taken, and now and then forget lanes behind it."""
     connection.execute(_ADVANCE, {"queue": queue_id, "rank": rank})
-    if random.random() < FORGETS:
-        behind = (lanes.c.queue_id == queue_id, lanes.c.lane != WHOLE, lanes.c.finish <= rank)
-        # Without those that a load has locked, so that no two transactions wait for each other.
-        found = dialect.of(connection).skip_locked(select(lanes.c.lane).where(*behind), lanes)
-        gone = list(connection.scalars(found))
-        if gone:
-            these = dialect.of(connection).one_of(lanes.c.lane, gone)
-            connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id, these))
+    if rank > KEPT and random.random() < FORGETS:
+        _forget(connection, queue_id, rank - KEPT)
+
+
+def set_back(connection: Connection, queue_id: int, rank: int) -> None:
+    """
+    Let the next new lanes start at *rank*, as messages of this rank come back at their places.
+
+    The lanes that have loaded since those messages were fired keep their ranks.
+    """
+    least = connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0
+    connection.execute(_SET_BACK, {"queue": queue_id, "rank": max(rank, int(least))})
+
+
+def _forget(connection: Connection, queue_id: int, rank: int) -> None:
+    """Forget the lanes that end at *rank* or before."""
+    special = lanes.c.lane.in_((WHOLE, FORGOTTEN))
+    behind = (lanes.c.queue_id == queue_id, ~special, lanes.c.finish <= rank)
+    # Without those that a load has locked, so that no two transactions wait for each other.
+    found = dialect.of(connection).skip_locked(select(lanes.c.lane).where(*behind), lanes)
+    gone = list(connection.scalars(found))
+    if gone:
+        these = dialect.of(connection).one_of(lanes.c.lane, gone)
+        connection.execute(delete(lanes).where(lanes.c.queue_id == queue_id, these))
+        before = int(connection.scalar(_FORGOTTEN, {"queue": queue_id}) or 0)
+        _write(connection, queue_id, {FORGOTTEN: max(rank, before)})
 
 
 def rank_loaded(

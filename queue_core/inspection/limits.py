@@ -13,19 +13,31 @@ from queue_core.catalog.allotments import WHOLE
 from queue_core.catalog.tables import allotments, slices
 from queue_core.limits import Limit
 from queue_core.model import Magazine, QueueInfo, State
+from queue_core.selection.by_value import in_flight_by_value, key_of
+from queue_core.selection.scan import SliceScan
 
-#: The most values of one limit that the view shows: those with the fewest tokens.
+#: The most values of one limit that the view shows: those with the most messages in flight, and
+#: those with the fewest tokens.
 MOST_VALUES = 1000
 
 
-def limits(connection: Connection, shown: Iterable[QueueInfo]) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each limit, and for each value that was fired within its window."""
+def limits(
+    connection: Connection, shown: Iterable[QueueInfo], storage: str
+) -> Iterator[Mapping[str, Any]]:
+    """
+    Yield a row for each limit of a queue, and for each value that a limit of values holds back.
+
+    Those are the values with messages in flight, if the limit counts them, and those that were
+    fired within the limit's window. *storage*: the URI from which the values in flight are read.
+    """
     for queue in shown:
         for limit in queue.settings.limits:
-            yield from _rows(connection, queue, limit)
+            yield from _rows(connection, queue, limit, storage)
 
 
-def _rows(connection: Connection, queue: QueueInfo, limit: Limit) -> Iterator[Mapping[str, Any]]:
+def _rows(
+    connection: Connection, queue: QueueInfo, limit: Limit, storage: str
+) -> Iterator[Mapping[str, Any]]:
     rows = connection.execute(
         select(allotments.c.value, allotments.c.spent_until)
         .where(
@@ -45,9 +57,27 @@ def _rows(connection: Connection, queue: QueueInfo, limit: Limit) -> Iterator[Ma
             shown | {"value": None, "in_flight": in_flight} | _bucket(limit, spent.get(WHOLE), now)
         )
     else:
-        for value, until in spent.items():
-            if limit.per_second is not None and not buckets.is_full(limit, until, now):
-                yield shown | {"value": value} | _bucket(limit, until, now)
+        held = _held(connection, queue, limit, storage, now)
+        used = {key for key, until in spent.items() if not _is_full(limit, until, now)}
+        for value in [*held, *sorted(used - held.keys(), key=lambda key: (-spent[key], key))]:
+            counts = {"in_flight": held.get(value, 0)} if limit.in_flight is not None else {}
+            yield shown | {"value": value} | counts | _bucket(limit, spent.get(value), now)
+
+
+def _held(
+    connection: Connection, queue: QueueInfo, limit: Limit, storage: str, now: int
+) -> dict[str, int]:
+    """Return how many messages of each value are in flight, if the limit counts them."""
+    if limit.in_flight is None or limit.column is None:
+        return {}
+    scan = SliceScan(connection, [queue], storage, now)
+    counts = in_flight_by_value(scan, queue.id, {limit.column}).get(limit.column, {})
+    most = sorted(counts.items(), key=lambda item: (-item[1], key_of(item[0])))[:MOST_VALUES]
+    return {key_of(value): count for value, count in most}
+
+
+def _is_full(limit: Limit, spent_until: int, now: int) -> bool:
+    return limit.per_second is None or buckets.is_full(limit, spent_until, now)
 
 
 def _bucket(limit: Limit, spent_until: int | None, now: int) -> dict[str, Any]:

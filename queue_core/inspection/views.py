@@ -40,9 +40,9 @@ from queue_core.views import FAILURES, SHARDS, VIEWS
 _COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged", "bytes")
 
 
-def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
+def view(catalog: Catalog, name: str, queue: str | None, storage: str) -> pa.Table:
     """
-    One of the `VIEWS`, of one queue or of all.
+    One of the `VIEWS`, of one queue or of all; *storage*: the URI of the store's segments.
 
     A view of one queue reads no row of other queues. Raises `NoSuchQueue`. The view of consumers is
     of the whole store.
@@ -52,7 +52,7 @@ def view(catalog: Catalog, name: str, queue: str | None = None) -> pa.Table:
         if name == "reports":
             # Tasks of the store belong to no queue.
             return task_log.read(connection, found if queue else [*found, None])
-        shown = Shown({info.id: info for info in found}, everything=queue is None)
+        shown = Shown({info.id: info for info in found}, queue is None, storage)
         if name == "failures":
             return _failures(connection, shown)
         if name == "sideline":
@@ -75,6 +75,7 @@ class Shown:
 
     infos: Mapping[int, QueueInfo]
     everything: bool
+    storage: str
 
     def rows(self, connection: Connection, queue_id: Column[int]) -> list[ColumnElement[bool]]:
         """Return the condition of rows that belong to these queues."""
@@ -273,7 +274,7 @@ def _samples(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]
 
 
 def _limits(connection: Connection, shown: Shown) -> Iterable[Mapping[str, Any]]:
-    return limits(connection, shown.infos.values())
+    return limits(connection, shown.infos.values(), shown.storage)
 
 
 _QUERIES = {

@@ -17,8 +17,9 @@ from queue_core.rows import Numbers
 from queue_core.segments.shard_hash import hash_of
 from queue_core.weights import Weights
 
-#: The keys of special lanes: of the whole queue, of messages that come back, and of nulls.
-WHOLE, RETURNED, NULL = 0, 1, 2
+#: The keys of special lanes: of the whole queue, of messages that come to main again, of nulls,
+#: and of those that were forgotten.
+WHOLE, RETURNED, NULL, FORGOTTEN = 0, 1, 2, 3
 
 Parts = list[tuple[int | None, pa.Table]]
 
@@ -91,7 +92,8 @@ def _keys(values: pa.Array) -> Ticks:
     keys = np.full(len(values), NULL, dtype=np.int64)
     hashes = hash_of(values.drop_null()).view(np.int64)
     # Not the keys of special lanes.
-    keys[valid] = np.where((hashes >= WHOLE) & (hashes <= NULL), hashes + NULL + 1, hashes)
+    special = (hashes >= WHOLE) & (hashes <= FORGOTTEN)
+    keys[valid] = np.where(special, hashes + FORGOTTEN + 1, hashes)
     return keys
 
 

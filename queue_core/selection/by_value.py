@@ -100,7 +100,7 @@ class ValueRooms:
     def __init__(self, scan: SliceScan, queue_id: int, limits: Sequence[Limit]) -> None:
         self._scan = scan
         counted = {each.column for each in limits if each.in_flight is not None and each.column}
-        in_flight = _in_flight(scan, queue_id, counted) if counted else {}
+        in_flight = in_flight_by_value(scan, queue_id, counted) if counted else {}
         self.by_column = [
             ColumnRooms(scan.connection, queue_id, each, in_flight.get(each.column, {}))
             for each in limits
@@ -222,7 +222,7 @@ def key_of(value: Any) -> str:
     return "#" + hashlib.sha256(key.encode()).hexdigest()
 
 
-def _in_flight(
+def in_flight_by_value(
     scan: SliceScan, queue_id: int, columns: set[str]
 ) -> dict[str | None, dict[Any, int]]:
     """Return how many messages of each value of some columns are in flight."""

@@ -166,6 +166,40 @@ def test_the_view_shows_what_limits_allow(store, ignis):
     assert [row["next_at"] is None for row in shown] == [True, False, True]
 
 
+def test_the_view_shows_which_values_are_in_flight(store, ignis):
+    each = limit("customer", in_flight=2)
+    queue = make_queue(store, limits=each)
+    make_queue(store, "others", limits=limit("customer", in_flight=1))
+    queue.load(of("a", "a", "a", "b", None))
+    assert len(store.view("limits")) == 0
+
+    firing = queue.fire("all")
+
+    shown = answer(ignis("--json", "limits", "orders"))
+    assert [(row["limit"], row["value"], row["in_flight"], row["tokens"]) for row in shown] == [
+        (str(each), '"a"', 2, None),
+        (str(each), '"b"', 1, None),
+        (str(each), "null", 1, None),
+    ]
+    queue.delete(firing)
+    assert len(store.view("limits")) == 0
+
+
+def test_the_view_shows_messages_in_flight_beside_tokens(store):
+    each = limit("customer", in_flight=3, per_second=SLOW, window=2 / SLOW)
+    queue = make_queue(store, limits=each)
+    queue.load(of("a", "b", "b"))
+    queue.delete(queue.fire("all", selector="customer = 'b'"))
+    queue.fire("all")
+
+    rows = store.view("limits").to_pylist()
+
+    assert [(row["value"], row["in_flight"], row["tokens"]) for row in rows] == [
+        ('"a"', 1, 1),
+        ('"b"', 0, 0),
+    ]
+
+
 @pytest.mark.parametrize(
     ("column", "told"), [("custmer", "no column 'custmer'"), ("amount", "is double")]
 )
