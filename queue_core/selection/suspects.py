@@ -70,7 +70,8 @@ def parts(
         return
     others = replace(request, rules=(*request.rules, slices.c.lost_among == 0))
     if not suspects:
-        yield Part(others)
+        # A consumer may be lost between the search and the firing.
+        yield Part(_apart(others))
         return
     busy = False
     if isinstance(consumer, HandlingConsumer):

@@ -9,6 +9,7 @@ from queue_core import Breaker, ConsumerPool, Limit
 from queue_core.catalog import consumers
 from queue_core.model import HandlingConsumer
 from queue_core.segments.reader import read_table
+from queue_core.selection import suspects
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.lose import lose
 from tests.books import audit
@@ -252,6 +253,24 @@ def test_with_groups_no_message_overtakes_a_suspect_of_its_group(store):
     assert numbers_of(queue.fire(10).messages) == [1]
     assert numbers_of(queue.fire(10).messages) == [2]
     assert numbers_of(queue.fire(10).messages) == []
+
+
+def test_no_message_overtakes_one_of_its_group_that_was_lost_meanwhile(store, monkeypatch):
+    queue = make_queue(store, group="customer")
+    queue.load(orders(4, customers=2))
+    fire(queue, start(store), 1)
+    look = suspects.look
+
+    def lose_meanwhile(*arguments):
+        found = look(*arguments)
+        start(store)
+        return found
+
+    monkeypatch.setattr(suspects, "look", lose_meanwhile)
+
+    assert numbers_of(queue.fire(10).messages) == []
+    monkeypatch.undo()
+    assert numbers_of(queue.fire(10).messages) == [0]
 
 
 def test_a_suspect_behind_the_head_of_its_group_waits(store):
