@@ -13,8 +13,6 @@ from queue_core.catalog.allotments import WHOLE
 from queue_core.catalog.tables import allotments, slices
 from queue_core.limits import Limit
 from queue_core.model import Magazine, QueueInfo, State
-from queue_core.selection.by_value import in_flight_by_value, key_of
-from queue_core.selection.scan import SliceScan
 
 #: The most values of one limit that the view shows: those with the most messages in flight, and
 #: those with the fewest tokens.
@@ -70,6 +68,9 @@ def _held(
     """Return how many messages of each value are in flight, if the limit counts them."""
     if limit.in_flight is None or limit.column is None:
         return {}
+    from queue_core.selection.by_value import in_flight_by_value, key_of
+    from queue_core.selection.scan import SliceScan
+
     scan = SliceScan(connection, [queue], storage, now)
     counts = in_flight_by_value(scan, queue.id, {limit.column}).get(limit.column, {})
     most = sorted(counts.items(), key=lambda item: (-item[1], key_of(item[0])))[:MOST_VALUES]
