@@ -444,9 +444,11 @@ class Queue:
         def request_of(queue: QueueInfo) -> FireRequest:
             return replace(self._request_of(queue, *given), even_if_paused=even_if_paused)
 
-        consumer = consumer or self._store.consumer()
+        def who() -> Consumer:
+            return consumer or self._store.consumer()
+
         with self._quarantining():
-            ticket, request = fire_or_wait(catalog, self.info, consumer, request_of, timeout)
+            ticket, request = fire_or_wait(catalog, self.info, who, request_of, timeout)
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, request.refused_for, request.stall.stalled)

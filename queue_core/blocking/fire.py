@@ -32,7 +32,7 @@ SETTINGS_SECONDS = 5.0
 def fire_or_wait(
     catalog: Catalog,
     queue: QueueInfo,
-    consumer: Consumer,
+    who: Callable[[], Consumer],
     request_of: Callable[[QueueInfo], FireRequest],
     timeout: float | None,
 ) -> tuple[Ticket | None, FireRequest]:
@@ -40,13 +40,15 @@ def fire_or_wait(
     Fire, or wait up to *timeout* seconds until there are messages; None if there are none.
 
     Without a *timeout*, wait until there are. *request_of* returns the request by the settings that
-    the queue has at a moment; the last one is returned too.
+    the queue has at a moment; the last one is returned too. *who* returns the consumer, and is
+    called once the request is known to make sense, since it may register one.
     """
     end = inf if timeout is None else time.monotonic() + timeout
     while True:
         with catalog.read() as connection:
             queue = queues.as_it_is(connection, queue)
         request = request_of(queue)
+        consumer = who()
         takes_any = request.selection is None and request.magazine is Magazine.MAIN
         # The first in line would wait for tokens.
         uses_line = takes_any and request.limits is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_ignis import consume
-from pyspark_ignis.consuming import consumer_of
+from pyspark_ignis.query_plan import consumer_of
 from queue_core import Store
 from tests.spark.consuming import Declined, Journal, counts, left_in, make_cases, run
 
