@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 JAVA = "spark.driver.extraJavaOptions"
-#: The rows: what is changed, beside a plain session.
+#: The rows: what is changed, beside a plain session. The last ones are those of `tuned`.
 ROWS: dict[str, dict[str, str]] = {
     "plain": {},
     "ui": {"spark.ui.enabled": "false"},
@@ -31,6 +31,8 @@ ROWS: dict[str, dict[str, str]] = {
     "both": {JAVA: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
     "arrow": {"spark.sql.execution.arrow.maxRecordsPerBatch": "100000"},
     "polling": {"spark.sql.streaming.pollingDelay": "100ms"},
+    "tuned": {},
+    "tuned, brief": {},
 }
 
 
@@ -38,6 +40,7 @@ def child(row: str, messages: int, batches: int) -> None:
     """Copy within this process, and print its CPU seconds and those of its children."""
     from pyspark.sql import SparkSession
 
+    from pyspark_ignis import tuned
     from queue_core import Store
 
     with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +52,8 @@ def child(row: str, messages: int, batches: int) -> None:
         builder = SparkSession.builder.master("local[2]")
         for name, value in {"spark.log.level": "ERROR", **ROWS[row]}.items():
             builder = builder.config(name, value)
+        if row.startswith("tuned"):
+            tuned(builder, brief=row.endswith("brief"))
         spark = builder.getOrCreate()
         seconds = [cpu()]
         reader = spark.readStream.format("ignis").option("queue", "in")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark_ignis.queue_stats import QueueStats
     from pyspark_ignis.source import IgnisDataSource
     from pyspark_ignis.source import IgnisDataSource as DefaultSource
+    from pyspark_ignis.tuning import tuned
     from queue_core.backoff import constant, exponential
     from queue_core.handlers.handler import batch_handler
     from queue_core.handlers.later import Later
@@ -48,6 +49,7 @@ _HOMES = {
     "exponential": ("queue_core.backoff", "exponential"),
     "limit": ("queue_core.limits", "limit"),
     "listener": ("pyspark_ignis.listening", "listener"),
+    "tuned": ("pyspark_ignis.tuning", "tuned"),
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "exponential",
     "limit",
     "listener",
+    "tuned",
 ]
 
 

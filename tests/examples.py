@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = "/tmp/shop"
 #: The database of the examples, in the place of which each test has its own.
 DATABASE = "postgresql://shop@database/shop"
+#: The server of Spark Connect of the examples, in the place of which the tests start one.
+CONNECT = "sc://server:15002"
 _RESULT = re.compile(r"# -> (.+)$")
 
 
@@ -19,6 +21,14 @@ def blocks(page: str, language: str) -> Iterator[str]:
     text = ROOT.joinpath(page).read_text()
     for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         yield "\n" * text.count("\n", 0, match.start(1)) + match[1]
+
+
+def files(page: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each file that a page shows, in a block with a title."""
+    text = ROOT.joinpath(page).read_text()
+    pattern = r'^```\w+ title="([^"]+)"\n(.*?)^```$'
+    for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL):
+        yield match[1], match[2]
 
 
 def execute(page: str, code: str, names: dict[str, Any]) -> int:

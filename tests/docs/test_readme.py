@@ -1,8 +1,11 @@
 """The examples of every page run as they stand, in order, and give their results."""
 
 import contextlib
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_ignis.cli import app
-from tests.examples import DATABASE, FOLDER, ROOT, blocks, execute
+from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
 
 #: The pages with examples in Python; those that need jars are in tests/connectors.
 PAGES = sorted(
@@ -18,6 +21,10 @@ PAGES = sorted(
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     if "\n```python\n" in (text := page.read_text()) and "spark.jars.packages" not in text
 )
+#: The programs that a page runs on files that it shows. A server of Spark Connect has a port, which
+#: only one test can use at a time.
+PROGRAMS = ("python", "spark-pipelines")
+CONNECTED = ("docs/how-to/pipelines.md", "docs/how-to/spark-connect.md")
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
     "README.md": {"queues", "failures", "shovel", "top"},
@@ -29,25 +36,66 @@ def test_the_pages_with_examples_are_found():
     assert {"README.md", "docs/guide.md", "docs/consumers.md", "docs/policies.md"} <= {*PAGES}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.xdist_group("spark")] if page in CONNECTED else [])
+        for page in PAGES
+    ],
+)
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
     code = list(blocks(page, "python"))
     if any("SparkSession" in each for each in code):
         request.getfixturevalue("spark")
 
-    meant = {FOLDER: f"{tmp_path}/shop"}
+    meant = {FOLDER: f"{tmp_path}/shop", CONNECT: "local[2]"}
     if any("@database/shop" in each for each in code):
         server = request.getfixturevalue("postgres")
         url = request.getfixturevalue("_closing").enter_context(server.database())
         meant[DATABASE.replace("://", "+psycopg://")] = url
         meant[DATABASE] = url.replace("+psycopg", "")
-    checked = sum(execute(page, _meaning(each, meant), names) for each in code)
+    for place, text in files(page):
+        file = Path(_meaning(place, meant))
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(_meaning(text, meant))
+    checked = 0
+    for language, each in in_order(page):
+        if language == "python":
+            checked += execute(page, _meaning(each, meant), names)
+        else:
+            run_programs(_meaning(each, meant), tmp_path)
     names["store"].close()
 
     assert checked == sum(each.count("# ->") for each in code) > 3
     if page in COMMANDS:
         check_commands(page, tmp_path, monkeypatch)
+
+
+def in_order(page: str) -> list[tuple[str, str]]:
+    """The examples of a page in Python and for a shell, in the order in which they stand there."""
+    found = [(each, language) for language in ("python", "bash") for each in blocks(page, language)]
+    # Each block begins with as many empty lines as stand before it on the page.
+    found.sort(key=lambda pair: len(pair[0]) - len(pair[0].lstrip("\n")))
+    return [(language, each) for each, language in found]
+
+
+def run_programs(code: str, folder: Path) -> None:
+    """Run the programs on files of the page, with the Python and the ignis of the tests."""
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(paths),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    for line in code.splitlines():
+        words = shlex.split(line)
+        if words[:1] and words[0] in PROGRAMS and str(folder) in line:
+            done = subprocess.run(
+                words, cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+            )
+            assert done.returncode == 0, f"{line}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
 
 
 @pytest.fixture

@@ -115,6 +115,7 @@ SURFACE = {
         "exponential",
         "limit",
         "listener",
+        "tuned",
     },
 }
 

@@ -1,0 +1,85 @@
+"""Settings of a session with which queries of ignis start faster and cost less."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark_ignis.given_settings import JAVA_OPTIONS, given_settings
+from pyspark_ignis.spark_home import home_with_bytecode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+#: For a JVM that runs for minutes: one compiler, which is fast, and a collector without threads.
+BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Variables that give options to a JVM.
+_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+
+
+def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession.Builder:
+    """
+    Set what lets queries of ignis start faster, on the builder of a session.
+
+    What is already set stays: by the builder, in ``spark-defaults.conf``, by arguments of
+    ``spark-submit`` or in the environment. A running session, an application that ``spark-submit``
+    has started, and a client of Spark Connect have their settings already, so they stay as they
+    are. `docs/how-to/start-faster.md` lists the settings, each with its measured effect.
+
+    Args:
+        builder: The builder of the session, with your own settings. Call `tuned` after them, and
+            before ``getOrCreate``.
+        brief: Whether the application ends within some minutes. The JVM then uses its fast
+            compiler alone, which produces slower code, and the serial garbage collector.
+
+    Returns:
+        The same builder.
+    """
+    package = _package()
+    if package is None or _runs():
+        return builder
+    options: dict[str, object] = getattr(builder, "_options", {})
+    given = given_settings(options, os.environ, Path(os.environ.get("SPARK_HOME") or package))
+    if given.keys() & {"spark.remote", "spark.api.mode"} or "SPARK_API_MODE" in os.environ:
+        return builder
+    if "SPARK_HOME" not in os.environ and _is_local(given.get("spark.master", "local[*]")):
+        home = home_with_bytecode(package, _version(), _cache())
+        if home is not None:
+            os.environ["SPARK_HOME"] = str(home)
+    in_environment = any("-XX:" in os.environ.get(name, "") for name in _JAVA_VARIABLES)
+    if brief and not in_environment and not given.keys() & {JAVA_OPTIONS, DEFAULT_JAVA_OPTIONS}:
+        builder.config(DEFAULT_JAVA_OPTIONS, BRIEF_JAVA)
+    return builder
+
+
+def _package() -> Path | None:
+    """Return the folder of PySpark."""
+    spec = find_spec("pyspark")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _runs() -> bool:
+    """Tell whether this process has a JVM of Spark already."""
+    from pyspark import SparkContext
+
+    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
+
+
+def _version() -> str:
+    from pyspark import __version__
+
+    return __version__
+
+
+def _is_local(master: str) -> bool:
+    """Tell whether the tasks run in the driver's process: other executors have a home of theirs."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def _cache() -> Path:
+    """Return the folder for what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ignis"

@@ -1,0 +1,73 @@
+"""`tuned` changes what it says, and nothing that the user has set; in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_ignis.tuning import BRIEF_JAVA
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the sessions were like."""
+    folder = tmp_path_factory.mktemp("tuned")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.tuned_session", str(folder)],
+        cwd=ROOT,
+        env={
+            **environment,
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "PYSPARK_PYTHON": sys.executable,
+        },
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return {**json.loads(done.stdout.splitlines()[-1]), "folder": folder}
+
+
+def test_workers_import_pyspark_with_its_bytecode(told):
+    file, compiled = told["worker"]
+
+    assert file.startswith(told["home"])
+    assert Path(file).samefile(Path(told["pyspark"], "worker.py"))
+    assert compiled
+    assert Path(told["home"]).parent == told["folder"] / "cache/ignis"
+
+
+def test_a_brief_application_has_another_collector(told):
+    assert told["java"] == BRIEF_JAVA
+    assert set(told["collectors"]) == {"Copy", "MarkSweepCompact"}
+
+
+def test_messages_move_from_queue_to_queue(told):
+    assert sorted(told["moved"]) == [1, 2]
+
+
+def test_a_cluster_keeps_its_home(told):
+    assert told["cluster"] == {"spark.master": "spark://host:7077"}
+    assert told["home on a cluster"] is None
+
+
+def test_what_the_user_has_set_stays(told):
+    assert told["own home"] == "/opt/spark"
+    assert told["own java"]["spark.driver.extraJavaOptions"] == "-Xss4m"
+    assert "spark.driver.defaultJavaOptions" not in told["own java"]
+    assert told["java of the environment"] == {"spark.master": "yarn"}
+
+
+def test_a_client_and_a_running_session_stay_as_they_are(told):
+    assert told["remote"] == {"spark.remote": "sc://host"}
+    assert told["running"] == {}
