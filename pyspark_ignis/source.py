@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from ignis_source.imports import without_collections
 from pyspark_ignis import logs
+from pyspark_ignis.brief_errors import briefly
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class IgnisDataSource(DataSource):
         """The name of the format."""
         return "ignis"
 
+    @briefly
     def schema(self) -> StructType:
         """Return the queue's columns and the metadata columns, or those of a view."""
         from ignis_source.options import SourceOptions
@@ -43,6 +45,7 @@ class IgnisDataSource(DataSource):
 
         return source_schema(SourceOptions.of(self.options))
 
+    @briefly
     def reader(self, schema: StructType) -> DataSourceReader:
         """
         Browse a queue, or show a view.
@@ -66,6 +69,7 @@ class IgnisDataSource(DataSource):
         _refuse_order(options)
         return IgnisBatchReader(options, schema)
 
+    @briefly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
         Fire messages, one ticket for each micro-batch; or run side tasks.
@@ -95,6 +99,7 @@ class IgnisDataSource(DataSource):
             _refuse_order(options)
         return stream_reader(options, schema)
 
+    @briefly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """
         Load or settle the rows of a DataFrame.
@@ -123,6 +128,7 @@ class IgnisDataSource(DataSource):
             return SettleBatchWriter(options)
         return LoadBatchWriter(options, find_target(options, schema))
 
+    @briefly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """
         Load or settle the rows of each micro-batch, exactly once.

@@ -51,23 +51,43 @@ class Address(NamedTuple):
                     "the store has no address: pass path=some/folder, or both "
                     "catalog=postgresql+psycopg://… and storage=s3://bucket/prefix"
                 )
-            return Address(catalog, storage)
+            return Address(_catalog(catalog), _storage(storage))
         folder = _folder(str(path))
         return Address(f"sqlite:///{folder / CATALOG_FILE}", str(folder))
 
 
-def _folder(path: str) -> Path:
+def _catalog(url: str) -> str:
+    """Return the URL of a catalog, with the ``~`` of a SQLite file expanded."""
+    prefix, home, rest = url.partition("sqlite:///~")
+    return url if prefix or not home else f"sqlite:///{_folder('~' + rest, 'catalog')}"
+
+
+def _storage(storage: str) -> str:
+    """Return a URI as it is, and a folder with ``~`` expanded; refuse texts that name neither."""
+    if "://" in storage and storage == storage.strip():
+        return storage
+    return str(_folder(storage, "storage")) if _is_odd(storage) else storage
+
+
+def _is_odd(folder: str) -> bool:
+    """Tell whether a text means another folder than the one of that very name, or none."""
+    odd = folder.startswith(("~", "file:")) or folder == ":memory:" or folder != folder.strip()
+    return odd or _DRIVE.match(folder) is not None or _SCHEME.match(folder) is not None
+
+
+def _folder(path: str, option: str = "path") -> Path:
     """Return the absolute folder, with ``~`` expanded; refuse texts that name none."""
+    shown = f"{option}={masked(path)!r}"
     if path != path.strip():
-        raise BadOption(f"path={path!r} begins or ends with a blank; remove it")
+        raise BadOption(f"{shown} begins or ends with a blank; remove it")
     if path == ":memory:":
-        raise BadOption("path=':memory:': a store needs a folder; for a test, take a temporary one")
+        raise BadOption(f"{shown}: a store needs a folder; for a test, take a temporary one")
     if _DRIVE.match(path) and os.name != "nt":
-        raise BadOption(f"path={path!r} is a folder of Windows, and this is not Windows")
+        raise BadOption(f"{shown} is a folder of Windows, and this is not Windows")
     if not path.startswith("file:") and "://" not in path and _SCHEME.match(path):
         scheme = path.partition(":")[0]
         hint = f"; a mounted one is /{scheme}/…" if scheme == "dbfs" else ""
-        raise BadOption(f"path={path!r} is not a local folder, which has no '{scheme}:'{hint}")
+        raise BadOption(f"{shown} is not a local folder, which has no '{scheme}:'{hint}")
     if "://" in path or path.startswith("file:"):
         parts = urlsplit(path)
         if parts.scheme != "file":
@@ -81,7 +101,7 @@ def _folder(path: str) -> Path:
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:
-        raise BadOption(f"path={path!r} names no home folder: {error}") from error
+        raise BadOption(f"{shown} names no home folder: {error}") from error
 
 
 def masked(url: str) -> str:

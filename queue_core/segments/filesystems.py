@@ -60,7 +60,8 @@ def connect(uri: str) -> tuple[pafs.FileSystem, str]:
 
 def _short(error: Exception) -> str:
     """Return an error's text without credentials, cut where it lists every library it tried."""
-    text = masked(str(error))
+    # libhdfs lists each place where it has looked, one a line.
+    text = masked(str(error)).partition("\ndlopen(")[0]
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

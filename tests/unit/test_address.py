@@ -60,6 +60,31 @@ def test_places_that_are_no_folder_are_refused(path, said, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_tilde_is_the_home_folder_of_a_storage_too(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    assert Address.of(catalog=POSTGRES, storage="~/shop").storage == "/home/ada/shop"
+    assert Address.of(catalog="sqlite:///~/a.db", storage="s").catalog == "sqlite:////home/ada/a.db"
+    assert Address.of(catalog=POSTGRES, storage="a folder").storage == "a folder"
+    assert Address.of(catalog=POSTGRES, storage="file:/a%20b").storage == "/a b"
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        (" ", "storage=' ' begins or ends with a blank"),
+        ("s3://bucket/store ", "begins or ends with a blank"),
+        (":memory:", "storage=':memory:': a store needs a folder"),
+        ("dbfs:/store", "no 'dbfs:'; a mounted one is /dbfs/"),
+        ("C:\\store", "a folder of Windows"),
+        ("~nobody-has-this-name/store", "names no home folder"),
+    ],
+)
+def test_storages_that_are_no_place_are_refused(storage, said):
+    with pytest.raises(BadOption, match=re.escape(said)):
+        Address.of(catalog=POSTGRES, storage=storage)
+
+
 def test_a_catalog_and_a_storage_are_kept_as_they_are():
     address = Address.of(catalog=POSTGRES, storage="s3://bucket/prefix")
 
