@@ -98,6 +98,16 @@ def listed(names: Sequence[str], *, quoted: bool = False) -> str:
     return comma.join(shown) + (f" and {others:,} others" if others else "")
 
 
+def near_first(name: str, known: Iterable[str]) -> list[str]:
+    """Return names for `listed`: those that are like *name* come first, the others in order."""
+    # Not at the top: a query's start does not wait for this.
+    import difflib
+
+    others = sorted(known)
+    near = difflib.get_close_matches(name, others, n=_SHOWN, cutoff=0.6)
+    return near + [other for other in others if other not in near]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``; did you mean 'path'?``, or an empty text without a near name."""
     # Not at the top: a query's start does not wait for this.

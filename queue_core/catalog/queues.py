@@ -17,7 +17,7 @@ from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
 from queue_core.errors import BadName, Conflict, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
-from queue_core.names import SIDELINE_SUFFIX, nearest
+from queue_core.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
 from queue_core.schema import deserialize, evolve, serialize
@@ -44,7 +44,7 @@ def find(connection: Connection, name: str) -> QueueInfo:
     row = connection.execute(_described().where(queues.c.name == name)).first()
     if row is None:
         known = connection.scalars(select(queues.c.name)).all()
-        there = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        there = f"it has {listed(near_first(name, known))}" if known else "it has none"
         if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
             hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
             raise NoSuchQueue(f"the store has no queue {name!r}{hint}")

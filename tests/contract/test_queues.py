@@ -128,8 +128,13 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
 
     with pytest.raises(NoSuchQueue, match="'ordesr'; did you mean 'orders'"):
         store.queue("ordesr")
-    with pytest.raises(NoSuchQueue, match="'zebra'; it has orders, payments"):
+    with pytest.raises(NoSuchQueue, match="'zebra'; it has orders,payments"):
         store.queue("zebra")
+    for number in range(20):
+        make_queue(store, f"shop-{number}")
+    with pytest.raises(NoSuchQueue, match=r"'shop-77'; did .* and 17 others") as refused:
+        store.queue("shop-77")
+    assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize(

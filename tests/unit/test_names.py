@@ -11,6 +11,8 @@ from queue_core.names import (
     check_queue,
     is_of_process,
     is_of_query,
+    listed,
+    near_first,
     nearest,
     of_process,
     of_query,
@@ -117,6 +119,15 @@ def test_the_nearest_name_is_suggested_when_one_is_near(name, hint):
 
 def test_nothing_is_suggested_when_nothing_is_known():
     assert nearest("orders", []) == ""
+
+
+def test_of_many_names_a_few_are_listed_and_near_ones_first():
+    known = [f"payments-{number:03}" for number in range(500)] + ["orders", "borders"]
+
+    assert listed(near_first("ordrs", known)) == (
+        "orders,borders,payments-000,payments-001,payments-002 and 497 others"
+    )
+    assert near_first("zebra", ["b", "a"]) == ["a", "b"]
 
 
 def test_a_new_query_has_a_name_that_no_other_has():
