@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pyspark_ignis.cli.app import Host, Port, app, duration
-from pyspark_ignis.cli.display import complain
+from pyspark_ignis.cli.display import complain, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.extras import missing
 
@@ -120,13 +120,15 @@ def console(
 
 @app.command(rich_help_panel=_OPERATE)
 def console_user(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the login.")],
     role: Annotated[LoginRole, typer.Option(help="What the login may do.")] = LoginRole.look,
 ) -> None:
     """
     Print the line of a login for the file of `ignis console --users`.
 
-    It asks for the password, or reads the first line of standard input if that is no terminal.
+    It asks for the password, or reads the first line of standard input if that is no terminal. A
+    password has 12 or more characters.
     """
     from ignis_console import passwords
 
@@ -135,4 +137,8 @@ def console_user(
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\r\n")
-    typer.echo(passwords.line(name, passwords.Role(role.value), password))
+    line = passwords.line(name, passwords.Role(role.value), password)
+    if Invocation.current(ctx).as_json:
+        show_json({"name": name, "role": role.value, "line": line})
+    else:
+        typer.echo(line)

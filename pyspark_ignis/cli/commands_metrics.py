@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pyspark_ignis.cli.app import Host, Port, app
-from pyspark_ignis.cli.display import complain
+from pyspark_ignis.cli.display import complain, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.errors import BadOption
 from queue_core.extras import missing
@@ -26,14 +26,19 @@ def metrics(
     """
     Serve the metrics of the store for Prometheus, until SIGTERM or Ctrl-C.
 
-    Each scrape reads the catalog in one transaction. Nobody has to log in.
+    Each scrape reads the catalog in one transaction. Nobody has to log in. With --once and --json,
+    each value is a line with its metric, its labels and its value.
     """
     call = Invocation.current(ctx)
     try:
-        from queue_core.monitoring import prometheus
+        from queue_core.monitoring import prometheus, readings
     except ModuleNotFoundError as error:
         raise missing("ignis metrics", error, "metrics") from error
     with call.store() as store:
+        if once and call.as_json:
+            for reading in readings.flat(store.catalog):
+                show_json(reading)
+            return
         if once:
             sys.stdout.write(prometheus.page(store.catalog))
             return

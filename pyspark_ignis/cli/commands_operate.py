@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pyspark_ignis.cli.app import app, working
+from pyspark_ignis.cli.display import show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core import Store
 from queue_core.catalog.grants import ROLES, statements
@@ -103,6 +104,7 @@ def leftovers(
 
 @app.command(rich_help_panel=_OPERATE)
 def grants(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the database role.")],
     role: Annotated[
         str, typer.Option(metavar="KIND", help=f"Kind of the role: {', '.join(ROLES)}.")
@@ -116,7 +118,11 @@ def grants(
     policy. A consumer may fire, settle, and run every side task except vacuum and compact. An
     operator may do everything.
     """
-    typer.echo("\n".join(statements(role, name, schema)))
+    found = statements(role, name, schema)
+    if Invocation.current(ctx).as_json:
+        show_json({"role": name, "kind": role, "statements": found})
+    else:
+        typer.echo("\n".join(found))
 
 
 def _shown(status: Any) -> Callable[[str, int, int], None]:

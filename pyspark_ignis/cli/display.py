@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -59,9 +60,17 @@ def show(
 
 def show_json(value: Mapping[str, Any]) -> None:
     """Print one object as a line of JSON."""
-    line = json.dumps(value, default=_as_text, ensure_ascii=False)
+    line = as_json(value)
     # These escapes are JSON, and mean the same characters.
     sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n")
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON, which has no NaN and no infinity: they become texts."""
+    try:
+        return json.dumps(value, default=_as_text, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), default=_as_text, ensure_ascii=False)
 
 
 def grid(rows: pa.Table, title: str | None = None) -> Table:
@@ -109,6 +118,15 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, default=_as_text, ensure_ascii=False)
     return _as_text(value)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with texts instead of the numbers that JSON lacks."""
+    if isinstance(value, float):
+        return value if isfinite(value) else json.dumps(value)
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _as_text(value: object) -> str:

@@ -70,7 +70,7 @@ PAUSED = Metric(
     "ignis_queue_paused",
     "ignis.queue.paused",
     PLAIN,
-    "1 while a person has paused the queue.",
+    "1 while the queue is paused, by a person or by the concurrency 0.",
     ("queue",),
 )
 #: Counters of each magazine since the queue's creation, by their names.

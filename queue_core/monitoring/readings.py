@@ -6,8 +6,9 @@ is not known has no value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, func, select
 
@@ -27,6 +28,7 @@ from queue_core.catalog.tables import (
 from queue_core.model import Magazine
 from queue_core.monitoring import metric as m
 from queue_core.monitoring.metric import Metric
+from queue_core.settings import QueueSettings
 
 #: For each metric, values of its labels and the number.
 Readings: TypeAlias = dict[Metric, list[tuple[Sequence[str], float]]]
@@ -53,6 +55,15 @@ def read(catalog: Catalog) -> Readings:
     return found
 
 
+def flat(catalog: Catalog) -> Iterator[dict[str, Any]]:
+    """Yield each value with the name of its metric in Prometheus and its labels."""
+    for metric, values in read(catalog).items():
+        name = f"{metric.prometheus}_total" if metric.counts else metric.prometheus
+        for labels, value in values:
+            named = dict(zip(metric.labels, labels, strict=True))
+            yield {"metric": name, "labels": named, "value": value}
+
+
 def _of_queues(connection: Connection, found: Readings, now: int) -> None:
     held_long = stuck.read(connection, now)
     for row in figures.read(connection):
@@ -63,8 +74,14 @@ def _of_queues(connection: Connection, found: Readings, now: int) -> None:
         found[m.STUCK].append(((row.queue,), long.messages if long else 0))
         if row.oldest_age is not None:
             found[m.OLDEST_AGE].append(((row.queue,), row.oldest_age / 1e6))
-    for name, paused in connection.execute(select(queues.c.name, queues.c.paused_at)):
-        found[m.PAUSED].append(((name,), int(paused is not None)))
+    described = select(queues.c.name, queues.c.paused_at, queues.c.settings)
+    for name, paused, settings in connection.execute(described):
+        found[m.PAUSED].append(((name,), int(paused is not None or not _concurrency(settings))))
+
+
+@lru_cache(maxsize=4096)
+def _concurrency(settings: str) -> int:
+    return QueueSettings.from_json(settings).concurrency
 
 
 def _counters(connection: Connection, found: Readings) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ignis_console import passwords, server
 from queue_core import Store
-from tests.command_line import refusal, runner
+from tests.command_line import answer, refusal, runner
 from tests.factories import make_queue
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +45,10 @@ def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):
 
     assert result.exit_code == 0
     assert passwords.verify(passwords.read(file), "ann", PASSWORD).role == "operate"
+    (found,) = answer(runner(address)("--json", "console-user", "bob", input=PASSWORD + "\n"))
+    assert (found["name"], found["role"]) == ("bob", "look")
+    file.write_text(found["line"])
+    assert passwords.verify(passwords.read(file), "bob", PASSWORD).role == "look"
     assert "12 or more" in refusal(runner(address)("console-user", "ann", input="short\n"))
 
 

@@ -1,5 +1,10 @@
 """The commands of a person on call: they count first, ask, and then act on exactly that."""
 
+import json
+import re
+from math import inf, nan
+
+import pyarrow as pa
 import pytest
 
 from tests.command_line import answer, refusal
@@ -33,6 +38,21 @@ def test_get_shows_messages_by_id_and_by_selector(ignis, queue):
     assert sorted(row["number"] for row in both) == [2, 7]
     assert len(answer(ignis("--json", "get", "orders", "--all", "--magazine", "sideline"))) == 4
     assert "customer-2" in ignis("get", "orders", "--id", two["_message_id"]).stdout
+
+
+def test_numbers_that_json_lacks_are_texts(ignis, store):
+    made = store.create_queue(
+        "odd", pa.schema([("x", pa.float64()), ("many", pa.list_(pa.float64()))]), shards=1
+    )
+    for number in (nan, inf, -inf):
+        made.load([{"x": number, "many": [1.0, number]}])
+
+    lines = ignis("--json", "get", "odd", "--all").stdout.splitlines()
+
+    assert not any(re.search(r"[:[ ](NaN|-?Infinity)", line) for line in lines)
+    texts = ["NaN", "Infinity", "-Infinity"]
+    assert [json.loads(line)["x"] for line in lines] == texts
+    assert [json.loads(line)["many"] for line in lines] == [[1.0, text] for text in texts]
 
 
 def test_delete_asks_with_the_number_of_messages(ignis, queue):

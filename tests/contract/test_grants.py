@@ -13,6 +13,7 @@ from queue_core.errors import CatalogForbidden, CatalogUnavailable, QueueFull
 from queue_core.segments import stager
 from tests.books import audit
 from tests.clocks import jump
+from tests.command_line import answer
 from tests.factories import make_batch, make_queue, make_stager, orders
 
 pytestmark = pytest.mark.postgres
@@ -215,6 +216,14 @@ def test_names_are_quoted():
     assert all(
         line.endswith(' TO "x""; DROP TABLE slices; --";') for line in printed.stdout.splitlines()
     )
+
+
+def test_the_statements_are_printed_as_json_too():
+    plain = CliRunner().invoke(app, ["grants", "--role", "consumer", "till"])
+    (found,) = answer(CliRunner().invoke(app, ["--json", "grants", "--role", "consumer", "till"]))
+
+    assert found["statements"] == plain.stdout.splitlines()
+    assert (found["role"], found["kind"]) == ("till", "consumer")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from queue_core import opentelemetry_instruments, prometheus_collector
 from queue_core.monitoring.metric import COUNTERS, DEPTHS, METRICS
 from queue_core.monitoring.prometheus import page, serve
 from queue_core.tasks.sample import sample
+from tests.command_line import answer
 from tests.factories import make_queue, orders
 
 DOCS = Path(__file__).parents[2] / "docs" / "monitoring"
@@ -215,6 +216,30 @@ def test_the_command_prints_the_metrics_once(ignis, store):
     make_queue(store)
 
     assert scraped(ignis("metrics", "--once").stdout).keys() == scraped(page(store.catalog)).keys()
+
+
+def test_the_command_prints_the_same_metrics_as_json(ignis, store):
+    work(store)
+
+    found = {
+        (each["metric"], tuple(sorted(each["labels"].items()))): each["value"]
+        for each in answer(ignis("--json", "metrics", "--once"))
+    }
+
+    steady = {key: value for key, value in found.items() if "age" not in key[0]}
+    assert steady.items() <= scraped(page(store.catalog)).items()
+    assert found.keys() == scraped(page(store.catalog)).keys()
+
+
+def test_a_queue_is_paused_by_its_concurrency_too(store):
+    """As for the console, so that neither tells of old messages then."""
+    make_queue(store, "idle", concurrency=0)
+    make_queue(store, "busy")
+
+    values = scraped(page(store.catalog))
+
+    assert values["ignis_queue_paused", (("queue", "idle"),)] == 1
+    assert values["ignis_queue_paused", (("queue", "busy"),)] == 0
 
 
 def test_a_registry_takes_the_collector_without_reading_the_store(store, monkeypatch):
