@@ -18,6 +18,12 @@ from ignis_console.places import NoPlace
 from ignis_console.web import Call, Handler, Refused, as_json, failure, page
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue
 
+#: Parameters that choose a group of the sideline, as the page of the sideline does.
+OF_GROUP = (
+    Parameter("group", "1: the messages of the group of *kind* and *reason* in the sideline."),
+    Parameter("kind", "The kind of the failures; empty: none."),
+    Parameter("reason", "The first line of the reason; empty: none."),
+)
 #: Fields of forms that no log needs.
 _OF_FORMS = ("csrf", "expected", "confirm")
 
@@ -100,6 +106,8 @@ def operations(action: Action) -> tuple[Operation, Operation]:
         Parameter(each.name, each.help or each.label, kinds.get(each.kind, str))
         for each in action.fields
     )
+    if any(each.name == "ids" for each in action.fields):
+        fields += OF_GROUP
     body = (*fields, Parameter("expected", "The number of messages that was shown.", int))
     if action.destroys:
         body += (Parameter("confirm", "The name of the queue, once more."),)
@@ -160,9 +168,11 @@ def _noted(
     except IgnisError as error:
         noted(None, str(error))
         raise
-    entry = noted(changed, None)
-    console.changed()
-    return entry
+    else:
+        return noted(changed, None)
+    finally:
+        # An action that failed may have changed a part.
+        console.changed(call.ask.queue)
 
 
 def _check(call: Call, action: Action, prepared: Prepared) -> None:

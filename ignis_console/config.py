@@ -10,7 +10,7 @@ from queue_core.errors import BadOption
 
 #: The port by default.
 PORT = 8413
-#: Seconds that a message may wait before it is a problem, as in docs/monitoring/alerts.yml.
+#: Seconds after its load at which a waiting message is a problem, as in docs/monitoring/alerts.yml.
 OLDEST_WANTED = 900.0
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+import time
+from contextlib import suppress
 
+from ignis_console import sideline_view
 from ignis_console.action_log import ActionLog
 from ignis_console.auth import Auth
 from ignis_console.config import ConsoleOptions
-from ignis_console.details import Details, read_details
+from ignis_console.details import QueueReading, read_queue
 from ignis_console.figures import Figures
+from ignis_console.look import Look
 from ignis_console.places import Places
 from ignis_console.poller import Poller
 from ignis_console.problems import Problem, find
 from ignis_console.shared import Shared
+from ignis_console.sideline_view import SidelineView
 from ignis_console.snapshot import SnapshotReader
-from queue_core.errors import IgnisError
+from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.monitoring import prometheus
 from queue_core.store import Store
 
-#: Seconds for which the details of a queue, and its sideline, are shown before they are read again.
-DETAILS_SECONDS = 3.0
+#: Seconds for which a queue, and its sideline, are shown before they are read again. On PostgreSQL,
+#: each reading counts as two transactions: the test of the connection is one.
+QUEUE_SECONDS = 3.0
 SIDELINE_SECONDS = 5.0
+#: Seconds after an action in which its queue is read as often, however many others are looked at.
+HASTY_SECONDS = 60.0
 #: Seconds for which scrapes get the same metrics.
 METRICS_SECONDS = 1.0
 #: Actions at the same time, and the seconds that a further one waits. A pool has 15 connections.
@@ -39,25 +46,34 @@ class Console:
         self.poller = Poller(SnapshotReader(store.catalog).read)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
         self._found: tuple[Figures, list[Problem]] | None = None
-        self._details: Shared[Details] = Shared(DETAILS_SECONDS)
-        self._sidelines: Shared[pa.Table] = Shared(SIDELINE_SECONDS)
+        self._queues: Shared[QueueReading] = Shared(QUEUE_SECONDS)
+        self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
+        #: When somebody acted on a queue last.
+        self._acted: dict[str, float] = {}
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
 
-    def details(self, queue: str, span: str) -> Details:
+    def queue(self, name: str, span: str) -> Look[QueueReading]:
         """Return a queue in detail, at most some seconds old."""
-        return self._details.get((queue, span), lambda: read_details(self.store, queue, span))
+        return self._queues.get(
+            (name, span), lambda: read_queue(self.store, name, span), hasty=self._in_haste(name)
+        )
 
-    def sideline(self, queue: str) -> pa.Table:
+    def sideline(self, queue: str) -> Look[SidelineView]:
         """Return the view ``sideline`` of a queue, at most some seconds old."""
-        return self._sidelines.get(queue, lambda: self.store.view("sideline", queue))
+        return self._sidelines.get(
+            queue, lambda: sideline_view.read(self.store, queue), hasty=self._in_haste(queue)
+        )
 
     def metrics(self) -> str:
-        """Return the metrics of the store for Prometheus, at most some seconds old."""
-        return self._metrics.get("", lambda: prometheus.page(self.store.catalog))
+        """Return the metrics of the store for Prometheus, at most a second old."""
+        look = self._metrics.get("", lambda: prometheus.page(self.store.catalog))
+        if look.error is not None:
+            # Prometheus would take former figures for present ones.
+            raise CatalogUnavailable(look.error)
+        return look.seen
 
-    def problems(self) -> list[Problem]:
-        """Return the problems of the store, the worst first."""
-        figures = self.poller.look().figures
+    def problems(self, figures: Figures) -> list[Problem]:
+        """Return the problems that some figures show, the worst first."""
         found = self._found
         if found is None or found[0] is not figures:
             found = self._found = (figures, find(figures, self.options.oldest_wanted))
@@ -66,16 +82,21 @@ class Console:
     def problem_count(self) -> int | None:
         """Return the number of problems, or None while the figures cannot be read."""
         try:
-            return len(self.problems())
+            return len(self.problems(self.poller.look().seen))
         except IgnisError:
             return None
 
-    def changed(self) -> None:
+    def _in_haste(self, queue: str) -> bool:
+        return time.monotonic() - self._acted.get(queue, -HASTY_SECONDS) < HASTY_SECONDS
+
+    def changed(self, queue: str) -> None:
         """Forget what was read before an action, and wait until the figures follow it."""
-        self._details.forget()
+        self._acted[queue] = time.monotonic()
+        self._queues.forget()
         self._sidelines.forget()
         self._metrics.forget()
-        self.poller.look(fresh=True)
+        with suppress(IgnisError):
+            self.poller.look(fresh=True)
 
     def close(self) -> None:
         """End the poller and the log."""

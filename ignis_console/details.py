@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from ignis_console.figures import Holder, Sample
-from ignis_console.snapshot import read_holders, read_samples
+from ignis_console.figures import Holder, QueueFigures, Sample
+from ignis_console.snapshot import SPAN_SECONDS, read_holders, read_queues, read_samples
 from ignis_console.wording import moment
 from queue_core.catalog import dialect, queues
+from queue_core.catalog.samples import FINEST
+from queue_core.inspection import views
 from queue_core.store import Store
 
 #: The times that the charts can show: seconds of each sample, and seconds in all.
@@ -31,9 +33,9 @@ class ShardRow:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """One queue in detail, at one moment."""
+    """What only the page of one queue shows."""
 
-    #: In seconds since 1970, by the catalog's clock.
+    #: The moment of all figures of the page, in seconds since 1970, by the catalog's clock.
     now: float
     columns: tuple[tuple[str, str], ...]
     key: str | None
@@ -48,18 +50,27 @@ class Details:
     samples: tuple[Sample, ...]
 
 
-def read_details(store: Store, name: str, span: str) -> Details:
-    """Read a queue in two short transactions; raises `NoSuchQueue`."""
-    rows = store.view("shards", name).to_pylist()
+class QueueReading(NamedTuple):
+    """One queue at one moment."""
+
+    figures: QueueFigures
+    details: Details
+
+
+def read_queue(store: Store, name: str, span: str) -> QueueReading:
+    """Read a queue in one short transaction; raises `NoSuchQueue`."""
     with store.catalog.read() as connection:
         now = dialect.read_clock(connection)
         info = queues.find(connection, name)
+        latest = read_samples(connection, info.id, FINEST, now - SPAN_SECONDS * 1_000_000)
+        (found,) = read_queues(connection, now, {info.id: latest}, info.id)
+        rows = views.read(connection, "shards", name, store.storage.uri).to_pylist()
         holders = tuple(read_holders(connection, now, info.id))
         each, seconds = SPANS[span]
         samples = tuple(read_samples(connection, info.id, each, now - seconds * 1_000_000))
     shards = _shards(rows)
     waiting = sum(row.waiting for row in shards)
-    return Details(
+    details = Details(
         now=now / 1e6,
         columns=tuple((field.name, str(field.type)) for field in info.schema),
         key=info.key,
@@ -72,6 +83,7 @@ def read_details(store: Store, name: str, span: str) -> Details:
         span=span,
         samples=samples,
     )
+    return QueueReading(found, details)
 
 
 def _shards(rows: list[dict[str, Any]]) -> tuple[ShardRow, ...]:

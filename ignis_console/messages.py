@@ -126,12 +126,20 @@ def events(place: Place | None, failed: Sequence[Failure]) -> tuple[Event, ...]:
     if place is not None:
         if place.loaded_at is not None:
             found.append(Event(place.loaded_at, "Loaded"))
-        if place.fired_at is not None:
-            text = "Fired" if place.holder else "Fired or shovelled last"
+        if place.fired_at is not None and not _is_of_return(place):
+            text = "Fired" if place.holder else "Fired last"
             found.append(Event(place.fired_at, text, place.holder))
         if place.moved_at is not None and place.moved_at != place.loaded_at:
             found.append(Event(place.moved_at, f"Came to {place.magazine}"))
     return tuple(sorted(found, key=lambda each: (each.at, each.text != "Loaded")))
+
+
+def _is_of_return(place: Place) -> bool:
+    """Return whether its return from the sideline, which counts as a firing there, is its last."""
+    moved, loaded = place.moved_at, place.loaded_at
+    if place.holder is not None or place.magazine != "main" or moved is None or moved == loaded:
+        return False
+    return place.fired_at is not None and place.fired_at <= moved
 
 
 def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice | None:

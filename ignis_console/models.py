@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import ceil
+from datetime import datetime
 from typing import Any
 
-from ignis_console import messages, sideline
+from ignis_console import messages, sideline, wording
 from ignis_console.action_log import LogEntry
 from ignis_console.ask import Ask
 from ignis_console.console import Console
 from ignis_console.details import SPANS, Details
 from ignis_console.figures import QueueFigures, Sample
+from ignis_console.look import Look
 from ignis_console.messages import Life
+from ignis_console.paging import within
 from ignis_console.problems import Problem, of_queue
 from ignis_console.sideline import Group
 from ignis_console.values import plain
-from queue_core.errors import BadOption, NoSuchQueue
+from queue_core.errors import BadOption
 
 #: How the names of Arrow's types of numbers begin.
 _NUMBERS = ("int", "uint", "float", "double", "half", "decimal")
@@ -30,7 +32,9 @@ GROUP_ROWS = 100
 class Freshness:
     """How old the figures are."""
 
-    #: Seconds since they were read.
+    #: When they were read, by the catalog's clock.
+    at: datetime
+    #: Seconds since then.
     age: float
     #: Why newer ones could not be read; None: they could.
     error: str | None
@@ -105,10 +109,17 @@ class SidelineRow:
 class SidelinePage:
     """The sideline of a queue, by kind and first line of the reason; or one of its groups."""
 
+    fresh: Freshness
     queue: str
     messages: int
     all_groups: int
+    search: str
+    #: The groups that the search finds, and one page of them.
+    found: int
     groups: tuple[Group, ...]
+    #: The page, and how many there are: of groups, or of messages of the chosen group.
+    page: int
+    pages: int
     #: Whether one group is chosen, and which.
     chosen: bool
     kind: str | None
@@ -152,6 +163,15 @@ class LogPage:
     """The latest actions by this console."""
 
     entries: tuple[LogEntry, ...]
+
+
+def freshness(look: Look[Any], now: int) -> Freshness:
+    """Return how old a reading is; *now*: the catalog's time at it, in microseconds."""
+    return Freshness(at=wording.moment(now) or wording.EPOCH, age=look.age, error=look.error)
+
+
+def _page(ask: Ask) -> int:
+    return ask.number("page", 1, 1, 1_000_000)
 
 
 def _total(queues: list[QueueRow], name: str) -> int | None:
@@ -198,19 +218,19 @@ SORTS: dict[str, Callable[[QueueRow], Any]] = {
 def queues_page(console: Console, ask: Ask) -> QueuesPage:
     """Return all queues, or those that a search finds."""
     look = console.poller.look()
+    figures = look.seen
     search = ask.text("q") or ""
     sort = ask.one_of("sort", tuple(SORTS))
     rows = [
         row_of(queue, console.options.oldest_wanted)
-        for queue in look.figures.queues
+        for queue in figures.queues
         if search.lower() in queue.name.lower()
     ]
     rows.sort(key=SORTS[sort])
-    pages = max(ceil(len(rows) / PER_PAGE), 1)
-    page = min(ask.number("page", 1, 1, 1_000_000), pages)
+    page, pages = within(_page(ask), len(rows), PER_PAGE)
     return QueuesPage(
-        fresh=Freshness(age=look.age, error=look.error),
-        now=look.figures.now / 1e6,
+        fresh=freshness(look, figures.now),
+        now=figures.now / 1e6,
         search=search,
         sort=sort,
         page=page,
@@ -227,17 +247,11 @@ def queues_page(console: Console, ask: Ask) -> QueuesPage:
 def queue_page(console: Console, ask: Ask) -> QueuePage:
     """Return one queue; raises `NoSuchQueue`."""
     span = ask.one_of("span", tuple(SPANS))
-    details = console.details(ask.queue, span)
-    look = console.poller.look()
-    figures = look.figures.queue(ask.queue)
-    if figures is None:
-        look = console.poller.look(fresh=True)
-        figures = look.figures.queue(ask.queue)
-    if figures is None:
-        raise NoSuchQueue(f"the store has no queue {ask.queue!r}")
+    look = console.queue(ask.queue, span)
+    figures, details = look.seen
     wanted = console.options.oldest_wanted
     return QueuePage(
-        fresh=Freshness(age=look.age, error=look.error),
+        fresh=freshness(look, round(details.now * 1e6)),
         queue=row_of(figures, wanted),
         problems=tuple(of_queue(figures, wanted)),
         details=details,
@@ -246,24 +260,34 @@ def queue_page(console: Console, ask: Ask) -> QueuePage:
 
 def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     """Return the groups of a sideline, and the messages of one of them."""
-    rows = console.sideline(ask.queue)
-    groups = sideline.group(rows)
+    look = console.sideline(ask.queue)
+    rows = look.seen.rows
     chosen = ask.text("group") is not None
+    search = ask.text("q") or ""
+    groups = sideline.group(rows, search, 1 if chosen else _page(ask))
     kind, reason = ask.text("kind"), ask.values.get("reason") or None
     found = sideline.members(rows, kind, reason) if chosen else rows.slice(0, 0)
+    page, pages = groups.page, groups.pages
+    if chosen:
+        page, pages = within(_page(ask), found.num_rows, GROUP_ROWS)
     names = list(SidelineRow.__dataclass_fields__)
     return SidelinePage(
+        fresh=freshness(look, look.seen.now),
         queue=ask.queue,
         messages=groups.messages,
         all_groups=groups.all_groups,
+        search=search,
+        found=groups.found,
         groups=groups.groups,
+        page=page,
+        pages=pages,
         chosen=chosen,
         kind=kind,
         reason=reason,
         members=found.num_rows,
         rows=tuple(
             SidelineRow(**{name: row[name] for name in names})
-            for row in found.slice(0, GROUP_ROWS).to_pylist()
+            for row in found.slice((page - 1) * GROUP_ROWS, GROUP_ROWS).to_pylist()
         ),
     )
 
@@ -273,14 +297,14 @@ def messages_page(console: Console, ask: Ask) -> MessagesPage:
     selector, magazine = ask.text("selector"), ask.one_of("magazine", ("main", "sideline"))
     count = ask.number("count", 20, 1, messages.MOST)
     found = messages.peek(console.store, ask.queue, selector, magazine, count)
-    details = console.details(ask.queue, "hour")
+    columns = console.store.queue(ask.queue).info.schema
     return MessagesPage(
         queue=ask.queue,
         selector=selector,
         magazine=magazine,
         count=count,
-        columns=tuple(name for name, _ in details.columns),
-        numbers=tuple(name for name, kind in details.columns if kind.startswith(_NUMBERS)),
+        columns=tuple(columns.names),
+        numbers=tuple(each.name for each in columns if str(each.type).startswith(_NUMBERS)),
         messages=tuple(plain(row) for row in found),
     )
 
@@ -297,7 +321,7 @@ def problems_page(console: Console, _: Ask) -> ProblemsPage:
     """Return the problems of the store."""
     look = console.poller.look()
     return ProblemsPage(
-        fresh=Freshness(age=look.age, error=look.error), problems=tuple(console.problems())
+        fresh=freshness(look, look.seen.now), problems=tuple(console.problems(look.seen))
     )
 
 

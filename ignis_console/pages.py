@@ -58,10 +58,12 @@ PAGES = (
         "/queues/{queue}/sideline",
         "/api/queues/{queue}/sideline",
         "sideline",
-        "The sideline of a queue, grouped by kind and first line of the reason.",
+        "The sideline of a queue, grouped by kind and first line of the reason, 100 per page.",
         models.sideline_page,
         models.SidelinePage,
         (
+            Parameter("q", "Only groups with this text in their kind or reason."),
+            Parameter("page", "The number of the page of groups or messages, from 1.", int),
             Parameter("group", "1: show messages of the group of *kind* and *reason*."),
             Parameter("kind", "The kind of the failures; empty: none."),
             Parameter("reason", "The first line of the reason; empty: none."),

@@ -1,7 +1,7 @@
 """One thread that reads the figures of the store while somebody looks at a page.
 
-Pages take the latest figures at once, and however many people look, the catalog is read once in two
-seconds. When nobody has looked for a while, the thread ends.
+Pages take the latest figures at once, and however many people look, the catalog is read once in
+three seconds. When nobody has looked for a while, the thread ends.
 """
 
 from __future__ import annotations
@@ -10,33 +10,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ignis_console.figures import Figures
+from ignis_console.look import Look, ends_looks
 from queue_core.errors import IgnisError
 
 #: Seconds between two readings, and seconds without a look after which they end.
-EACH_SECONDS = 2.0
+EACH_SECONDS = 3.0
 IDLE_SECONDS = 15.0
 #: Figures of this age are not shown as present ones: the look waits for new ones.
-STALE_SECONDS = 6.0
+STALE_SECONDS = 8.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The latest figures, and the error of the last reading, if it failed."""
-
-    figures: Figures
-    #: By the monotonic clock.
-    read_at: float
-    error: str | None = None
-
-    @property
-    def age(self) -> float:
-        """Seconds since the figures were read."""
-        return time.monotonic() - self.read_at
 
 
 class Poller:
@@ -46,7 +31,7 @@ class Poller:
         self._read = read
         self._each = each
         self._changed = threading.Condition()
-        self._latest: Look | None = None
+        self._latest: Look[Figures] | None = None
         self._error: IgnisError | None = None
         self._rounds = 0
         self._reading = False
@@ -55,12 +40,12 @@ class Poller:
         self._running = False
         self._closed = False
 
-    def look(self, *, fresh: bool = False) -> Look:
+    def look(self, *, fresh: bool = False) -> Look[Figures]:
         """
         Return the latest figures; with *fresh*, those of a reading that begins after this call.
 
         If the catalog cannot be read, it returns the former figures with the error. Raises the
-        error if there are none.
+        error if there are none, and if the store is gone.
         """
         with self._changed:
             self._looked_at = time.monotonic()
@@ -77,7 +62,9 @@ class Poller:
             if self._latest is None:
                 raise self._error or IgnisError("the console is being closed")
             if self._error is not None:
-                return Look(self._latest.figures, self._latest.read_at, str(self._error))
+                if ends_looks(self._error):
+                    raise self._error
+                return Look(self._latest.seen, self._latest.read_at, str(self._error))
             return self._latest
 
     def close(self) -> None:

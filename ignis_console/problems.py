@@ -47,7 +47,7 @@ class Problem:
 
 
 def find(figures: Figures, oldest_wanted: float) -> list[Problem]:
-    """Return all problems, the worst first. *oldest_wanted*: the most seconds that one may wait."""
+    """Return all problems, the worst first. *oldest_wanted*: the most seconds since a load."""
     order = list(Severity)
     found = chain(
         (p for queue in figures.queues for p in of_queue(queue, oldest_wanted)),
@@ -72,9 +72,10 @@ def _old(queue: QueueFigures, wanted: float) -> Iterator[Problem]:
             Severity.WARNING,
             "old",
             queue.name,
-            f"The oldest message has waited {wording.age(queue.oldest_age)}; wanted are at most "
-            f"{wording.age(wanted)}.",
-            "Look whether consumers run and keep up, or raise their number.",
+            f"The oldest waiting message was loaded {wording.age(queue.oldest_age)} ago; wanted "
+            f"are at most {wording.age(wanted)}.",
+            "Look whether consumers run and keep up, or raise their number. Messages that were "
+            "requeued are as old as their load.",
         )
 
 

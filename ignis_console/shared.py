@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from ignis_console.look import Look
+from queue_core.errors import Unavailable
+
 Answer = TypeVar("Answer")
 
 #: The most answers that are kept.
@@ -18,9 +21,30 @@ _ACTIVE_SECONDS = 15.0
 class _Slot(Generic[Answer]):
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.answer: Answer | None = None
-        self.ends_at = 0.0
+        self.latest: Look[Answer] | None = None
+        self.error: Unavailable | None = None
+        self.begun_at: float | None = None
+        self.took = 0.0
         self.asked_at = 0.0
+
+    def ends_at(self, each: float, active: int, *, hasty: bool) -> float:
+        """Return when the answer is to be computed again."""
+        if self.begun_at is None:
+            return 0.0
+        if hasty:
+            return self.begun_at + max(each, self.took)
+        # A failure tells nothing of how long the next attempt takes.
+        busy = 0.0 if self.error else 10 * self.took
+        return self.begun_at + active * max(each, busy)
+
+    def compute(self, compute: Callable[[], Answer], now: float) -> None:
+        """Compute the answer; keep the former one with the error of a store that is not reached."""
+        former, self.latest, self.begun_at, self.error = self.latest, None, None, None
+        try:
+            self.latest = Look(compute(), now)
+        except Unavailable as error:
+            self.latest, self.error = former, error
+        self.begun_at, self.took = now, time.monotonic() - now
 
 
 class Shared(Generic[Answer]):
@@ -36,8 +60,16 @@ class Shared(Generic[Answer]):
         self._lock = threading.Lock()
         self._slots: dict[Hashable, _Slot[Answer]] = {}
 
-    def get(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
-        """Return the answer of *key*; raises what *compute* raises, which is not kept."""
+    def get(
+        self, key: Hashable, compute: Callable[[], Answer], *, hasty: bool = False
+    ) -> Look[Answer]:
+        """
+        Return the answer of *key*.
+
+        While the store cannot be reached, it returns the former answer with the error. Raises the
+        error if there is none, and every other error of *compute*. With *hasty*, the answer is
+        kept for *each* seconds however many others are looked at, unless it takes longer.
+        """
         begun = time.monotonic()
         with self._lock:
             slot = self._slots.pop(key, None) or _Slot()
@@ -47,13 +79,15 @@ class Shared(Generic[Answer]):
                 del self._slots[next(iter(self._slots))]
             active = sum(begun - each.asked_at < _ACTIVE_SECONDS for each in self._slots.values())
         with slot.lock:
-            if slot.answer is None or time.monotonic() >= slot.ends_at:
-                started = time.monotonic()
-                answer = compute()
-                took = time.monotonic() - started
-                slot.answer = answer
-                slot.ends_at = started + max(self._each * active, 10 * took * active)
-            return slot.answer
+            now = time.monotonic()
+            if now >= slot.ends_at(self._each, active, hasty=hasty):
+                slot.compute(compute, now)
+            if slot.latest is None:
+                assert slot.error is not None, "a reading without an error has an answer"
+                raise slot.error
+            if slot.error is not None:
+                return Look(slot.latest.seen, slot.latest.read_at, str(slot.error))
+            return slot.latest
 
     def forget(self) -> None:
         """Forget all answers, after something was changed."""

@@ -8,8 +8,10 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: The most groups that are shown, and the most characters of a first line.
-MOST_GROUPS = 200
+from ignis_console.paging import within
+
+#: Groups on one page, and the most characters of a first line.
+PER_PAGE = 100
 LINE_LENGTH = 300
 
 
@@ -31,9 +33,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups with the most messages, and how many groups and messages there are in all."""
+    """One page of the groups that a search finds, those with the most messages first."""
 
     groups: tuple[Group, ...]
+    page: int
+    pages: int
+    #: How many groups the search finds.
+    found: int
+    #: How many groups and messages the sideline has.
     all_groups: int
     messages: int
 
@@ -45,10 +52,15 @@ def with_line(rows: pa.Table) -> pa.Table:
     return rows.append_column("line", pc.utf8_slice_codeunits(first, 0, LINE_LENGTH))
 
 
-def group(rows: pa.Table) -> Groups:
-    """Group rows of the view ``sideline``; the largest group comes first."""
+def group(rows: pa.Table, search: str = "", page: int = 1) -> Groups:
+    """
+    Group rows of the view ``sideline``; the largest group comes first.
+
+    *search*: a text in the kind or the first line of the reason, in any case. *page*: from 1; the
+    last one if there are fewer.
+    """
     if not rows.num_rows:
-        return Groups((), 0, 0)
+        return Groups((), 1, 1, 0, 0, 0)
     shown = with_line(rows)
     table = shown.set_column(
         shown.schema.get_field_index("dead"), "dead", shown.column("dead").cast(pa.int64())
@@ -62,9 +74,11 @@ def group(rows: pa.Table) -> Groups:
             ("sidelined_at", "max"),
         ]
     )
-    ordered = found.sort_by(
+    wanted = found.filter(_has(found, search)) if search else found
+    page, pages = within(page, wanted.num_rows, PER_PAGE)
+    ordered = wanted.sort_by(
         [("message_id_count", "descending"), ("kind", "ascending"), ("line", "ascending")]
-    ).slice(0, MOST_GROUPS)
+    ).slice((page - 1) * PER_PAGE, PER_PAGE)
     groups = tuple(
         Group(
             kind=row["kind"],
@@ -77,7 +91,7 @@ def group(rows: pa.Table) -> Groups:
         )
         for row in ordered.to_pylist()
     )
-    return Groups(groups, found.num_rows, rows.num_rows)
+    return Groups(groups, page, pages, wanted.num_rows, found.num_rows, rows.num_rows)
 
 
 def members(rows: pa.Table, kind: str | None, reason: str | None) -> pa.Table:
@@ -85,6 +99,14 @@ def members(rows: pa.Table, kind: str | None, reason: str | None) -> pa.Table:
     shown = with_line(rows)
     mask = pc.and_(_is(shown.column("kind"), kind), _is(shown.column("line"), reason))
     return shown.filter(mask).sort_by([("sidelined_at", "descending"), ("message_id", "ascending")])
+
+
+def _has(groups: pa.Table, search: str) -> pa.ChunkedArray:
+    found = [
+        pc.fill_null(pc.match_substring(groups.column(name), search, ignore_case=True), False)
+        for name in ("kind", "line")
+    ]
+    return pc.or_(*found)
 
 
 def _is(column: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -63,59 +63,17 @@ class SnapshotReader:
         with self._catalog.read() as connection:
             now = dialect.read_clock(connection)
             self._follow_samples(connection, now)
-            shovels = _shovels(connection, now)
+            found = tuple(read_queues(connection, now, self._samples))
+            gone = self._samples.keys() - {queue.id for queue in found}
+            for queue_id in gone:
+                del self._samples[queue_id]
             return Figures(
                 now=now,
-                queues=tuple(self._queues(connection, now, shovels)),
+                queues=found,
                 holders=tuple(read_holders(connection, now)),
                 breakers=tuple(_breakers(connection, now)),
                 failed_jobs=tuple(_failed_jobs(connection)),
                 tasks=_tasks(connection, now),
-            )
-
-    def _queues(
-        self, connection: Connection, now: int, shovels: dict[int, float]
-    ) -> Iterator[QueueFigures]:
-        described = select(
-            queues.c.id,
-            queues.c.settings,
-            queues.c.shards,
-            queues.c.paused_at,
-            queues.c.deactivated_at,
-        )
-        known = {row.id: row for row in connection.execute(described)}
-        overdue = _overdue(connection, now)
-        held_long = stuck.read(connection, now)
-        gone = self._samples.keys() - known.keys()
-        for queue_id in gone:
-            del self._samples[queue_id]
-        for row in sorted(figures.read(connection), key=lambda each: str(each.queue)):
-            about = known[row.queue_id]
-            settings = settings_of(about.settings)
-            long = held_long.get(row.queue_id)
-            yield QueueFigures(
-                id=row.queue_id,
-                name=row.queue,
-                waiting=row.waiting,
-                oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
-                in_flight=row.in_flight,
-                sidelined=row.sidelined,
-                retrying=row.retrying,
-                dead=row.dead,
-                damaged=row.damaged,
-                shards=about.shards,
-                concurrency=settings.concurrency,
-                max_size=settings.max_size,
-                overflow=settings.overflow,
-                paused_for=_since(about.paused_at, now),
-                deactivated=about.deactivated_at is not None,
-                retries=settings.retry is not None,
-                overdue_for=overdue.get(row.queue_id),
-                shovelled_before=shovels.get(row.queue_id),
-                shovel_interval=settings.shovel_interval,
-                stuck=long.messages if long else 0,
-                stuck_for=_since(long.fired_at, now) if long else None,
-                samples=tuple(self._samples.get(row.queue_id, ())),
             )
 
     def _follow_samples(self, connection: Connection, now: int) -> None:
@@ -131,6 +89,60 @@ class SnapshotReader:
             # The clock was set back.
             self._newest = 0
             self._samples.clear()
+
+
+def read_queues(
+    connection: Connection,
+    now: int,
+    samples_of: Mapping[int, Sequence[Sample]],
+    only: int | None = None,
+) -> Iterator[QueueFigures]:
+    """
+    Yield the figures of all queues, in order of their names, or of the queue *only*.
+
+    *now*: the catalog's time. *samples_of*: the latest samples by the ids of the queues.
+    """
+    described = select(
+        queues.c.id,
+        queues.c.settings,
+        queues.c.shards,
+        queues.c.paused_at,
+        queues.c.deactivated_at,
+    )
+    ids = None if only is None else [only]
+    described = described if only is None else described.where(queues.c.id == only)
+    known = {row.id: row for row in connection.execute(described)}
+    shovels = _shovels(connection, now, only)
+    overdue = _overdue(connection, now, only)
+    held_long = stuck.read(connection, now, ids)
+    for row in sorted(figures.read(connection, ids), key=lambda each: str(each.queue)):
+        about = known[row.queue_id]
+        settings = settings_of(about.settings)
+        long = held_long.get(row.queue_id)
+        yield QueueFigures(
+            id=row.queue_id,
+            name=row.queue,
+            waiting=row.waiting,
+            oldest_age=None if row.oldest_age is None else row.oldest_age / 1e6,
+            in_flight=row.in_flight,
+            sidelined=row.sidelined,
+            retrying=row.retrying,
+            dead=row.dead,
+            damaged=row.damaged,
+            shards=about.shards,
+            concurrency=settings.concurrency,
+            max_size=settings.max_size,
+            overflow=settings.overflow,
+            paused_for=_since(about.paused_at, now),
+            deactivated=about.deactivated_at is not None,
+            retries=settings.retry is not None,
+            overdue_for=overdue.get(row.queue_id),
+            shovelled_before=shovels.get(row.queue_id),
+            shovel_interval=settings.shovel_interval,
+            stuck=long.messages if long else 0,
+            stuck_for=_since(long.fired_at, now) if long else None,
+            samples=tuple(samples_of.get(row.queue_id, ())),
+        )
 
 
 def sample_of(row: Any) -> Sample:
@@ -213,15 +225,17 @@ def _tasks(connection: Connection, now: int) -> dict[str, float]:
     return {task: max(now - begun, 0) / 1e6 for task, begun in connection.execute(query)}
 
 
-def _shovels(connection: Connection, now: int) -> dict[int, float]:
+def _shovels(connection: Connection, now: int, only: int | None) -> dict[int, float]:
     query = select(schedule.c.queue_id, schedule.c.begun_at).where(schedule.c.task == "shovel")
+    query = query if only is None else query.where(schedule.c.queue_id == only)
     return {queue: max(now - begun, 0) / 1e6 for queue, begun in connection.execute(query)}
 
 
-def _overdue(connection: Connection, now: int) -> dict[int, float]:
+def _overdue(connection: Connection, now: int, only: int | None) -> dict[int, float]:
     first = func.min(slices.c.due_at).label("first")
     query = select(slices.c.queue_id, first).where(slices.c.due_at <= now)
     query = query.where(slices.c.due_at.is_not(None)).group_by(slices.c.queue_id)
+    query = query if only is None else query.where(slices.c.queue_id == only)
     return {queue: (now - due) / 1e6 for queue, due in connection.execute(query)}
 
 

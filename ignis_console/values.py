@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
@@ -16,13 +17,13 @@ def plain(value: Any) -> Any:
     Return a value in types of JSON.
 
     Dataclasses become objects, times ISO 8601 texts, decimal numbers texts, and bytes base64.
-    Numbers that JSON lacks, such as NaN, become texts. Fields that
-    are declared with ``api`` false are left out.
+    The numbers that JSON lacks become the texts ``NaN``, ``Infinity`` and ``-Infinity``. Fields
+    that are declared with ``api`` false are left out.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta):

@@ -26,9 +26,11 @@ from ignis_console.values import plain
 from queue_core.errors import (
     CatalogForbidden,
     Conflict,
+    Damaged,
     IgnisError,
     Invalid,
     NoSuchQueue,
+    NoSuchStore,
     Unavailable,
 )
 
@@ -128,11 +130,13 @@ def _fields(request: Request, body: bytes) -> dict[str, str]:
     if kind == "application/json":
         try:
             found = json.loads(body or b"{}")
+        except RecursionError as error:
+            raise Refused(400, "the body is nested too deeply") from error
         except ValueError as error:
             raise Refused(400, f"the body is no JSON: {error}") from error
         if not isinstance(found, dict):
             raise Refused(400, "the body is no JSON object")
-        return {name: _text(value) for name, value in found.items() if value is not None}
+        return {name: _text(name, value) for name, value in found.items() if value is not None}
     if kind == "application/x-www-form-urlencoded":
         try:
             return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
@@ -141,12 +145,17 @@ def _fields(request: Request, body: bytes) -> dict[str, str]:
     raise Refused(415, "send application/json or application/x-www-form-urlencoded")
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "1" if value else ""
-    if isinstance(value, list):
-        return " ".join(_text(item) for item in value)
-    return str(value)
+def _text(name: str, value: Any) -> str:
+    """Return a field of JSON as a form has it; a list, such as that of ids, has spaces between."""
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, list | dict) for item in items):
+        raise Refused(400, f"{name[:40]!r}: use a text, a number, true, false, or a list of those")
+    texts = [("1" if item else "") if isinstance(item, bool) else str(item) for item in items]
+    try:
+        " ".join([name, *texts]).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(400, f"{ascii(name)[:40]}: the text is not valid Unicode") from error
+    return " ".join(texts)
 
 
 def _check_token(request: Request, identity: Identity, form: dict[str, str]) -> None:
@@ -174,11 +183,13 @@ def status_of(error: IgnisError) -> int:
         return 404
     if isinstance(error, CatalogForbidden):
         return 403
+    if isinstance(error, NoSuchStore | Damaged | Unavailable):
+        return 503
     if isinstance(error, Invalid):
         return 400
     if isinstance(error, Conflict):
         return 409
-    return 503 if isinstance(error, Unavailable) else 500
+    return 500
 
 
 _TITLES = {
@@ -187,7 +198,7 @@ _TITLES = {
     403: "Not allowed",
     404: "There is no such thing",
     409: "Somebody was faster",
-    503: "Try again later",
+    503: "The store does not answer as it should",
 }
 
 

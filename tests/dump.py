@@ -26,6 +26,12 @@ def backdate(store: Store, seconds: float) -> None:
     store.catalog.write(lambda connection: _set_back(connection, slices, ("fired_at",), seconds))
 
 
+def load_earlier(store: Store, seconds: float) -> None:
+    """Let all messages have been loaded *seconds* earlier."""
+    times = ("loaded_at", "moved_at")
+    store.catalog.write(lambda connection: _set_back(connection, slices, times, seconds))
+
+
 def age(store: Store, seconds: float) -> None:
     """Let every queue have been created and deactivated *seconds* earlier."""
     times = ("created_at", "deactivated_at")

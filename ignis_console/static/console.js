@@ -10,27 +10,41 @@
     busy = true;
     try {
       const answer = await fetch(location.href, { headers: { "X-Live": "1" }, redirect: "error" });
-      if (!answer.ok) throw new Error(String(answer.status));
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      for (const old of live()) {
-        const fresh = page.getElementById(old.id);
-        if (!fresh || fresh.innerHTML === old.innerHTML) continue;
-        const focused = old.contains(document.activeElement) ? document.activeElement : null;
-        const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+      const error = page.querySelector(".error");
+      if (!answer.ok) return old(error ? error.textContent : `The console answers ${answer.status}.`);
+      for (const here of live()) {
+        const fresh = page.getElementById(here.id);
+        if (!fresh || fresh.innerHTML === here.innerHTML) continue;
+        const focused = here.contains(document.activeElement) ? document.activeElement : null;
+        const scrolled = [...here.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
         const href = focused && focused.getAttribute("href");
-        old.replaceChildren(...fresh.childNodes);
-        old.querySelectorAll(".scroll").forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
+        here.replaceChildren(...fresh.childNodes);
+        here.querySelectorAll(".scroll").forEach((each, place) => (each.scrollLeft = scrolled[place] || 0));
         if (href) {
-          const again = [...old.querySelectorAll("a")].find((each) => each.getAttribute("href") === href);
+          const again = [...here.querySelectorAll("a")].find((each) => each.getAttribute("href") === href);
           if (again) again.focus({ preventScroll: true });
         }
       }
       document.body.classList.remove("offline");
     } catch {
-      // The figures stay, and the page says that they are old.
-      document.body.classList.add("offline");
+      old("The console does not answer, or the login has ended.");
+    } finally {
+      busy = false;
     }
-    busy = false;
+  }
+
+  // The figures stay, and the page says since when they are old, and why.
+  function old(reason) {
+    document.body.classList.add("offline");
+    const fresh = document.getElementById("fresh");
+    if (!fresh) return;
+    const time = fresh.querySelector("time");
+    if (time) time.textContent = time.title;
+    const tag = document.createElement("span");
+    tag.className = "tag critical";
+    tag.textContent = "Old figures";
+    fresh.replaceChildren(tag, ...(time ? [" of ", time] : []), ". " + reason);
   }
 
   function move(step) {

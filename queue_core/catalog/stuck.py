@@ -6,6 +6,7 @@ No heartbeat is needed for them, so it also finds those of a process that sent n
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,10 +26,17 @@ class Stuck(NamedTuple):
     fired_at: int
 
 
-def read(connection: Connection, now: int) -> dict[int, Stuck]:
-    """Return the stuck messages of all queues that have some, by the ids of the queues."""
+def read(connection: Connection, now: int, only: Collection[int] | None = None) -> dict[int, Stuck]:
+    """
+    Return the stuck messages of queues that have some, by the ids of the queues.
+
+    *only*: the ids of the queues; None: all.
+    """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for queue_id, settings in connection.execute(select(queues.c.id, queues.c.settings)):
+    described = select(queues.c.id, queues.c.settings)
+    if only is not None:
+        described = described.where(dialect.of(connection).one_of(queues.c.id, only))
+    for queue_id, settings in connection.execute(described):
         alike[_limits(settings)].append(queue_id)
     one_of = dialect.of(connection).one_of
     found = {}
@@ -47,7 +55,7 @@ def read(connection: Connection, now: int) -> dict[int, Stuck]:
             )
             .group_by(slices.c.queue_id)
         )
-        if len(alike) > 1:
+        if only is not None or len(alike) > 1:
             query = query.where(one_of(slices.c.queue_id, queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
             found[queue_id] = Stuck(int(messages), fired_at)

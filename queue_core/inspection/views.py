@@ -48,17 +48,22 @@ def view(catalog: Catalog, name: str, queue: str | None, storage: str) -> pa.Tab
     of the whole store.
     """
     with catalog.read() as connection:
-        found = [queues.find(connection, queue)] if queue else queues.find_all(connection)
-        if name == "reports":
-            # Tasks of the store belong to no queue.
-            return task_log.read(connection, found if queue else [*found, None])
-        shown = Shown({info.id: info for info in found}, queue is None, storage)
-        if name == "failures":
-            return _failures(connection, shown)
-        if name == "sideline":
-            return sideline(connection, {info.id: info.name for info in found})
-        rows = _QUERIES[name](connection, shown)
-        return _as_table([dict(row) for row in rows], name)
+        return read(connection, name, queue, storage)
+
+
+def read(connection: Connection, name: str, queue: str | None, storage: str) -> pa.Table:
+    """Return the same in a transaction of the caller."""
+    found = [queues.find(connection, queue)] if queue else queues.find_all(connection)
+    if name == "reports":
+        # Tasks of the store belong to no queue.
+        return task_log.read(connection, found if queue else [*found, None])
+    shown = Shown({info.id: info for info in found}, queue is None, storage)
+    if name == "failures":
+        return _failures(connection, shown)
+    if name == "sideline":
+        return sideline(connection, {info.id: info.name for info in found})
+    rows = _QUERIES[name](connection, shown)
+    return _as_table([dict(row) for row in rows], name)
 
 
 def read_samples(catalog: Catalog, queue: str | None, seconds: int) -> pa.Table:

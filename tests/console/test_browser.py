@@ -9,6 +9,7 @@ from importlib.resources import files
 import pytest
 
 pytest.importorskip("selenium")
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -17,6 +18,7 @@ from ignis_console.actions import ACTIONS
 from queue_core import Store
 from queue_core.tasks.sample import sample
 from tests.console import browser
+from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -101,7 +103,9 @@ def css(page, selector):
 
 
 def wait(page, condition, seconds=10):
-    return WebDriverWait(page, seconds, 0.05).until(condition)
+    # The page may replace an element between two looks at it.
+    replaced = [StaleElementReferenceException]
+    return WebDriverWait(page, seconds, 0.05, replaced).until(condition)
 
 
 def violations(page, **options):
@@ -153,6 +157,85 @@ def test_the_page_follows_the_store_without_a_shift(page, store, queue):
     assert page.execute_script("return window.same") == 1
     assert page.execute_script("return document.activeElement.textContent") == focused
     assert page.execute_script("return window.shift") < 0.01
+
+
+#: Widths at which the strip of figures breaks into other rows.
+WIDTHS = (360, 430, 560, 700, 860, 1010, 1280)
+
+
+def tops(page):
+    """Where the buttons of actions are."""
+    return page.execute_script(
+        "return [...document.querySelectorAll('.actions a')]"
+        ".map(each => each.getBoundingClientRect().top)"
+    )
+
+
+def tops_by_width(page):
+    found = {}
+    for width in WIDTHS:
+        browser.look(page, width, dark=False)
+        found[width] = tops(page)
+    return found
+
+
+def test_no_figure_moves_the_buttons_however_long_it_is(page, store, queue):
+    """Ages and problems come, and numbers get more digits, while somebody is about to click."""
+    page.get(page.root + f"/queues/{queue.name}")
+    before = tops_by_width(page)
+
+    queue.load(orders(1_234_567))
+    load_earlier(store, 15 * 60 + 23)
+    wait(page, lambda _: "min" in css(page, "#totals").text, 20)
+
+    assert "1,234,573" in css(page, "#totals").text
+    assert "The oldest waiting message was loaded" in css(page, "#problems").text
+    assert tops_by_width(page) == before
+    for width in WIDTHS:
+        browser.look(page, width, dark=False)
+        cut = page.execute_script(
+            "return [...document.querySelectorAll('#totals dd')]"
+            ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
+        )
+        assert (width, cut) == (width, [])
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/{}/sideline"])
+def test_each_column_can_be_seen_on_a_narrow_screen(page, queue, path):
+    page.get(page.root + path.format(queue.name))
+    browser.look(page, 360, dark=False)
+
+    region = css(page, ".scroll")
+    headers = page.find_elements(By.CSS_SELECTOR, ".scroll thead th")
+    assert len(headers) >= 7
+    for each in headers:
+        page.execute_script("arguments[0].scrollIntoView({inline: 'end'})", each)
+        assert each.is_displayed()
+        assert each.rect["width"] > 20
+    assert page.execute_script("return arguments[0].scrollLeft", region) > 0
+    # The name stays beside the figures.
+    assert css(page, ".scroll tbody th").rect["x"] >= region.rect["x"]
+
+
+def test_a_page_that_cannot_be_read_again_says_since_when_it_is_old(page, tmp_path, store, queue):
+    with Store.open(tmp_path / "gone") as opened:
+        make_queue(opened, "mail").load(orders(3))
+        with browser.console(tmp_path / "gone") as address:
+            page.get(address)
+            at = css(page, "#fresh time").get_attribute("title")
+            for file in (tmp_path / "gone").glob("catalog.db*"):
+                file.unlink()
+            wait(page, lambda _: "Old figures" in css(page, "#fresh").text, 20)
+
+            said = css(page, "#fresh").text
+            assert f"Old figures of {css(page, '#fresh time').get_attribute('title')}" in said
+            assert "there is no ignis store at" in said
+            assert css(page, "#totals dd").text == "1"
+            assert at <= css(page, "#fresh time").get_attribute("title")
+            page.refresh()
+            assert "there is no ignis store at" in css(page, ".error").text
+    failed = [each["message"] for each in page.get_log("browser")]
+    assert all("503" in each for each in failed)
 
 
 def open_action(page, queue, name):

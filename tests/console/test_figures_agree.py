@@ -24,7 +24,7 @@ def by_console(client):
     client.app.state.console.poller.look(fresh=True)
     (row,) = client.get("/api/queues", params={"q": "orders"}).json()["queues"]
     one = client.get("/api/queues/orders").json()["queue"]
-    client.app.state.console.changed()
+    client.app.state.console.changed("orders")
     assert row.keys() == one.keys()
     return {name: row[name] for name in FIGURES}
 

@@ -74,3 +74,16 @@ def test_errors_have_the_form_that_is_described(operator):
     error = operator.get("/api/queues/none").json()
 
     assert sorted(error) == sorted(document["components"]["schemas"]["Error"]["required"])
+
+
+@pytest.mark.parametrize("action", ["requeue", "delete", "sideline", "reload"])
+def test_a_group_of_the_sideline_is_a_described_choice(operator, queue, action):
+    document = operator.get("/api/openapi.json").json()
+    path = document["paths"][f"/api/queues/{{queue}}/actions/{action}"]
+    in_query = {each["name"] for each in path["get"]["parameters"]}
+    body = path["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+
+    assert {"group", "kind", "reason"} <= in_query
+    assert {"group", "kind", "reason"} <= set(body)
+    sideline = document["paths"]["/api/queues/{queue}/sideline"]["get"]["parameters"]
+    assert {"group", "kind", "reason"} <= {each["name"] for each in sideline}

@@ -2,13 +2,20 @@
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
+from starlette.testclient import TestClient
 
+from ignis_console.app import create_app
+from ignis_console.config import ConsoleOptions
+from ignis_console.console import SIDELINE_SECONDS
 from ignis_console.pages import PAGES
-from queue_core import CatalogUnavailable
+from ignis_console.wording import moment
+from queue_core import CatalogUnavailable, Store
 from queue_core.catalog import figures
 from queue_core.tasks.sample import sample
+from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
 from tests.factories import make_queue, orders
 
@@ -197,7 +204,7 @@ def test_old_figures_are_shown_as_old(operator, store, queue, monkeypatch):
     console = operator.app.state.console
     assert operator.get("/api/queues").json()["fresh"]["error"] is None
 
-    def fail(connection):
+    def fail(connection, *_):
         raise CatalogUnavailable("the database is down")
 
     monkeypatch.setattr(figures, "read", fail)
@@ -228,3 +235,139 @@ def test_the_figures_follow_the_store(operator, queue):
     while operator.get("/api/queues").json()["waiting"] != 11:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_message_that_returned_from_the_sideline_was_not_fired_since(operator, store, queue):
+    message = store.view("sideline", "orders").to_pylist()[0]["message_id"]
+    path = f"/api/queues/orders/messages/{message}"
+    texts = lambda: [each["text"] for each in operator.get(path).json()["life"]["events"]]  # noqa: E731
+    assert texts() == ["Loaded", "Fired last", "Came to sideline", "Attempt 1 ended"]
+
+    queue.choose(message).requeue()
+    assert texts() == ["Loaded", "Attempt 1 ended", "Came to main"]
+
+    firing = queue.fire(100)
+    queue.reload(firing.ids)
+    assert texts() == ["Loaded", "Attempt 1 ended", "Came to main", "Fired last"]
+
+
+def test_a_requeued_message_is_as_old_as_its_load(operator, store):
+    """The page, its twin, the problem, the view and the metrics have one age."""
+    queue = make_queue(store, shards=1)
+    queue.load(orders(1))
+    queue.sideline(queue.fire(1).ids)
+    time.sleep(1.5)
+    queue.choose("all").requeue()
+    wanted = replace(operator.app.state.console.options, oldest_wanted=1.0)
+    operator.app.state.console.options = wanted
+
+    page = operator.get("/api/queues/orders").json()
+
+    assert 1.5 <= page["queue"]["oldest_age"] <= store.view("queues")["oldest_age"][0].as_py()
+    (old,) = [each for each in page["problems"] if each["kind"] == "old"]
+    assert old["text"].startswith("The oldest waiting message was loaded 1.")
+    reading = re.search(
+        r"oldest_message_age_seconds{queue=.orders.} ([\d.]+)", operator.get("/metrics").text
+    )
+    assert float(reading[1]) >= page["queue"]["oldest_age"]
+
+
+def test_a_store_that_is_gone_is_an_error_page(address, operator, store, queue):
+    """Its figures are not shown any more, however lately they were read."""
+    with Store.open(catalog=address.catalog, storage=address.storage, create=False) as opened:
+        app = create_app(opened, ConsoleOptions())
+        client = TestClient(app, base_url=ORIGIN)
+        log_in(client)
+        message = queue.choose("all").ids[0].as_py()
+        paths = [
+            each.path.format(queue="orders", message_id=message)
+            for each in PAGES
+            if each.name != "log"
+        ]
+        for path in paths:
+            assert client.get(path).status_code == 200
+        take_away(store)
+        app.state.console.changed("orders")
+
+        found = {path: client.get(path) for path in [*paths, "/queues/none"]}
+
+        assert {path: each.status_code for path, each in found.items()} == dict.fromkeys(found, 503)
+        said = re.compile("there is no ignis store at|lacks a table or a column")
+        assert all(said.search(each.text) for each in found.values())
+        assert client.get("/api/queues").status_code == 503
+        assert client.get("/log").status_code == 200
+        app.state.console.close()
+
+
+def take_away(store):
+    """Remove the catalog of a store."""
+    if store.catalog.file is not None:
+        for file in store.catalog.file.parent.glob("catalog.db*"):
+            file.unlink()
+        return
+    with store.catalog.engine.begin() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+
+
+def test_each_group_of_a_large_sideline_can_be_reached(operator, store):
+    queue = make_queue(store, shards=1)
+    queue.load(orders(250))
+    firing = queue.fire(250)
+    for place in range(250):
+        queue.sideline(firing.ids[place : place + 1], f"reason {place}", kind="exception")
+    path = "/api/queues/orders/sideline"
+
+    pages = [operator.get(path, params={"page": page}).json() for page in (1, 2, 3)]
+    reasons = {each["reason"] for page in pages for each in page["groups"]}
+    assert (len(reasons), pages[0]["pages"]) == (250, 3)
+    (found,) = operator.get(path, params={"q": "REASON 249"}).json()["groups"]
+    assert found["reason"] == "reason 249"
+    assert "Page 2 of 3" in operator.get("/queues/orders/sideline", params={"page": "2"}).text
+    assert operator.get(path, params={"page": "0"}).status_code == 400
+
+
+def test_each_message_of_a_large_group_can_be_reached(operator, store):
+    queue = make_queue(store, shards=1)
+    queue.load(orders(230))
+    queue.sideline(queue.fire(230).ids, "the bank is closed", kind="exception")
+    group = {"group": "1", "kind": "exception", "reason": "the bank is closed"}
+
+    pages = [
+        operator.get("/api/queues/orders/sideline", params=group | {"page": page}).json()
+        for page in (1, 2, 3)
+    ]
+
+    assert {page["pages"] for page in pages} == {3}
+    assert len({row["message_id"] for page in pages for row in page["rows"]}) == 230
+
+
+def test_an_action_is_seen_by_the_next_look_and_in_haste_after_it(operator, store, queue):
+    """Also while others look at many queues, for which each is read less often."""
+    for number in range(12):
+        make_queue(store, f"mail-{number}")
+        operator.get(f"/queues/mail-{number}/sideline")
+    path, csrf = "/api/queues/orders/sideline", token(operator)
+    assert operator.get(path).json()["messages"] == 2
+
+    body = {"all": True, "expected": 2, "csrf": csrf}
+    assert operator.post("/api/queues/orders/actions/requeue", json=body).status_code == 200
+    assert operator.get(path).json()["messages"] == 0
+    for number in range(12):
+        operator.get(f"/queues/mail-{number}/sideline")
+    queue.sideline(queue.fire(1).ids)
+
+    deadline = time.monotonic() + 2 * SIDELINE_SECONDS
+    while operator.get(path).json()["messages"] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_the_figures_of_a_page_are_of_one_moment(operator, store, queue):
+    """However the queue changes meanwhile, the sum of its shards is the figure above them."""
+    for round in range(20):
+        queue.load(orders(1, first=1000 + round))
+        operator.app.state.console.changed("orders")
+        page = operator.get("/api/queues/orders").json()
+        assert sum(row["waiting"] for row in page["details"]["shards"]) == page["queue"]["waiting"]
+        assert page["fresh"]["at"][:19] == moment(page["details"]["now"] * 1e6).isoformat()[:19]

@@ -183,3 +183,28 @@ def test_a_token_of_another_login_is_refused(serve, queue):
     answer = other.post("/queues/orders/actions/pause", data={"csrf": first, "expected": "99"})
 
     assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"ids": ' + "[" * 900 + "]" * 900 + "}", "use a text, a number"),
+        ('{"ids": {"a": 1}}', "use a text, a number"),
+        ('{"selector": "\\ud800"}', "not valid Unicode"),
+        ('{"\\ud800": 1}', "not valid Unicode"),
+        ("{", "no JSON"),
+        ("[]", "no JSON object"),
+        ('{"expected": ' + "9" * 5000 + "}", "no JSON"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(operator, queue, body, said):
+    answer = operator.post(
+        "/api/queues/orders/actions/pause",
+        content=body,
+        headers={"Content-Type": "application/json", "X-CSRF-Token": token(operator)},
+    )
+
+    assert answer.status_code == 400
+    assert said in answer.json()["message"]
+    assert not queue.refresh().info.is_paused

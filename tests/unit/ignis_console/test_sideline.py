@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from ignis_console.sideline import LINE_LENGTH, MOST_GROUPS, group, members
+from ignis_console.sideline import LINE_LENGTH, PER_PAGE, group, members
 from queue_core import VIEWS
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,11 +69,28 @@ def test_an_empty_sideline_has_no_groups():
     assert group(view()).groups == ()
 
 
-def test_long_lines_are_cut_and_many_groups_are_counted():
-    rows = view(*(("a", f"{number} " + "x" * 2000, False) for number in range(MOST_GROUPS + 5)))
+def test_long_lines_are_cut():
+    (found,) = group(view(("a", "x" * 2000, False))).groups
 
-    found = group(rows)
+    assert len(found.reason) == LINE_LENGTH
 
-    assert found.all_groups == MOST_GROUPS + 5
-    assert len(found.groups) == MOST_GROUPS
-    assert {len(each.reason) for each in found.groups} == {LINE_LENGTH}
+
+def test_each_of_many_groups_is_on_a_page():
+    rows = view(*(("a", f"reason {number}", False) for number in range(2 * PER_PAGE + 5)))
+
+    pages = [group(rows, page=page) for page in (1, 2, 3)]
+
+    assert [len(page.groups) for page in pages] == [PER_PAGE, PER_PAGE, 5]
+    assert len({each.reason for page in pages for each in page.groups}) == 2 * PER_PAGE + 5
+    assert {(page.pages, page.found, page.all_groups) for page in pages} == {(3, 205, 205)}
+    assert group(rows, page=9).page == 3
+
+
+def test_groups_are_searched_by_kind_and_reason():
+    rows = view(("timeout", "slow", False), ("exception", "Time is up", False), ("x", None, True))
+
+    found = group(rows, "TIME")
+
+    assert {each.kind for each in found.groups} == {"timeout", "exception"}
+    assert (found.found, found.all_groups, found.messages) == (2, 3, 3)
+    assert group(rows, "(").groups == ()

@@ -1,0 +1,114 @@
+"""Answers that are shared, and what is shown while new ones cannot be had."""
+
+import time
+
+import pytest
+
+from ignis_console.shared import Shared
+from queue_core.errors import CatalogUnavailable, NoSuchQueue
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The monotonic clock, in a list so that a test can set it."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+class Counting:
+    """Counts its calls, and fails with *error* if there is one."""
+
+    def __init__(self, error=None):
+        self.calls = 0
+        self.error = error
+
+    def __call__(self):
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.calls
+
+
+def test_an_answer_is_kept_for_some_seconds(clock):
+    shared, compute = Shared(3.0), Counting()
+
+    assert [shared.get("a", compute).seen for _ in range(5)] == [1] * 5
+    clock[0] += 3.0
+    assert shared.get("a", compute).seen == 2
+
+
+def test_several_answers_together_cost_no_more_than_one(clock):
+    shared, compute = Shared(3.0), Counting()
+    begun = clock[0]
+
+    while clock[0] < begun + 60:
+        for key in range(5):
+            shared.get(key, compute)
+        clock[0] += 0.5
+
+    assert compute.calls <= 60 / 3.0 + 5
+
+
+def test_a_slow_answer_is_asked_for_less_often(clock):
+    shared = Shared(3.0)
+
+    def slow():
+        clock[0] += 2.0
+        return clock[0]
+
+    first = shared.get("a", slow)
+    clock[0] += 17.0
+    assert shared.get("a", slow) == first
+    assert first.age == 19.0
+    clock[0] += 1.0
+    assert shared.get("a", slow) != first
+
+
+def test_in_haste_an_answer_is_kept_no_longer_than_alone(clock):
+    shared, compute = Shared(3.0), Counting()
+    for key in range(20):
+        shared.get(key, compute)
+    clock[0] += 3.0
+
+    assert shared.get(0, compute).seen == 1
+    assert shared.get(0, compute, hasty=True).seen == 21
+
+
+def test_the_former_answer_has_the_error_while_the_store_cannot_be_reached(clock):
+    shared, compute = Shared(3.0), Counting()
+    shared.get("a", compute)
+    compute.error = CatalogUnavailable("the database is down")
+    clock[0] += 5.0
+
+    old = [shared.get("a", compute) for _ in range(9)]
+
+    assert {(each.seen, each.age, each.error) for each in old} == {(1, 5.0, "the database is down")}
+    assert compute.calls == 2
+    compute.error = None
+    clock[0] += 3.0
+    assert (shared.get("a", compute).seen, shared.get("a", compute).error) == (3, None)
+
+
+def test_an_error_without_a_former_answer_is_raised_and_kept(clock):
+    shared, compute = Shared(3.0), Counting(CatalogUnavailable("the database is down"))
+
+    for _ in range(3):
+        with pytest.raises(CatalogUnavailable):
+            shared.get("a", compute)
+
+    assert compute.calls == 1
+
+
+def test_nothing_is_shown_of_a_thing_that_is_gone(clock):
+    shared, compute = Shared(3.0), Counting()
+    shared.get("a", compute)
+    compute.error = NoSuchQueue("gone")
+    clock[0] += 3.0
+
+    for _ in range(3):
+        with pytest.raises(NoSuchQueue):
+            shared.get("a", compute)
+    compute.error = CatalogUnavailable("the database is down")
+    with pytest.raises(CatalogUnavailable):
+        shared.get("a", compute)
