@@ -120,7 +120,15 @@ class Growth:
         print(f"{label:36} {size:>9,} {median:>10.1f} ms {statements.number:>5}", flush=True)
 
 
-def make(store: Store, name: str, slices: int, each: int = 1, **settings: object) -> Queue:
+def make(
+    store: Store,
+    name: str,
+    slices: int,
+    each: int = 1,
+    *,
+    analyze: bool = True,
+    **settings: object,
+) -> Queue:
     """Return a queue with this many slices of *each* messages, by default of one."""
     # Messages with the same key are loaded into one shard, as one slice.
     queue = store.create_queue(name, SCHEMA, shards=SHARDS, key="number", **settings)
@@ -133,7 +141,7 @@ def make(store: Store, name: str, slices: int, each: int = 1, **settings: object
             connection.execute(text(_SEGMENTS), values)
             connection.execute(text(_SLICES), values)
             connection.execute(text(_COUNTS), values)
-        if connection.dialect.name == "postgresql":
+        if analyze and connection.dialect.name == "postgresql":
             connection.execute(text("ANALYZE"))
 
     store.catalog.write(work)

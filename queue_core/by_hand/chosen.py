@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.by_hand.finding import find, present
+from queue_core.by_hand.rounds import carry_out
 from queue_core.catalog import id_map, queues, read_plans
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -23,7 +24,8 @@ from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.selection import Selection, condition_of
 from queue_core.settings import check_seconds
-from queue_core.verbs.intervene import Act, Intervention, count, intervene
+from queue_core.verbs.intervene import Act, Intervention
+from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import check_ids
 
@@ -43,8 +45,9 @@ class Chosen:
 
     The object remembers their ids. Each method looks at them as they are when it is called, and
     leaves messages alone that are gone, or that were fired, settled or moved in a way that it does
-    not concern. Each act is one transaction. Acts appear in the view ``reports`` as the task
-    ``by_hand``, and in the counters of the shards.
+    not concern. An act on many messages is several short transactions, so that firings and loads go
+    on meanwhile. If it is interrupted, call it again for the others. Acts appear in the view
+    ``reports`` as the task ``by_hand``, and in the counters of the shards.
 
     Args:
         catalog: The catalog of the queue's store.
@@ -94,8 +97,9 @@ class Chosen:
         intervention = None if act is None else self._intervention(Act(act), consumer=consumer)
         with self._catalog.read() as connection:
             if intervention is not None:
-                return count(connection, self._queue, intervention)
-            taken = present(connection, self._queue, self._magazines, self._ids)
+                taken = find_chosen(connection, self._queue, intervention)
+            else:
+                taken = present(connection, self._queue, self._magazines, self._ids)
             return sum(len(rows) for _, rows in taken)
 
     def rows(self) -> pa.Table:
@@ -190,7 +194,7 @@ class Chosen:
         return f"<Chosen: {len(self._ids)} messages of queue {self._queue.name!r}>"
 
     def _do(self, act: Act, **how: Any) -> int:
-        return intervene(self._catalog, self._queue, self._intervention(act, **how))
+        return carry_out(self._catalog, self._queue, self._intervention(act, **how))
 
     def _intervention(self, act: Act, **how: Any) -> Intervention:
         ids = self._movable() if act is Act.REQUEUE else self._ids

@@ -39,7 +39,8 @@ from queue_core.model import Magazine, QueueInfo, State
 from queue_core.plan import Taken
 from queue_core.selection.acquire import acquire
 from queue_core.selection.conditions import ago, eligible_slices, movable
-from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.request import Candidates, FireRequest, Rules
+from queue_core.selection.rounds import still_there
 
 
 class Act(StrEnum):
@@ -66,6 +67,8 @@ class Intervention:
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
+    #: Only slices that meet all of these.
+    within: Rules = ()
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -100,16 +103,16 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
     return transact(catalog, "intervene", work)
 
 
-def count(connection: Connection, queue: QueueInfo, intervention: Intervention) -> int:
-    """Return how many messages `intervene` would change now, if the queue has room for them."""
+def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
+    """Return the messages that `intervene` would change now, if the queue has room for them."""
+    if intervention.act is not Act.RELOAD:
+        requests = _requests(queue, intervention)
+        return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
     here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    if intervention.act is Act.RELOAD:
-        found = fetch(connection, here, *_held(connection, queue, intervention))
-    else:
-        requests = _requests(queue, intervention)
-        found = [s for r in requests for s in fetch(connection, here, *_where(connection, r))]
-    return sum(len(piece.rows & located.rows(piece.segment_id)) for piece in found)
+    held = fetch(connection, here, *_held(connection, queue, intervention))
+    taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in held]
+    return [(piece, rows) for piece, rows in taken if rows]
 
 
 def _take_waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
@@ -160,7 +163,7 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
 def _requests(queue: QueueInfo, intervention: Intervention) -> list[FireRequest]:
     rules = movable(queue) if intervention.act is Act.REQUEUE else ()
     return [
-        FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
+        FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=(*rules, *intervention.within))
         for magazine in intervention.sources
     ]
 
@@ -207,6 +210,7 @@ def _held(
         slices.c.queue_id == queue.id,
         slices.c.magazine.in_([int(magazine) for magazine in intervention.sources]),
         slices.c.state == int(State.FIRED),
+        *intervention.within,
     ]
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)

@@ -42,8 +42,12 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import Candidates, FireRequest, Horizon, Rules
+from queue_core.selection.rounds import in_parts, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
+
+#: The most slices of a round that chooses messages one slice at a time, which costs more for each.
+LIMITED_SLICES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +129,8 @@ def _move_all(
     """Move until no message is left; each transaction moves at most one second's messages."""
     if candidates is None and request.takes_all and rate is None and not queue.settings.is_bounded:
         return _move_whole(catalog, queue, request)
+    if candidates is not None and rate is None:
+        return _move_candidates(catalog, queue, request, candidates)
     limit = inf if request.max_messages is None else request.max_messages
     second = inf if rate is None else max(int(rate), 1)
     moved = 0
@@ -169,6 +175,24 @@ def _move_whole(catalog: Catalog, queue: QueueInfo, request: FireRequest) -> int
         catalog.give_way()
 
 
+def _move_candidates(
+    catalog: Catalog, queue: QueueInfo, request: FireRequest, candidates: Candidates
+) -> int:
+    """Move the messages that a selector has found, part by part."""
+    with catalog.read() as connection:
+        parts = in_parts(connection, still_there(connection, request, candidates.ids))
+    moved = 0
+    for part in parts:
+        step = replace(request, rules=(*request.rules, *part.rules), shards=part.shards)
+        if request.max_messages is not None:
+            step = replace(step, max_messages=request.max_messages - moved)
+        moved += _move(catalog, queue, step, candidates._replace(ids=part.ids))
+        if moved == request.max_messages:
+            break
+        catalog.give_way()
+    return moved
+
+
 def _before_horizon(
     connection: Connection, request: FireRequest, bunch: Bunch
 ) -> tuple[Bunch, list[Taken]]:
@@ -196,7 +220,7 @@ def _move(
     def work(connection: Connection) -> int:
         fitting = limit_to_capacity(connection, queue, request)
         if fitting is not None:
-            fitting = replace(fitting, max_slices=ROUND_SLICES)
+            fitting = replace(fitting, max_slices=LIMITED_SLICES)
         taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates)
         if fitting is not None and not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.

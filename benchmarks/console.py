@@ -1,0 +1,365 @@
+"""Measure what the console costs on a large store: ``python -m benchmarks.console [ROW ...]``.
+
+The rows: `pages` (the time of each page on the server), `viewers` (transactions per second while
+pages are open), `firing` (how much later messages are fired beside a console that is in use), and
+`actions` (for how long a transaction of an action on many messages keeps others from the store).
+``--catalog URL`` measures on PostgreSQL.
+
+The store has 1,000 queues and a million slices. One queue has half of the slices, and 10,000
+messages in its sideline; all have the samples of a month. Caches of the console are emptied before
+each page, so that each is read anew. Viewers open pages as often as their script does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import text, update
+
+from benchmarks.asgi import Client
+from benchmarks.growth import SCHEMA, make, run
+from benchmarks.holds import noted
+from ignis_console.app import create_app
+from ignis_console.config import ConsoleOptions
+from ignis_console.pages import PAGES
+from queue_core import Queue, Store
+from queue_core.catalog.tables import metadata, slices
+from queue_core.tasks.sample import sample
+
+LARGE = "large"
+#: Seconds after which the script of a page opens it again.
+EACH_SECONDS = 3.0
+#: Pages that stay open.
+OPEN = ("/", f"/queues/{LARGE}", "/queues/queue-0001", "/problems", f"/queues/{LARGE}/sideline")
+
+#: Copies the newest samples into the past, *each* seconds apart.
+_SAMPLES = """
+    INSERT INTO samples
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
+    SELECT CAST(:each AS INTEGER), taken_at - i * :apart, queue_id, waiting, oldest_age, in_flight,
+        sidelined, retrying, dead, :apart, 10, 10, 10, 0, all_loaded, all_fired, all_deleted,
+        all_sidelined
+    FROM samples, n WHERE seconds = 10 AND taken_at = (SELECT max(taken_at) FROM samples)
+"""
+
+
+def fill(store: Store, queues: int, size: int) -> None:
+    """Make a store with this many queues and slices in all."""
+    half = size // 2
+    each = half // max(queues - 1, 1)
+    for number in range(queues - 1):
+        queue = make(store, f"queue-{number:04}", each, analyze=False)
+        queue.sideline(queue.fire(2), reason="no such customer")
+        queue.fire(2)
+    large = make(store, LARGE, half)
+    for _ in range(5):
+        large.sideline(large.fire(half // 250), reason="no such customer")
+    large.sideline(large.fire(5), reason="no stock")
+    large.fire(half // 500)
+    sample(store.catalog)
+    for seconds, count in ((10, 359), (60, 1439), (3600, 719)):
+        values = {"each": seconds, "apart": seconds * 10**6, "count": count}
+        store.catalog.write(lambda connection, v=values: connection.execute(text(_SAMPLES), v))
+
+
+@contextmanager
+def console(store: Store) -> Iterator[Any]:
+    """Open a console without a network."""
+    app = create_app(store, ConsoleOptions())
+    yield app
+    app.state.console.close()
+
+
+async def logged_in(app: Any) -> Client:
+    """Return a client that may operate."""
+    client = Client(app)
+    await client.log_in()
+    return client
+
+
+def pages(store: Store, rounds: int) -> None:
+    """Print the time of each page, and of its twin in the API."""
+    table = table_of("page (ms)", "API, median", "median", "p99", "worst", "first")
+    message = store.queue(LARGE).peek(1)["_message_id"][0].as_py()
+    paths = [
+        (each.path.format(**where), each.api.format(**where))
+        for each in PAGES
+        for where in ({"queue": LARGE, "message_id": message},)
+    ]
+    with console(store) as app:
+
+        async def measure() -> None:
+            client = await logged_in(app)
+
+            async def anew(path: str) -> float:
+                # As if nobody had looked at this page within the last seconds.
+                for shared in ("_details", "_sidelines", "_metrics"):
+                    getattr(app.state.console, shared).forget()
+                answer = await client.get(path)
+                assert answer.status == 200, (path, answer.body[:500])
+                return answer.seconds * 1e3
+
+            for path, api in [*paths, ("/metrics", "/metrics")]:
+                first = await anew(path)
+                times = [await anew(path) for _ in range(rounds)]
+                twin = [await anew(api) for _ in range(rounds)]
+                median, high = np.percentile(times, [50, 99])
+                figures = (np.median(twin), median, high, max(times), first)
+                table.add_row(path, *(f"{each:.0f}" for each in figures))
+
+        asyncio.run(measure())
+    Console(width=120).print(table)
+
+
+async def look(client: Client, path: str, seconds: float) -> None:
+    """Keep a page open for some seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        await client.get(path)
+        await asyncio.sleep(EACH_SECONDS)
+
+
+def viewers(store: Store, seconds: float) -> None:
+    """Print the transactions of a console per second, by the number of people who look."""
+    table = table_of("viewers", "transactions a second", "CPU of a core")
+    for number in (1, 5):
+        with console(store) as app:
+
+            async def watch(app: Any = app, number: int = number) -> tuple[float, float]:
+                client = await logged_in(app)
+                await asyncio.gather(*(look(client, path, 1) for path in OPEN[:number]))
+                with noted(store) as transactions:
+                    cpu, began = time.process_time(), time.monotonic()
+                    await asyncio.gather(*(look(client, path, seconds) for path in OPEN[:number]))
+                    passed = time.monotonic() - began
+                return transactions.begun / passed, (time.process_time() - cpu) / passed
+
+            rate, cpu = asyncio.run(watch())
+            table.add_row(f"{number}", f"{rate:.2f}", f"{100 * cpu:.0f} %")
+    Console().print(table)
+
+
+def firing(store: Store, seconds: float) -> None:
+    """Print how long firings take without and with a console in use, in alternation."""
+    context = multiprocessing.get_context("spawn")
+    in_use, ended, ready = context.Event(), context.Event(), context.Event()
+    address = {"catalog": store.catalog.url, "storage": store.storage.uri}
+    beside = context.Process(target=use, args=(address, in_use, ended, ready))
+    beside.start()
+    ready.wait()
+    queue = store.queue("queue-0002")
+    times: dict[bool, list[np.ndarray[Any, Any]]] = {False: [], True: []}
+    end = time.monotonic() + seconds
+    for busy in itertools.cycle((False, True)):
+        if time.monotonic() > end and not busy:
+            break
+        (in_use.set if busy else in_use.clear)()
+        time.sleep(0.5)
+        block = time.monotonic() + 2
+        found = []
+        while time.monotonic() < block:
+            found.append(fired(queue) * 1e3)
+        times[busy].append(np.array(found))
+    ended.set()
+    in_use.set()
+    beside.join()
+    table = table_of("a firing (ms)", "median", "p99", "worst")
+    for busy, label in ((False, "without a console"), (True, "beside a console in use")):
+        every = np.concatenate(times[busy])
+        figures = (*np.percentile(every, [50, 99]), every.max())
+        table.add_row(label, *(f"{each:.2f}" for each in figures))
+    pairs = zip(times[False], times[True], strict=True)
+    more = np.array([np.percentile(b, [50, 99]) - np.percentile(a, [50, 99]) for a, b in pairs])
+    middle = np.median(more, axis=0)
+    label = f"difference, median of {len(more)} pairs"
+    table.add_row(label, *(f"{each:+.2f}" for each in middle), "")
+    Console(width=120).print(table)
+
+
+def fired(queue: Queue) -> float:
+    """Fire one message and put it back; return the seconds of the firing."""
+    began = time.perf_counter()
+    firing = queue.fire(1)
+    seconds = time.perf_counter() - began
+    queue.reload(firing)
+    time.sleep(0.002)
+    return seconds
+
+
+def use(address: dict[str, str], in_use: Any, ended: Any, ready: Any) -> None:
+    """Open five pages, open others by hand, and act, whenever *in_use* is set."""
+    with Store.open(**address) as store, console(store) as app:
+
+        async def act(client: Client) -> None:
+            path = "/api/queues/queue-0003/actions/"
+            for action in ("pause", "resume"):
+                shown = json_of(await client.get(path + action))
+                await client.post(path + action, {"expected": shown["messages"]})
+            for page in ("messages?count=200", "sideline", "?span=month"):
+                await client.get(f"/queues/queue-0004/{page}".replace("/?", "?"))
+
+        async def work() -> None:
+            client = await logged_in(app)
+            for path in OPEN:
+                await client.get(path)
+            ready.set()
+            while not ended.is_set():
+                if in_use.is_set():
+                    opened = (client.get(path) for path in OPEN)
+                    await asyncio.gather(*opened, act(client), asyncio.sleep(1))
+                else:
+                    await asyncio.sleep(0.05)
+
+        with noted(store) as transactions:
+            asyncio.run(work())
+        longest = transactions.longest
+    text = f"pause, resume: at most {longest.wall * 1e3:.1f} ms, CPU {longest.cpu * 1e3:.1f} ms"
+    Console().print(f"{text}, of {len(transactions.holds)} transactions")
+
+
+def actions(store: Store, messages: int) -> None:
+    """Print for how long a transaction of an action holds the store, and what the action takes."""
+    table = table_of("action", "messages", "slices", "transactions", "longest", "its CPU", "in all")
+    for singly in (False, True):
+        for name, setup, fields in ACTIONS:
+            queue = setup(store, messages, singly)
+            kept = len(store.view("slices", queue.name))
+            with console(store) as app:
+                done, seconds, transactions = asyncio.run(acted(app, store, queue, name, fields))
+            longest = transactions.longest
+            table.add_row(
+                name,
+                f"{done:,}",
+                f"{kept:,}",
+                f"{len(transactions.holds)}",
+                f"{longest.wall * 1e3:.1f} ms",
+                f"{longest.cpu * 1e3:.1f} ms",
+                f"{seconds:.2f} s",
+            )
+            queue.choose("all").delete()
+    Console(width=120).print(table)
+
+
+async def acted(
+    app: Any, store: Store, queue: Queue, name: str, fields: dict[str, Any]
+) -> tuple[int, float, Any]:
+    """Run an action as a script does; return the messages, the seconds and the transactions."""
+    client = await logged_in(app)
+    await client.get("/")
+    path = f"/api/queues/{queue.name}/actions/{name}"
+    query = "&".join(f"{field}={value}" for field, value in fields.items())
+    shown = json_of(await client.get(f"{path}?{query}"))
+    body = fields | {"expected": shown["messages"], "confirm": queue.name}
+    with noted(store) as transactions:
+        answer = await client.post(path, body)
+    return json_of(answer)["messages"], answer.seconds, transactions
+
+
+def waiting(store: Store, messages: int, singly: bool) -> Queue:
+    """Return a queue with messages that wait: each a slice of its own, or few large slices."""
+    name = f"acted-{time.monotonic_ns()}"
+    if singly:
+        return make(store, name, messages)
+    queue = store.create_queue(name, SCHEMA, shards=32)
+    queue.load(pa.table({"number": np.arange(messages)}))
+    return queue
+
+
+def sidelined(store: Store, messages: int, singly: bool) -> Queue:
+    """Return a queue with messages in its sideline, which have failed."""
+    queue = waiting(store, messages, singly)
+    while len(firing := queue.fire(10_000)):
+        queue.sideline(firing, reason="no such customer")
+    return queue
+
+
+def stuck(store: Store, messages: int, singly: bool) -> Queue:
+    """Return a queue with messages in flight that nobody will settle."""
+    queue = waiting(store, messages, singly)
+    while len(queue.fire(10_000)):
+        pass
+    ago = update(slices).where(slices.c.queue_id == queue.info.id)
+    store.catalog.write(lambda c: c.execute(ago.values(fired_at=slices.c.fired_at - 10**8)))
+    return queue
+
+
+Setup = Callable[[Store, int, bool], Queue]
+SELECTED = {"selector": "number>=0"}
+ACTIONS: tuple[tuple[str, Setup, dict[str, Any]], ...] = (
+    ("delete", waiting, SELECTED),
+    ("sideline", waiting, SELECTED),
+    ("requeue", sidelined, SELECTED),
+    ("reload", stuck, SELECTED),
+    ("shovel", sidelined, {"force": 1}),
+    ("shovel", sidelined, {"force": 1} | SELECTED),
+    ("sweep", stuck, {"older_than": 10}),
+)
+
+
+def json_of(answer: Any) -> Any:
+    """Return the JSON of a good answer."""
+    assert answer.status == 200, answer.body[:1000]
+    return json.loads(answer.body)
+
+
+def table_of(*columns: str) -> Table:
+    """Return a table with numbers in all columns but the first."""
+    table = Table()
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left")
+    return table
+
+
+def main() -> int:
+    """Measure the rows that were asked for."""
+    rows = ("pages", "viewers", "firing", "actions")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="*", choices=[[], *rows])
+    parser.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    parser.add_argument("--queues", type=int, default=1_000)
+    parser.add_argument("--slices", type=int, default=1_000_000)
+    parser.add_argument("--messages", type=int, default=100_000, help="of an action")
+    parser.add_argument("--rounds", type=int, default=50, help="requests for each page")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of viewers and firings")
+    given = parser.parse_args()
+    wanted = given.rows or rows
+    with tempfile.TemporaryDirectory(prefix="ignis-console-", dir=".") as folder:
+        address: dict[str, str] = {"path": folder}
+        if given.catalog:
+            address = {"catalog": given.catalog, "storage": str(Path(folder) / "data")}
+        with Store.open(**address) as store:
+            began = time.monotonic()
+            fill(store, given.queues, given.slices)
+            passed = time.monotonic() - began
+            print(f"{given.queues:,} queues, {given.slices:,} slices: made in {passed:.0f} s")
+            if "pages" in wanted:
+                pages(store, given.rounds)
+            if "viewers" in wanted:
+                viewers(store, given.seconds)
+            if "firing" in wanted:
+                firing(store, given.seconds)
+            if "actions" in wanted:
+                actions(store, given.messages)
+            if given.catalog:
+                for table in metadata.tables:
+                    run(store, f"DROP TABLE {table} CASCADE")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

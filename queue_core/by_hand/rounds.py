@@ -1,0 +1,38 @@
+"""Carry out what a person does with many messages, in rounds between which others have the store.
+
+Each round is one transaction of the verb intervene, and whole in itself. A process that ends in
+between leaves the messages of the other rounds as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from queue_core.catalog.database import Catalog
+from queue_core.model import QueueInfo
+from queue_core.selection.rounds import in_parts
+from queue_core.verbs.intervene import Intervention, find, intervene
+
+#: How often messages are looked for again that a compaction has put elsewhere meanwhile.
+PASSES = 3
+
+
+def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
+    """Carry out an intervention; return how many messages it has changed, as `intervene` does."""
+    changed = 0
+    for _ in range(PASSES):
+        with catalog.read() as connection:
+            found = find(connection, queue, intervention)
+            parts = in_parts(connection, found)
+        if len(parts) <= 1:
+            break
+        done = 0
+        for part in parts:
+            only = (part.magazine,)
+            step = replace(intervention, ids=part.ids, magazines=only, within=part.rules)
+            done += intervene(catalog, queue, step)
+            catalog.give_way()
+        changed += done
+        if done in (0, sum(len(rows) for _, rows in found)):
+            return changed
+    return changed + intervene(catalog, queue, intervention)

@@ -1,0 +1,145 @@
+"""Acts on many messages work in short rounds, between which others use the store."""
+
+import pytest
+
+from queue_core.errors import BadOption
+from queue_core.faults import InjectedFault, arm
+from queue_core.selection import rounds
+from queue_core.tasks.compaction import compact
+from queue_core.verbs import shovel
+from tests.factories import load_singly, make_queue, numbers_of, orders
+
+
+@pytest.fixture(autouse=True)
+def _small_rounds(monkeypatch):
+    monkeypatch.setattr(rounds, "PART_SLICES", 3)
+    monkeypatch.setattr(rounds, "PART_MESSAGES", 4)
+    monkeypatch.setattr(shovel, "LIMITED_SLICES", 4)
+
+
+def in_order(queue, magazine="main"):
+    return numbers_of(queue.browse(magazine=magazine))
+
+
+def moved(store, task="by_hand"):
+    return [row["moved"] for row in store.view("reports").to_pylist() if row["task"] == task]
+
+
+@pytest.mark.parametrize("load", [load_singly, lambda queue, count: queue.load(orders(count))])
+def test_each_round_changes_few_messages_and_all_are_changed_in_their_order(store, load):
+    queue = make_queue(store, shards=1)
+    load(queue, 11)
+    chosen = queue.choose("all")
+
+    assert chosen.sideline() == 11
+    assert in_order(queue, "sideline") == list(range(11))
+    assert chosen.requeue() == 11
+    assert in_order(queue) == list(range(11))
+    firing = queue.fire("all")
+    assert len(firing) == 11
+    assert queue.choose("all").reload(consumer=store.consumer().name) == 11
+    assert in_order(queue) == list(range(11))
+    assert queue.choose("all").delete() == 11
+    assert queue.choose("all").count() == 0
+    assert len(moved(store)) >= 4 * 3
+    assert max(moved(store)) <= 4
+
+
+def test_messages_of_both_magazines_and_many_shards_are_deleted(store):
+    queue = make_queue(store, shards=5)
+    load_singly(queue, 20)
+    queue.sideline(queue.fire(7).ids)
+
+    assert queue.choose(selector="number < 18").delete() == 18
+    assert sorted(in_order(queue) + in_order(queue, "sideline")) == [18, 19]
+
+
+def test_others_fire_between_two_rounds_and_keep_what_they_have(store, monkeypatch):
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 12)
+    fired = []
+
+    def give_way():
+        fired.append(numbers_of(queue.fire(1).messages))
+
+    chosen = queue.choose(selector="number >= 0")
+    monkeypatch.setattr(store.catalog, "give_way", give_way)
+
+    # Each firing takes the next message, which a later round would have taken.
+    assert chosen.delete() == 9
+    assert fired == [[3], [6], [9], []]
+
+
+def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, monkeypatch):
+    monkeypatch.setattr(rounds, "PART_SLICES", 30)
+    monkeypatch.setattr(rounds, "PART_MESSAGES", 30)
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 160)
+    chosen = queue.choose("all")
+    compacted = []
+
+    def compact_once():
+        if not compacted:
+            compacted.append(compact(store.catalog, store.storage, queue.info))
+
+    monkeypatch.setattr(store.catalog, "give_way", compact_once)
+
+    assert chosen.sideline() == 160
+    assert compacted[0] > 100
+    assert in_order(queue, "sideline") == list(range(160))
+
+
+def test_an_interrupted_act_is_repeated_for_the_others(store):
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 9)
+    chosen = queue.choose("all")
+    arm("intervene.committed:2=raise")
+    with pytest.raises(InjectedFault):
+        chosen.delete()
+    arm(None)
+
+    assert in_order(queue) == [6, 7, 8]
+    assert chosen.delete() == 3
+
+
+def test_a_full_queue_takes_as_many_as_it_has_room_for(store):
+    queue = make_queue(store, shards=1, max_size=7)
+    load_singly(queue, 7)
+    assert queue.choose("all").sideline() == 7
+    queue.load(orders(2, 100))
+
+    assert queue.choose("all", magazine="sideline").requeue() == 5
+    assert in_order(queue) == [100, 101, 0, 1, 2, 3, 4]
+    assert in_order(queue, "sideline") == [5, 6]
+
+
+def test_an_act_that_cannot_be_is_refused_in_the_first_round(store):
+    queue = make_queue(store)
+    load_singly(queue, 9)
+
+    with pytest.raises(BadOption, match="nobody"):
+        queue.choose("all").reload(consumer="nobody")
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+@pytest.mark.parametrize("selector", [None, "number >= 2"])
+def test_a_shovel_by_a_selector_or_with_a_limit_works_in_rounds(store, selector, limit):
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 14)
+    queue.sideline(queue.fire("all").ids)
+
+    count = limit or (14 if selector is None else 12)
+    assert queue.shovel(limit, selector=selector) == count
+    first = 0 if selector is None else 2
+    assert in_order(queue) == list(range(first, first + count))
+    if selector or limit:
+        assert max(moved(store, "shovel")) <= 4
+        assert sum(moved(store, "shovel")) == count
+
+
+def test_few_messages_are_changed_in_one_transaction(store):
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 3)
+
+    assert queue.choose("all").delete() == 3
+    assert moved(store) == [3]
