@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
-from ignis_console import wording
+from ignis_console import under_way, wording
 from ignis_console.action_log import LogEntry
 from ignis_console.actions import Action, Prepared
 from ignis_console.auth import address_of
 from ignis_console.console import Console
 from ignis_console.openapi import Operation, Parameter
 from ignis_console.places import NoPlace
+from ignis_console.under_way import UnderWay
 from ignis_console.web import Call, Handler, Refused, as_json, failure, page
 from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue
 
@@ -49,12 +51,14 @@ def does(action: Action) -> Handler:
 
     def answer(console: Console, call: Call) -> Response:
         try:
-            entry = _run(console, call, action)
+            entry = _run(console, call, action, under_way.ANSWER_SECONDS)
         except NoSuchQueue:
             raise
         except (Invalid, Conflict) as error:
             status = 409 if isinstance(error, Conflict) else 400
             return _form(console, call, action, str(error), status)
+        if entry is None:
+            return RedirectResponse("/log", 303)
         queue = quote(call.ask.queue, safe="")
         return RedirectResponse(f"/queues/{queue}?done={entry.number}", 303)
 
@@ -83,9 +87,10 @@ def api_does(action: Action) -> Handler:
 
     def answer(console: Console, call: Call) -> Response:
         try:
-            entry = _run(console, call, action)
+            entry = _run(console, call, action, inf)
         except Conflict as error:
             return failure(409, "Conflict", str(error), api=True)
+        assert entry is not None, "a script waits for the end"
         return as_json(
             ActionAnswer(
                 action=action.name,
@@ -123,27 +128,43 @@ def said(action: Action, messages: int) -> str:
     return action.done.format(wording.messages(messages))
 
 
-def _run(console: Console, call: Call, action: Action) -> LogEntry:
-    try:
+def _run(console: Console, call: Call, action: Action, patience: float) -> LogEntry | None:
+    """Run an action; return None if it is still under way after *patience* seconds."""
+    prepared = action.prepare(console, call.ask)
+    if prepared is None:
+        raise BadOption(f"{action.name}: say first which messages are meant")
+    _check(call, action, prepared)
+    about = UnderWay(
+        at=_now(console),
+        who=call.identity.name,
+        action=action.name,
+        queue=call.ask.queue,
+        messages=prepared.messages,
+    )
+
+    def work() -> LogEntry:
         with console.places.one():
-            return _run_now(console, call, action)
+            return _run_now(console, call, action, prepared)
+
+    try:
+        return console.long_actions.run(about, work, patience)
     except NoPlace:
         raise Refused(
             503, "nothing was changed: other actions wait for the catalog; try again later"
         ) from None
 
 
-def _run_now(console: Console, call: Call, action: Action) -> LogEntry:
-    prepared = action.prepare(console, call.ask)
-    if prepared is None:
-        raise BadOption(f"{action.name}: say first which messages are meant")
-    _check(call, action, prepared)
+def _now(console: Console) -> str:
+    return (wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat()
+
+
+def _run_now(console: Console, call: Call, action: Action, prepared: Prepared) -> LogEntry:
     chosen = {k: v for k, v in call.ask.values.items() if k not in _OF_FORMS and v}
 
     def noted(messages: int | None, error: str | None) -> LogEntry:
         return console.log.add(
             LogEntry(
-                at=(wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat(),
+                at=_now(console),
                 who=call.identity.name,
                 address=address_of(call.request),
                 action=action.name,

@@ -18,6 +18,7 @@ from ignis_console.problems import Problem, find
 from ignis_console.shared import Shared
 from ignis_console.sideline_view import SidelineView
 from ignis_console.snapshot import SnapshotReader
+from ignis_console.under_way import LongActions
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.monitoring import prometheus
 from queue_core.store import Store
@@ -45,6 +46,7 @@ class Console:
         self.log = ActionLog(options.action_log)
         self.poller = Poller(SnapshotReader(store.catalog).read)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
+        self.long_actions = LongActions()
         self._found: tuple[Figures, list[Problem]] | None = None
         self._queues: Shared[QueueReading] = Shared(QUEUE_SECONDS)
         self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
@@ -99,6 +101,7 @@ class Console:
             self.poller.look(fresh=True)
 
     def close(self) -> None:
-        """End the poller and the log."""
+        """Wait for the actions under way, and end the poller and the log."""
+        self.long_actions.close()
         self.poller.close()
         self.log.close()

@@ -18,6 +18,7 @@ from ignis_console.messages import Life
 from ignis_console.paging import within
 from ignis_console.problems import Problem, of_queue
 from ignis_console.sideline import Group
+from ignis_console.under_way import UnderWay
 from ignis_console.values import plain
 from queue_core.errors import BadOption
 
@@ -162,6 +163,7 @@ class ProblemsPage:
 class LogPage:
     """The latest actions by this console."""
 
+    under_way: tuple[UnderWay, ...]
     entries: tuple[LogEntry, ...]
 
 
@@ -327,4 +329,5 @@ def problems_page(console: Console, _: Ask) -> ProblemsPage:
 
 def log_page(console: Console, _: Ask) -> LogPage:
     """Return the latest actions."""
-    return LogPage(entries=tuple(console.log.latest()))
+    running = console.long_actions.latest()
+    return LogPage(under_way=running, entries=tuple(console.log.latest()))

@@ -1,0 +1,67 @@
+"""Actions under way: a page answers before a long one ends, and the log shows it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from math import inf
+
+from ignis_console.action_log import LogEntry
+
+#: Seconds after which the page of an action answers, and the action goes on.
+ANSWER_SECONDS = 2.0
+#: The most threads: most requests wait for a place, and are refused soon.
+_THREADS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnderWay:
+    """An action that has not ended. The time is an ISO 8601 text in UTC, by the catalog's clock."""
+
+    at: str
+    who: str
+    action: str
+    queue: str
+    #: Messages that it concerns, as they were shown before.
+    messages: int
+
+
+class LongActions:
+    """Runs actions in threads of their own."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, "ignis-action")
+        self._lock = threading.Lock()
+        self._running: dict[int, UnderWay] = {}
+
+    def run(
+        self, about: UnderWay, work: Callable[[], LogEntry], patience: float
+    ) -> LogEntry | None:
+        """
+        Return the result of *work*, or None if it takes longer than *patience* seconds.
+
+        Then it goes on, and notes its end in the log. Raises what *work* raises within that time.
+        """
+        with self._lock:
+            self._running[id(about)] = about
+        future = self._threads.submit(self._run, about, work)
+        done, _ = wait([future], patience if patience < inf else None)
+        return future.result() if done else None
+
+    def latest(self) -> tuple[UnderWay, ...]:
+        """Return the actions that have not ended, newest first."""
+        with self._lock:
+            return tuple(reversed(self._running.values()))
+
+    def close(self) -> None:
+        """Wait until all have ended, so that each is in the log."""
+        self._threads.shutdown()
+
+    def _run(self, about: UnderWay, work: Callable[[], LogEntry]) -> LogEntry:
+        try:
+            return work()
+        finally:
+            with self._lock:
+                del self._running[id(about)]

@@ -1,0 +1,82 @@
+"""The page of a long action answers soon, and the log shows the action until it ends."""
+
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from ignis_console import under_way
+from tests.console.clients import token
+from tests.factories import make_queue, orders
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 0.2)
+
+
+def form(client):
+    return {"csrf": token(client), "selector": "amount >= 0", "expected": "6"}
+
+
+def log_of(client):
+    return client.get("/api/log").json()
+
+
+def ended(client):
+    """Wait until no action is under way."""
+    deadline = time.monotonic() + 30
+    while log_of(client)["under_way"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return log_of(client)["entries"]
+
+
+def test_a_long_action_goes_on_while_the_log_shows_it(operator, store, queue):
+    operator.get("/queues/orders")
+    sent = form(operator)
+    with closing(sqlite3.connect(store.catalog.file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+
+        answer = operator.post("/queues/orders/actions/sideline", data=sent, follow_redirects=False)
+
+        assert (answer.status_code, answer.headers["location"]) == (303, "/log")
+        (running,) = log_of(operator)["under_way"]
+        assert (running["action"], running["queue"], running["messages"]) == (
+            "sideline",
+            "orders",
+            6,
+        )
+        assert log_of(operator)["entries"] == []
+        page = operator.get("/log").text
+        assert "under way" in page
+        assert "Nobody has done anything yet" not in page
+        writer.execute("ROLLBACK")
+    (entry,) = ended(operator)
+    assert (entry["messages"], entry["error"]) == (6, None)
+    assert "under way" not in operator.get("/log").text
+
+
+def test_a_short_action_answers_with_what_it_has_done(operator, queue, monkeypatch):
+    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 60)
+
+    page = operator.post("/queues/orders/actions/sideline", data=form(operator))
+
+    assert "6 messages sidelined." in page.text
+    assert log_of(operator)["under_way"] == []
+
+
+def test_the_end_of_the_console_waits_for_the_action(operator, store):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    sent = form(operator)
+    writer = sqlite3.connect(store.catalog.file, isolation_level=None, check_same_thread=False)
+    with closing(writer):
+        writer.execute("BEGIN IMMEDIATE")
+        operator.post("/queues/orders/actions/sideline", data=sent, follow_redirects=False)
+        writer.execute("ROLLBACK")
+        operator.app.state.console.close()
+
+    assert queue.browse(magazine="sideline").num_rows == 6
+    (entry,) = operator.app.state.console.log.latest()
+    assert entry.messages == 6
