@@ -40,6 +40,12 @@ class Poller:
         self._running = False
         self._closed = False
 
+    def prepare(self) -> None:
+        """Read once without waiting, so that the first look finds figures."""
+        with self._changed:
+            self._looked_at = time.monotonic()
+            self._start()
+
     def look(self, *, fresh: bool = False) -> Look[Figures]:
         """
         Return the latest figures; with *fresh*, those of a reading that begins after this call.
@@ -52,9 +58,7 @@ class Poller:
             # A reading that has begun already may not see what the caller has just changed.
             wanted = self._rounds + (2 if self._reading and fresh else 1)
             self._hurry = self._hurry or fresh
-            if not self._running and not self._closed:
-                self._running = True
-                threading.Thread(target=self._run, name="ignis-console", daemon=True).start()
+            self._start()
             self._changed.notify_all()
             latest = self._latest
             if fresh or latest is None or latest.age > STALE_SECONDS:
@@ -73,6 +77,11 @@ class Poller:
             self._closed = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._running, timeout=10)
+
+    def _start(self) -> None:
+        if not self._running and not self._closed:
+            self._running = True
+            threading.Thread(target=self._run, name="ignis-console", daemon=True).start()
 
     def _run(self) -> None:
         while True:

@@ -39,6 +39,7 @@ def serve(store: Store, options: ConsoleOptions, announce: Callable[[str], None]
             except OSError as error:
                 raise BadOption(f"--tls-certificate, --tls-key: {error}") from error
             address = options.url(listening.getsockname()[1])
+            app.state.console.poller.prepare()
             key = app.state.console.auth.key
             announce(f"{address}/login?key={key}" if key else address)
             uvicorn.Server(config).run(sockets=[listening])

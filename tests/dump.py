@@ -21,9 +21,10 @@ def dump(store: Store) -> dict[str, Any]:
     return tables | {"storage": store.storage.list(), "reports": store.storage.damage_reports()}
 
 
-def backdate(store: Store, seconds: float) -> None:
-    """Let fired messages have been fired *seconds* earlier."""
-    store.catalog.write(lambda connection: _set_back(connection, slices, ("fired_at",), seconds))
+def backdate(store: Store, seconds: float, *names: str) -> None:
+    """Let messages have been fired, or have other times of their slices, *seconds* earlier."""
+    times = names or ("fired_at",)
+    store.catalog.write(lambda connection: _set_back(connection, slices, times, seconds))
 
 
 def load_earlier(store: Store, seconds: float) -> None:

@@ -128,3 +128,18 @@ def test_actions_write_one_row_each_to_the_log_of_tasks_which_a_vacuum_forgets(
     assert 6 <= rows <= 6 * 2
     purge(store.catalog, older_than=0)
     assert store.view("reports", "orders").num_rows == 0
+
+
+def test_a_console_that_was_prepared_has_figures_for_the_first_page(serve, queue, begun):
+    client = serve()
+    log_in(client)
+    poller = client.app.state.console.poller
+
+    poller.prepare()
+
+    deadline = time.monotonic() + 30
+    while not begun and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert poller.look().figures.queue("orders").waiting == 6
+    assert client.get("/").status_code == 200
+    assert len(begun) <= 2

@@ -1,95 +1,247 @@
-"""The console, the metrics, the views and the command line show the same, while work goes on."""
+"""Console, metrics, views, SQL views and command line show the same, while work goes on."""
 
+import re
 import threading
+from itertools import pairwise
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text
 
+from ignis_console import wording
 from queue_core.monitoring.prometheus import page
+from queue_core.tasks.sample import sample
 from tests.command_line import answer, runner
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
+from tests.dump import backdate
 from tests.factories import make_queue, orders
 
-FIGURES = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
-_METRICS = {name: f"ignis_{name}_messages" for name in FIGURES} | {
+COUNTS = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged")
+RATES = ("loaded_per_s", "fired_per_s", "deleted_per_s", "sidelined_per_s")
+_METRICS = {name: f"ignis_{name}_messages" for name in COUNTS} | {
     "sidelined": "ignis_sideline_messages"
 }
+#: The figures of a queue's page, by their titles.
+_SHOWN = {
+    "Waiting": "waiting",
+    "In flight": "in_flight",
+    "Sidelined": "sidelined",
+    "Retrying": "retrying",
+    "Dead": "dead",
+    "Damaged": "damaged",
+}
+_RATES_SHOWN = {"In": "loaded_per_s", "Done": "deleted_per_s", "Failing": "sidelined_per_s"}
 
 
-def by_view(store):
-    (row,) = store.view("queues", "orders").to_pylist()
-    return {name: row[name] for name in FIGURES}
+def of(rows, queue="orders"):
+    (row,) = [each for each in rows if each["queue"] == queue]
+    return row
 
 
-def by_console(client):
-    client.app.state.console.poller.look(fresh=True)
-    (row,) = client.get("/api/queues", params={"q": "orders"}).json()["queues"]
-    one = client.get("/api/queues/orders").json()["queue"]
-    client.app.state.console.changed("orders")
-    assert row.keys() == one.keys()
-    return {name: row[name] for name in FIGURES}
+def some(row, names):
+    return {name: row[name] for name in names}
 
 
-def by_metrics(store):
-    found = {
-        each.name: each.value
-        for family in text_string_to_metric_families(page(store.catalog))
-        for each in family.samples
-        if each.labels.get("queue") == "orders"
-    }
-    return {name: int(found[metric]) for name, metric in _METRICS.items()}
+def rates_of(samples):
+    """The rates of the newest sample of the queue, or None."""
+    fine = [each for each in samples if (each["queue"], each["seconds"]) == ("orders", 10)]
+    return some(fine[-1], RATES) if fine else None
 
 
-def by_command_line(address):
-    (row,) = [
-        each for each in answer(runner(address)("queues", "--json")) if each["queue"] == "orders"
-    ]
-    return {name: row[name] for name in FIGURES}
+class Readers:
+    """Each returns the counts of a queue, and the other figures that it has."""
+
+    def __init__(self, client, store, address):
+        self.client, self.store = client, store
+        self.ignis = runner(address)
+
+    def view(self):
+        row = of(self.store.view("queues").to_pylist())
+        samples = self.store.view("samples").to_pylist()
+        held = {
+            each["consumer"]: each["in_flight"] for each in self.store.view("consumers").to_pylist()
+        }
+        return some(row, COUNTS) | {
+            "age": row["oldest_age"],
+            "held": {name: count for name, count in held.items() if count},
+            "rates": rates_of(samples),
+        }
+
+    def sql(self):
+        with self.store.catalog.read() as connection:
+            row = of(connection.execute(text("SELECT * FROM queue_figures")).mappings())
+            samples = list(
+                connection.execute(text("SELECT * FROM queue_samples ORDER BY taken_at")).mappings()
+            )
+        return some(row, COUNTS) | {"age": row["oldest_age"], "rates": rates_of(samples)}
+
+    def console(self):
+        self.client.app.state.console.changed("orders")
+        (row,) = self.client.get("/api/queues", params={"q": "orders"}).json()["queues"]
+        one = self.client.get("/api/queues/orders").json()
+        assert row.keys() == one["queue"].keys()
+        held = {each["name"]: each["held"] for each in one["details"]["holders"]}
+        found = some(row, COUNTS) | {"age": row["oldest_age"], "held": held}
+        return found | {"rates": some(row, RATES)}
+
+    def html(self):
+        """What a person reads; ages and rates as texts."""
+        self.client.app.state.console.changed("orders")
+        one = self.client.get("/queues/orders").text
+        shown = {
+            title: re.sub(r"<[^>]*>", "", value)
+            for title, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", one)
+        }
+        holders = re.findall(
+            r'<th scope="row" class="mono">(.*?)</th><td class="n">(.*?)</td>', one
+        )
+        found = {name: number_of(shown[title]) for title, name in _SHOWN.items()}
+        return found | {
+            "age_text": shown["Oldest"],
+            "held": {name: number_of(count) for name, count in holders},
+            "rate_texts": {name: shown[title] for title, name in _RATES_SHOWN.items()},
+        }
+
+    def metrics(self):
+        scraped = self.client.get("/metrics").text
+        found = metrics_of(page(self.store.catalog))
+        assert metrics_of(scraped).keys() == found.keys()
+        return found
+
+    def command_line(self):
+        row = of(answer(self.ignis("queues", "--json")))
+        samples = answer(self.ignis("samples", "--json"))
+        held = {
+            each["consumer"]: each["in_flight"]
+            for each in answer(self.ignis("consumers", "--json"))
+        }
+        return some(row, COUNTS) | {
+            "age": row["oldest_age"],
+            "held": {name: count for name, count in held.items() if count},
+            "rates": rates_of(samples),
+        }
+
+    def all(self):
+        return (self.view, self.sql, self.console, self.html, self.metrics, self.command_line)
 
 
-def test_the_figures_agree_while_work_goes_on(operator, store, address):
+def number_of(shown):
+    return int(shown.replace(",", ""))
+
+
+def metrics_of(scraped):
+    found, held = {}, {}
+    for family in text_string_to_metric_families(scraped):
+        for each in family.samples:
+            if each.labels.get("queue") == "orders":
+                found[each.name] = each.value
+            if each.name == "ignis_consumer_in_flight_messages":
+                held[each.labels["consumer"]] = int(each.value)
+    counts = {name: int(found[metric]) for name, metric in _METRICS.items()}
+    return counts | {"age": found.get("ignis_oldest_message_age_seconds"), "held": held}
+
+
+@pytest.fixture
+def readers(operator, store, address):
+    return Readers(operator, store, address)
+
+
+def beside(work, readers):
+    """Read everything twice, while *work* is done over and over."""
+    ended = threading.Event()
+
+    def run():
+        while not ended.is_set():
+            work()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        return [read() for _ in range(2) for read in (*readers.all(), readers.view)]
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_figures_agree_while_work_goes_on(readers, store):
     """While messages only come, no later reading shows fewer; while they only go, none more."""
     queue = make_queue(store, shards=2)
     queue.load(orders(50))
 
-    def readings():
-        yield by_view(store)
-        yield by_console(operator)
-        yield by_metrics(store)
-        yield by_command_line(address)
-        yield by_view(store)
+    coming = beside(lambda: queue.load(orders(3)), readers)
 
-    def beside(work):
-        ended = threading.Event()
-
-        def run():
-            while not ended.is_set():
-                work()
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        found = [each for _ in range(2) for each in readings()]
-        ended.set()
-        thread.join()
-        return found
-
-    coming = beside(lambda: queue.load(orders(3)))
     waiting = [each["waiting"] for each in coming]
     assert waiting == sorted(waiting)
     assert waiting[0] < waiting[-1]
+    consumer = store.consumer("till", beats=True)
 
     def finish():
-        firing = queue.fire(2, consumer=consumer)
+        firing = queue.fire(3, consumer=consumer)
         queue.sideline(firing.ids[:1])
-        queue.delete(firing.ids[1:])
+        queue.delete(firing.ids[1:2])
+        # One more stays in flight each time.
 
-    consumer = store.consumer("till", beats=True)
-    going = beside(finish)
-    waiting = [each["waiting"] for each in going]
-    aside = [each["sidelined"] for each in going]
-    assert waiting == sorted(waiting, reverse=True)
-    assert aside == sorted(aside)
+    going = beside(finish, readers)
 
-    queue.fire(3, consumer=consumer)
-    first, *others = readings()
-    assert first["in_flight"] == 3
-    assert all(each == first for each in others)
+    for name, falls in (("waiting", True), ("sidelined", False), ("retrying", False)):
+        values = [each[name] for each in going]
+        assert values == sorted(values, reverse=falls), name
+    held = [each["held"].get("till", 0) for each in going if "held" in each]
+    # Messages that are fired and not settled yet come and go.
+    assert held[0] < held[-1]
+    assert all(later > earlier - 3 for earlier, later in pairwise(held))
+
+
+def test_all_figures_agree_after_work(readers, store):
+    queue, other = make_queue(store, shards=3), make_queue(store, "other")
+    other.load(orders(7))
+    queue.load(orders(1200))
+    sample(store.catalog)
+    till = store.consumer("till", beats=True)
+    queue.delete(queue.fire(40, consumer=till).ids)
+    queue.sideline(queue.fire(5, consumer=till).ids)
+    queue.choose(queue.browse()["_message_id"][:3]).sideline("by hand")
+    queue.fire(6, consumer=till)
+    queue.fire(2, consumer=store.consumer("second"))
+    sample(store.catalog)
+    # So that the texts of ages stay the same for a minute.
+    backdate(store, 5400, "loaded_at")
+
+    first, *others = [read() for read in (readers.view, *readers.all(), readers.view)]
+
+    assert some(first, COUNTS) == {
+        "waiting": 1144,
+        "in_flight": 8,
+        "sidelined": 8,
+        "retrying": 5,
+        "dead": 3,
+        "damaged": 0,
+    }
+    assert first["held"] == {"till": 6, "second": 2}
+    assert first["age"] > 5400
+    assert first["rates"]["deleted_per_s"] > 0
+    assert first["rates"]["loaded_per_s"] == 0
+    last = others[-1]
+    for each in others:
+        assert some(each, COUNTS) == some(first, COUNTS)
+        assert each.get("held", first["held"]) == first["held"]
+        assert each.get("rates", first["rates"]) == pytest.approx(first["rates"])
+        if "age" in each:
+            assert first["age"] <= each["age"] <= last["age"]
+    (shown,) = [each for each in others if "age_text" in each]
+    assert shown["age_text"] in (wording.age(first["age"]), wording.age(last["age"]))
+    assert shown["rate_texts"] == {
+        name: wording.number(first["rates"][name]) + "/s" for name in _RATES_SHOWN.values()
+    }
+
+
+def test_what_is_not_known_is_nowhere_shown_as_a_number(readers, store):
+    make_queue(store)
+
+    assert readers.view()["rates"] is None
+    assert readers.sql()["rates"] is None
+    assert set(readers.console()["rates"].values()) == {None}
+    assert set(readers.html()["rate_texts"].values()) == {"unknown"}
+    for read in (readers.view, readers.sql, readers.console, readers.metrics):
+        assert read()["age"] is None
+    assert readers.html()["age_text"] == "–"  # noqa: RUF001
