@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,9 @@ def fill(store: Store, queues: int, size: int) -> None:
     each = half // max(queues - 1, 1)
     for number in range(queues - 1):
         queue = make(store, f"queue-{number:04}", each, analyze=False)
-        queue.sideline(queue.fire(2), reason="no such customer")
-        queue.fire(2)
+        if number % 10 == 0:
+            queue.sideline(queue.fire(2), reason="no such customer")
+            queue.fire(2)
     large = make(store, LARGE, half)
     for _ in range(5):
         large.sideline(large.fire(half // 250), reason="no such customer")
@@ -121,6 +122,7 @@ def pages(store: Store, rounds: int) -> None:
                 median, high = np.percentile(times, [50, 99])
                 figures = (np.median(twin), median, high, max(times), first)
                 table.add_row(path, *(f"{each:.0f}" for each in figures))
+                print(path, *(f"{each:.0f}" for each in figures), flush=True)
 
         asyncio.run(measure())
     Console(width=120).print(table)
@@ -331,6 +333,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", choices=[[], *rows])
     parser.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
+    parser.add_argument("--folder", help="keep the store in it, and use it again")
     parser.add_argument("--queues", type=int, default=1_000)
     parser.add_argument("--slices", type=int, default=1_000_000)
     parser.add_argument("--messages", type=int, default=100_000, help="of an action")
@@ -338,26 +341,30 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="of viewers and firings")
     given = parser.parse_args()
     wanted = given.rows or rows
-    with tempfile.TemporaryDirectory(prefix="ignis-console-", dir=".") as folder:
+    with ExitStack() as stack:
+        folder = given.folder or stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="ignis-console-", dir=".")
+        )
         address: dict[str, str] = {"path": folder}
         if given.catalog:
             address = {"catalog": given.catalog, "storage": str(Path(folder) / "data")}
-        with Store.open(**address) as store:
+        store = stack.enter_context(Store.open(**address))
+        if LARGE not in store.queues():
             began = time.monotonic()
             fill(store, given.queues, given.slices)
             passed = time.monotonic() - began
             print(f"{given.queues:,} queues, {given.slices:,} slices: made in {passed:.0f} s")
-            if "pages" in wanted:
-                pages(store, given.rounds)
-            if "viewers" in wanted:
-                viewers(store, given.seconds)
-            if "firing" in wanted:
-                firing(store, given.seconds)
-            if "actions" in wanted:
-                actions(store, given.messages)
-            if given.catalog:
-                for table in metadata.tables:
-                    run(store, f"DROP TABLE {table} CASCADE")
+        if "pages" in wanted:
+            pages(store, given.rounds)
+        if "viewers" in wanted:
+            viewers(store, given.seconds)
+        if "firing" in wanted:
+            firing(store, given.seconds)
+        if "actions" in wanted:
+            actions(store, given.messages)
+        if given.catalog and not given.folder:
+            for table in metadata.tables:
+                run(store, f"DROP TABLE {table} CASCADE")
     return 0
 
 

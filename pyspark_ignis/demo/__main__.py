@@ -18,6 +18,8 @@ from pyspark_ignis.demo.session import quiet_spark
 from queue_core import BadOption, IgnisError
 
 OUT = Path("out", "demo")
+#: A picture of the console, in a clone.
+PICTURE = Path("docs", "console.png")
 #: The demo's files in its folder. A folder that holds anything else is not the demo's.
 OWN_FILES = {"run", "crash", "flights.png", "spark.log", "warehouse"}
 
@@ -35,8 +37,11 @@ def main() -> int:
         return 1
     console.print(f"\n  [dim]{time.monotonic() - begin:.0f} s in all; everything is in {out}[/]\n")
     command = f"{Path(sys.executable).parent / 'ignis'} --path {out / 'run'} console"
-    console.print(f"  to see the queues in a browser, at http://127.0.0.1:8413:\n  {command}\n",
-                  soft_wrap=True)  # fmt: skip
+    shown = f" ({PICTURE} shows it)" if PICTURE.exists() else ""
+    console.print(
+        f"  to see the queues in a browser, at http://127.0.0.1:8413{shown}:\n  {command}\n",
+        soft_wrap=True,
+    )
     return 0 if all(held) else 1
 
 

@@ -1,6 +1,8 @@
 """The demo, on a part of its flights: its results are right, and its checks notice errors."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -131,13 +133,19 @@ def test_the_demo_fails_when_a_check_does(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "first_run", lambda *_: True)
     monkeypatch.setattr(demo, "second_run", lambda *_: True)
     assert demo.main() == 0
-    assert f"ignis --path {tmp_path / 'out' / 'demo' / 'run'} console" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"http://127.0.0.1:8413:\n  {Path(sys.executable).parent / 'ignis'}" in printed
+    assert f"ignis --path {tmp_path / 'out' / 'demo' / 'run'} console" in printed
 
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "console.png").touch()
     monkeypatch.setattr(
         demo, "second_run", lambda console, *_: demo.print_checks(console, {"all is well": False})
     )
     assert demo.main() == 1
-    assert "failed: all is well" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "failed: all is well" in printed
+    assert "http://127.0.0.1:8413 (docs/console.png shows it):\n" in printed
 
 
 def test_the_demo_removes_no_folder_that_is_not_its_own(tmp_path):
