@@ -146,7 +146,8 @@ def _slice_of(connection: Connection, queue_id: int, message_id: int) -> Slice |
     located = id_map.located(connection, [queue_id], IdSet.of([message_id]))
     pieces = fetch(
         connection,
-        slices.c.queue_id == queue_id,
+        # A queue may have many more slices than the segment.
+        dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id,
         dialect.of(connection).one_of(slices.c.segment_id, located.segments),
     )
     return next((piece for piece in pieces if piece.rows & located.rows(piece.segment_id)), None)

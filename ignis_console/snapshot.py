@@ -174,7 +174,9 @@ def read_samples(connection: Connection, queue_id: int, seconds: int, since: int
 
 def read_holders(connection: Connection, now: int, queue_id: int | None = None) -> Iterator[Holder]:
     """Yield the consumers that hold messages, of one queue or of all."""
-    here = slices.c.consumer_id == consumers.c.id
+    # In the index of tickets, which has few of the slices of a store.
+    here = and_(slices.c.consumer_id == consumers.c.id, slices.c.consumer_id.is_not(None))
+    of_queue = dialect.of(connection).not_indexed(slices.c.queue_id) == queue_id
     query = (
         select(
             consumers.c.name,
@@ -182,7 +184,7 @@ def read_holders(connection: Connection, now: int, queue_id: int | None = None) 
             func.sum(slices.c.count).label("held"),
             func.min(slices.c.fired_at).label("fired_at"),
         )
-        .join(slices, here if queue_id is None else and_(here, slices.c.queue_id == queue_id))
+        .join(slices, here if queue_id is None else and_(here, of_queue))
         .group_by(consumers.c.id, consumers.c.name, consumers.c.heartbeat_at)
         .order_by(consumers.c.name)
     )

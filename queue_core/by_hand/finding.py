@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection
 
 from queue_core.catalog import dialect, id_map
 from queue_core.catalog.slices import fetch
@@ -50,8 +50,12 @@ def present(
     connection: Connection, queue: QueueInfo, magazines: Sequence[Magazine], ids: IdSet | None
 ) -> list[Taken]:
     """Return the rows of slices that hold messages, waiting or in flight; of *ids*, or all."""
+    queue_id: ColumnElement[int] = slices.c.queue_id
+    if ids is not None:
+        # Their segments are known, and a queue may have many more slices.
+        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
     conditions = [
-        slices.c.queue_id == queue.id,
+        queue_id == queue.id,
         slices.c.magazine.in_([int(magazine) for magazine in magazines]),
         slices.c.state != int(State.DAMAGED),
     ]

@@ -13,26 +13,27 @@ from queue_core.model import QueueInfo
 from queue_core.selection.rounds import in_parts
 from queue_core.verbs.intervene import Intervention, find, intervene
 
-#: How often messages are looked for again that a compaction has put elsewhere meanwhile.
+#: How often messages are looked for that a compaction has put into other slices meanwhile.
 PASSES = 3
 
 
 def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
-    """Carry out an intervention; return how many messages it has changed, as `intervene` does."""
+    """Carry out an intervention; return how many messages it has changed. Raises `BadOption`."""
     changed = 0
     for _ in range(PASSES):
         with catalog.read() as connection:
             found = find(connection, queue, intervention)
             parts = in_parts(connection, found)
-        if len(parts) <= 1:
+        if not parts:
             break
         done = 0
         for part in parts:
             only = (part.magazine,)
-            step = replace(intervention, ids=part.ids, magazines=only, within=part.rules)
+            step = replace(intervention, ids=part.ids, magazines=only, within=part.within)
             done += intervene(catalog, queue, step)
-            catalog.give_way()
+            if part is not parts[-1]:
+                catalog.give_way()
         changed += done
-        if done in (0, sum(len(rows) for _, rows in found)):
-            return changed
-    return changed + intervene(catalog, queue, intervention)
+        if done == sum(len(rows) for _, rows in found) or (not done and len(parts) > 1):
+            break
+    return changed

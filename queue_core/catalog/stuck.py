@@ -38,25 +38,26 @@ def read(connection: Connection, now: int, only: Collection[int] | None = None) 
         described = described.where(dialect.of(connection).one_of(queues.c.id, only))
     for queue_id, settings in connection.execute(described):
         alike[_limits(settings)].append(queue_id)
-    one_of = dialect.of(connection).one_of
+    database = dialect.of(connection)
     found = {}
     # Few queues have limits of their own.
     for (main, sideline), queue_ids in alike.items():
         query = (
             select(slices.c.queue_id, func.sum(slices.c.count), func.min(slices.c.fired_at))
             .where(
-                # The index of tickets has the messages in flight, and no others.
-                slices.c.consumer_id.is_not(None),
+                # The index of tickets has the messages in flight, and no others. All ids are more
+                # than 0, and without this SQLite would look through all slices.
+                slices.c.consumer_id > 0,
                 slices.c.state == int(State.FIRED),
                 or_(
                     and_(slices.c.magazine == int(Magazine.MAIN), slices.c.fired_at < now - main),
                     slices.c.fired_at < now - sideline,
                 ),
             )
-            .group_by(slices.c.queue_id)
+            .group_by(database.not_indexed(slices.c.queue_id))
         )
         if only is not None or len(alike) > 1:
-            query = query.where(one_of(slices.c.queue_id, queue_ids))
+            query = query.where(database.one_of(database.not_indexed(slices.c.queue_id), queue_ids))
         for queue_id, messages, fired_at in connection.execute(query):
             found[queue_id] = Stuck(int(messages), fired_at)
     return found

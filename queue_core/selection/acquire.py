@@ -145,7 +145,7 @@ def _take_candidates(
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
     found = fetch(
         connection,
-        *eligible_slices(connection, request),
+        *eligible_slices(connection, request, by_segment=True),
         dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
         lock="skip" if lock else None,
     )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect, retries
 from queue_core.catalog.tables import slices
 from queue_core.model import Magazine, QueueInfo, State
-from queue_core.selection.request import FireRequest, Rules
+from queue_core.selection.request import FireRequest, Rules, Stretch
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
@@ -76,15 +76,34 @@ def _microseconds(seconds: float) -> int:
     return int(min(seconds * 1e6, _FOR_EVER))
 
 
-def eligible_slices(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
-    """Return the conditions on slices that may hold messages for a request."""
+def within(stretch: Stretch | None) -> Rules:
+    """Return the conditions of slices that begin in a part of a magazine; None: anywhere."""
+    if stretch is None:
+        return ()
+    place = tuple_(slices.c.shard, slices.c.position)
+    return (place >= stretch[0], place <= stretch[1])
+
+
+def eligible_slices(
+    connection: Connection, request: FireRequest, *, by_segment: bool = False
+) -> list[ColumnElement[bool]]:
+    """
+    Return the conditions on slices that may hold messages for a request.
+
+    With *by_segment*, another condition names their segments, and a database without statistics
+    must not look through the whole queue instead.
+    """
+    queue_id: ColumnElement[int] = slices.c.queue_id
+    if by_segment and request.within is None:
+        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
     conditions = [
-        dialect.of(connection).one_of(slices.c.queue_id, request.queue_ids)
+        dialect.of(connection).one_of(queue_id, request.queue_ids)
         if len(request.queue_ids) > 1
-        else slices.c.queue_id == request.queue_ids[0],
+        else queue_id == request.queue_ids[0],
         slices.c.magazine == int(request.magazine),
         slices.c.state == int(State.LOADED),
         *request.rules,
+        *within(request.within),
     ]
     if request.shards is not None:
         conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))

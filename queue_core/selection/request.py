@@ -33,6 +33,8 @@ LOCKED_SECONDS = 0.5
 Count: TypeAlias = int | Literal["all"]
 #: Conditions on slices, all of which must hold.
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
+#: The first and the last place of a part of a magazine, each a shard and a place in it.
+Stretch: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -60,6 +62,8 @@ class FireRequest:
     selection: Selection | None = None
     #: Only slices that meet all of these: the settings of the queues.
     rules: Rules = ()
+    #: Only slices that begin from one shard and place to another.
+    within: Stretch | None = None
     #: The limits of the queues, if they have some.
     limits: Limits | None = None
     #: Also from a paused queue (its setting ``concurrency`` is 0).

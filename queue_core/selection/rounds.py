@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection, tuple_
+from sqlalchemy import Connection
 
 from queue_core.catalog import dialect, id_map
 from queue_core.catalog.slices import fetch
@@ -21,7 +21,7 @@ from queue_core.ids import IdSet, first_id
 from queue_core.model import Magazine, Slice
 from queue_core.plan import Taken
 from queue_core.selection.conditions import eligible_slices
-from queue_core.selection.request import FireRequest, Rules
+from queue_core.selection.request import FireRequest, Stretch
 
 #: The most slices and messages of a part, so that a transaction lasts a few milliseconds.
 PART_SLICES = 32
@@ -35,22 +35,15 @@ class Part:
     ids: IdSet
     magazine: Magazine
     shards: tuple[int, ...]
-    #: The shard and place of the first slice, and of the last row of the last one.
-    begin: tuple[int, int]
-    end: tuple[int, int]
-
-    @property
-    def rules(self) -> Rules:
-        """The conditions of its slices, whose messages keep their places in a magazine."""
-        place = tuple_(slices.c.shard, slices.c.position)
-        return (place >= self.begin, place <= self.end)
+    #: Where their slices begin; messages keep their places in a magazine.
+    within: Stretch
 
 
 def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> list[Taken]:
     """Return the messages of *ids* in slices that are eligible for a request."""
     located = id_map.located(connection, request.queue_ids, ids)
     here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    found = fetch(connection, here, *eligible_slices(connection, request))
+    found = fetch(connection, here, *eligible_slices(connection, request, by_segment=True))
     taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in found]
     return [(piece, rows) for piece, rows in taken if rows]
 
@@ -69,8 +62,10 @@ def in_parts(connection: Connection, chosen: Sequence[Taken]) -> list[Part]:
                 ids=IdSet.of(ids[at : at + messages]),
                 magazine=first.magazine,
                 shards=tuple(sorted({piece.shard for piece in pieces})),
-                begin=(first.shard, first.position),
-                end=(last.shard, last.place_of(last.rows.stop) - 1),
+                within=(
+                    (first.shard, first.position),
+                    (last.shard, last.place_of(last.rows.stop) - 1),
+                ),
             )
         )
         at += messages

@@ -38,8 +38,8 @@ from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.plan import Taken
 from queue_core.selection.acquire import acquire
-from queue_core.selection.conditions import ago, eligible_slices, movable
-from queue_core.selection.request import Candidates, FireRequest, Rules
+from queue_core.selection.conditions import ago, eligible_slices, movable, within
+from queue_core.selection.request import Candidates, FireRequest, Stretch
 from queue_core.selection.rounds import still_there
 
 
@@ -67,8 +67,8 @@ class Intervention:
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
-    #: Only slices that meet all of these.
-    within: Rules = ()
+    #: Only slices that begin in this part of the magazine.
+    within: Stretch | None = None
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -163,7 +163,9 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
 def _requests(queue: QueueInfo, intervention: Intervention) -> list[FireRequest]:
     rules = movable(queue) if intervention.act is Act.REQUEUE else ()
     return [
-        FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=(*rules, *intervention.within))
+        FireRequest(
+            queue_ids=(queue.id,), magazine=magazine, rules=rules, within=intervention.within
+        )
         for magazine in intervention.sources
     ]
 
@@ -179,7 +181,7 @@ def _shards(
 
 
 def _where(connection: Connection, request: FireRequest) -> list[ColumnElement[bool]]:
-    return eligible_slices(connection, request)
+    return eligible_slices(connection, request, by_segment=True)
 
 
 def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
@@ -206,11 +208,14 @@ def _held(
     connection: Connection, queue: QueueInfo, intervention: Intervention
 ) -> list[ColumnElement[bool]]:
     """Return the conditions of slices in flight that may be reloaded."""
+    queue_id: ColumnElement[int] = slices.c.queue_id
+    if intervention.within is None:
+        queue_id = dialect.of(connection).not_indexed(slices.c.queue_id)
     conditions = [
-        slices.c.queue_id == queue.id,
+        queue_id == queue.id,
         slices.c.magazine.in_([int(magazine) for magazine in intervention.sources]),
         slices.c.state == int(State.FIRED),
-        *intervention.within,
+        *within(intervention.within),
     ]
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)

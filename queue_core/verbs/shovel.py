@@ -183,7 +183,7 @@ def _move_candidates(
         parts = in_parts(connection, still_there(connection, request, candidates.ids))
     moved = 0
     for part in parts:
-        step = replace(request, rules=(*request.rules, *part.rules), shards=part.shards)
+        step = replace(request, within=part.within, shards=part.shards)
         if request.max_messages is not None:
             step = replace(step, max_messages=request.max_messages - moved)
         moved += _move(catalog, queue, step, candidates._replace(ids=part.ids))
