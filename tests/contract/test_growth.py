@@ -7,6 +7,9 @@ import pytest
 from sqlalchemy import event, update
 
 from benchmarks.growth import DAY, SHARDS, age_failures, make, run
+from ignis_console import messages
+from ignis_console.details import read_details
+from ignis_console.snapshot import SnapshotReader
 from queue_core import Queue, Store
 from queue_core.catalog.tables import slices
 from queue_core.tasks import compaction
@@ -179,3 +182,48 @@ def test_a_round_of_compaction_is_bounded(large, monkeypatch):
     # At most one shard more than the bound.
     assert max(moved) < 200 + 2 * 64
     assert sum(moved) >= 64 * (SHARDS - 1)
+
+
+def with_all_states(store: Store, count: int) -> Queue:
+    """A queue of *count* slices, of which two are in flight and two in the sideline."""
+    queue = make(store, "many", count)
+    queue.sideline(queue.fire(2), reason="test")
+    queue.fire(2)
+    return queue
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        lambda queue: SnapshotReader(queue.store.catalog).read(),
+        lambda queue: read_details(queue.store, queue.name, "hour"),
+        lambda queue: messages.life(
+            queue.store, queue.name, queue.peek(1)["_message_id"][0].as_py()
+        ),
+        lambda queue: queue.store.view("sideline", queue.name),
+    ],
+    ids=["queues", "queue", "message", "sideline"],
+)
+def test_a_page_of_the_console_does_not_look_through_the_slices(small, large, page):
+    few, many = with_all_states(small, 10), with_all_states(large, 3_000)
+
+    assert steps(large, lambda: page(many)) < MORE * steps(small, lambda: page(few))
+
+
+@pytest.mark.parametrize("act", ["delete", "sideline", "reload"])
+def test_an_act_on_one_message_does_not_look_through_the_slices(small, large, act):
+    found = []
+    for store, count in ((small, 10), (large, 3_000)):
+        queue = with_all_states(store, count)
+        held = act == "reload"
+        message = queue.fire(1).ids[0] if held else queue.peek(1)["_message_id"][0]
+        chosen = queue.choose(message.as_py())
+        how = {"consumer": store.consumer().name} if held else {}
+
+        def do(chosen=chosen, how=how) -> None:
+            assert getattr(chosen, act)(**how) == 1
+
+        found.append(steps(store, do))
+
+    few, many = found
+    assert many < MORE * few
