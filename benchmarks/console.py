@@ -234,12 +234,14 @@ def use(address: dict[str, str], in_use: Any, ended: Any, ready: Any) -> None:
     Console().print(f"{text}, of {len(transactions.holds)} transactions")
 
 
-def actions(store: Store, messages: int) -> None:
+def actions(store: Store, messages: int, singles: int) -> None:
     """Print for how long a transaction of an action holds the store, and what the action takes."""
-    table = table_of("action", "messages", "slices", "transactions", "longest", "its CPU", "in all")
+    table = table_of(
+        "action", "messages", "slices", "transactions", "longest", "CPU", "median", "in all"
+    )
     for singly in (False, True):
         for name, setup, fields in ACTIONS:
-            queue = setup(store, messages, singly)
+            queue = setup(store, singles if singly else messages, singly)
             kept = len(store.view("slices", queue.name))
             with console(store) as app:
                 done, seconds, transactions = asyncio.run(acted(app, store, queue, name, fields))
@@ -251,6 +253,7 @@ def actions(store: Store, messages: int) -> None:
                 f"{len(transactions.holds)}",
                 f"{longest.wall * 1e3:.1f} ms",
                 f"{longest.cpu * 1e3:.1f} ms",
+                f"{np.median([each.cpu for each in transactions.holds]) * 1e3:.1f} ms",
                 f"{seconds:.2f} s",
             )
             queue.choose("all").delete()
@@ -336,7 +339,8 @@ def main() -> int:
     parser.add_argument("--folder", help="keep the store in it, and use it again")
     parser.add_argument("--queues", type=int, default=1_000)
     parser.add_argument("--slices", type=int, default=1_000_000)
-    parser.add_argument("--messages", type=int, default=100_000, help="of an action")
+    parser.add_argument("--messages", type=int, default=100_000, help="of an action, in few slices")
+    parser.add_argument("--singles", type=int, default=10_000, help="each in a slice of its own")
     parser.add_argument("--rounds", type=int, default=50, help="requests for each page")
     parser.add_argument("--seconds", type=float, default=30.0, help="of viewers and firings")
     given = parser.parse_args()
@@ -361,7 +365,7 @@ def main() -> int:
         if "firing" in wanted:
             firing(store, given.seconds)
         if "actions" in wanted:
-            actions(store, given.messages)
+            actions(store, given.messages, given.singles)
         if given.catalog and not given.folder:
             for table in metadata.tables:
                 run(store, f"DROP TABLE {table} CASCADE")
