@@ -246,7 +246,7 @@ def actions(store: Store, messages: int, singles: int) -> None:
             with console(store) as app:
                 done, seconds, transactions = asyncio.run(acted(app, store, queue, name, fields))
             longest = transactions.longest
-            table.add_row(
+            row = (
                 name,
                 f"{done:,}",
                 f"{kept:,}",
@@ -256,6 +256,8 @@ def actions(store: Store, messages: int, singles: int) -> None:
                 f"{np.median([each.cpu for each in transactions.holds]) * 1e3:.1f} ms",
                 f"{seconds:.2f} s",
             )
+            print(*row, flush=True)
+            table.add_row(*row)
             queue.choose("all").delete()
     Console(width=120).print(table)
 
