@@ -109,7 +109,7 @@ def pages(store: Store, rounds: int) -> None:
 
             async def anew(path: str) -> float:
                 # As if nobody had looked at this page within the last seconds.
-                for shared in ("_details", "_sidelines", "_metrics"):
+                for shared in ("_queues", "_sidelines", "_metrics"):
                     getattr(app.state.console, shared).forget()
                 answer = await client.get(path)
                 assert answer.status == 200, (path, answer.body[:500])

@@ -8,7 +8,7 @@ from sqlalchemy import event, update
 
 from benchmarks.growth import DAY, SHARDS, age_failures, make, run
 from ignis_console import messages
-from ignis_console.details import read_details
+from ignis_console.details import read_queue
 from ignis_console.snapshot import SnapshotReader
 from queue_core import Queue, Store
 from queue_core.catalog.tables import slices
@@ -196,7 +196,7 @@ def with_all_states(store: Store, count: int) -> Queue:
     "page",
     [
         lambda queue: SnapshotReader(queue.store.catalog).read(),
-        lambda queue: read_details(queue.store, queue.name, "hour"),
+        lambda queue: read_queue(queue.store, queue.name, "hour"),
         lambda queue: messages.life(
             queue.store, queue.name, queue.peek(1)["_message_id"][0].as_py()
         ),
