@@ -140,6 +140,6 @@ def test_a_console_that_was_prepared_has_figures_for_the_first_page(serve, queue
     deadline = time.monotonic() + 30
     while not begun and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert poller.look().figures.queue("orders").waiting == 6
+    assert poller.look().seen.queue("orders").waiting == 6
     assert client.get("/").status_code == 200
     assert len(begun) <= 2

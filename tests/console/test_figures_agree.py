@@ -90,7 +90,7 @@ class Readers:
         one = self.client.get("/queues/orders").text
         shown = {
             title: re.sub(r"<[^>]*>", "", value)
-            for title, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", one)
+            for title, value in re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", one)
         }
         holders = re.findall(
             r'<th scope="row" class="mono">(.*?)</th><td class="n">(.*?)</td>', one
