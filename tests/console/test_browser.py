@@ -198,6 +198,14 @@ def test_no_figure_moves_the_buttons_however_long_it_is(page, store, queue):
             ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
         )
         assert (width, cut) == (width, [])
+    page.get(page.root + "/")
+    for width in WIDTHS:
+        browser.look(page, width, dark=False)
+        wide = page.execute_script(
+            "return [...document.querySelectorAll('.queues td')]"
+            ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
+        )
+        assert (width, wide) == (width, [])
 
 
 @pytest.mark.parametrize("path", ["/", "/queues/{}/sideline"])
