@@ -17,8 +17,8 @@ from ignis_console.console import Console
 from ignis_console.openapi import Operation, Parameter
 from ignis_console.places import NoPlace
 from ignis_console.under_way import UnderWay
-from ignis_console.web import Call, Handler, Refused, as_json, failure, page
-from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue
+from ignis_console.web import Call, Handler, Refused, as_json, failure, page, status_of
+from queue_core.errors import BadOption, Conflict, IgnisError, Invalid, NoSuchQueue, NoSuchStore
 
 #: Parameters that choose a group of the sideline, as the page of the sideline does.
 OF_GROUP = (
@@ -52,11 +52,10 @@ def does(action: Action) -> Handler:
     def answer(console: Console, call: Call) -> Response:
         try:
             entry = _run(console, call, action, under_way.ANSWER_SECONDS)
-        except NoSuchQueue:
+        except (NoSuchQueue, NoSuchStore):
             raise
         except (Invalid, Conflict) as error:
-            status = 409 if isinstance(error, Conflict) else 400
-            return _form(console, call, action, str(error), status)
+            return _form(console, call, action, str(error), status_of(error))
         if entry is None:
             return RedirectResponse("/log", 303)
         queue = quote(call.ask.queue, safe="")
@@ -214,10 +213,10 @@ def _form(console: Console, call: Call, action: Action, error: str | None, statu
     prepared = None
     try:
         prepared = action.prepare(console, call.ask)
-    except NoSuchQueue:
+    except (NoSuchQueue, NoSuchStore):
         raise
     except Invalid as invalid:
-        error, status = error or str(invalid), 400
+        error, status = error or str(invalid), status_of(invalid)
     return page(
         console,
         call,

@@ -22,7 +22,7 @@ from ignis_console.guard import Guard
 from ignis_console.pages import PAGES, Page
 from ignis_console.passwords import Role
 from ignis_console.rendering import STATIC
-from ignis_console.web import Call, Handler, as_json, failure, guarded, page
+from ignis_console.web import Call, Handler, as_json, failure, guarded, page, status_of
 from queue_core.errors import Invalid, NoSuchQueue
 from queue_core.store import Store
 
@@ -74,7 +74,8 @@ def _page_of(each: Page) -> Handler:
             if each.name != "messages" or not asked or isinstance(invalid, NoSuchQueue):
                 raise
             # A selector that cannot be understood is shown beside its field.
-            model, error, status = each.model(console, Ask(call.ask.path)), str(invalid), 400
+            model, error = each.model(console, Ask(call.ask.path)), str(invalid)
+            status = status_of(invalid)
         return page(
             console,
             call,

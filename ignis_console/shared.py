@@ -44,7 +44,9 @@ class _Slot(Generic[Answer]):
             self.latest = Look(compute(), now)
         except Unavailable as error:
             self.latest, self.error = former, error
-        self.begun_at, self.took = now, time.monotonic() - now
+        # Those who have waited for a failure would otherwise wait for the next one.
+        self.begun_at = time.monotonic() if self.error else now
+        self.took = time.monotonic() - now
 
 
 class Shared(Generic[Answer]):

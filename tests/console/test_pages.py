@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
+from ignis_console.actions import ACTIONS
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import SIDELINE_SECONDS
@@ -17,6 +18,7 @@ from queue_core.catalog import figures
 from queue_core.tasks.sample import sample
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
+from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 
 #: A text that would run if a page did not escape it.
@@ -256,16 +258,16 @@ def test_a_requeued_message_is_as_old_as_its_load(operator, store):
     queue = make_queue(store, shards=1)
     queue.load(orders(1))
     queue.sideline(queue.fire(1).ids)
-    time.sleep(1.5)
+    load_earlier(store, 7200)
     queue.choose("all").requeue()
-    wanted = replace(operator.app.state.console.options, oldest_wanted=1.0)
+    wanted = replace(operator.app.state.console.options, oldest_wanted=60.0)
     operator.app.state.console.options = wanted
 
     page = operator.get("/api/queues/orders").json()
 
-    assert 1.5 <= page["queue"]["oldest_age"] <= store.view("queues")["oldest_age"][0].as_py()
+    assert 7200 <= page["queue"]["oldest_age"] <= store.view("queues")["oldest_age"][0].as_py()
     (old,) = [each for each in page["problems"] if each["kind"] == "old"]
-    assert old["text"].startswith("The oldest waiting message was loaded 1.")
+    assert old["text"].startswith("The oldest waiting message was loaded 2 h")
     reading = re.search(
         r"oldest_message_age_seconds{queue=.orders.} ([\d.]+)", operator.get("/metrics").text
     )
@@ -289,11 +291,15 @@ def test_a_store_that_is_gone_is_an_error_page(address, operator, store, queue):
         take_away(store)
         app.state.console.changed("orders")
 
-        found = {path: client.get(path) for path in [*paths, "/queues/none"]}
+        paths += ["/queues/none", "/queues/orders/messages?selector=number+>+1"]
+        paths += [f"/queues/orders/actions/{name}?all=1" for name in ACTIONS]
+        found = {path: client.get(path) for path in paths}
 
         assert {path: each.status_code for path, each in found.items()} == dict.fromkeys(found, 503)
         said = re.compile("there is no ignis store at|lacks a table or a column")
         assert all(said.search(each.text) for each in found.values())
+        form = {"csrf": token(client), "expected": 9}
+        assert client.post("/queues/orders/actions/pause", data=form).status_code == 503
         assert client.get("/api/queues").status_code == 503
         assert client.get("/log").status_code == 200
         app.state.console.close()

@@ -100,6 +100,21 @@ def test_an_error_without_a_former_answer_is_raised_and_kept(clock):
     assert compute.calls == 1
 
 
+def test_who_has_waited_for_a_failure_does_not_wait_for_another(clock):
+    shared, calls = Shared(3.0), []
+
+    def fail():
+        calls.append(clock[0])
+        clock[0] += 10.0
+        raise CatalogUnavailable("the database is down")
+
+    for _ in range(5):
+        with pytest.raises(CatalogUnavailable):
+            shared.get("a", fail)
+
+    assert len(calls) == 1
+
+
 def test_nothing_is_shown_of_a_thing_that_is_gone(clock):
     shared, compute = Shared(3.0), Counting()
     shared.get("a", compute)
