@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from ignis_source.brief_errors import briefly
 from ignis_source.limits import admitted, default_limit, lingers
 from ignis_source.stream import IgnisStreamReader
 
@@ -21,6 +22,7 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
         """Note the present end of the queue."""
         self._driver().set_horizon()
 
+    @briefly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the offset of the next batch; *start* if there is none."""
         waits = lingers(self._options, limit)

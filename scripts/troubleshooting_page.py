@@ -27,7 +27,8 @@ and `amount`.
 
 Spark prints an error of ignis within its own traces. Look for the last line that begins with the name of an error, such as
 `BadOption:`. In Python, `query.exception()` has it. All errors are in the [API](api.md#errors), with what to do about each
-kind.
+kind. With the setting `spark.sql.execution.pyspark.udf.hideTraceback.enabled=true` of a session, the sentence comes first where Spark asks
+for a schema or a writer; Spark then hides the traces of your own functions too.
 
 Not each problem is an error:
 
@@ -37,6 +38,8 @@ Not each problem is an error:
 | failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
 | messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again; otherwise, a sweep sidelines them after 20 minutes. |
 | `DATA_SOURCE_NOT_FOUND` | Spark's Python is not yours. Set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
+| `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. Nothing is wrong. |
+| `ignis does not support Update mode` | A queue is only appended to. Use `outputMode("append")`, with a watermark if the query aggregates, or write in `foreachBatch`. |
 | a handler saw a message twice | The process died before the outcome was committed. In Spark, the whole batch comes again. Use a pool with `transactional=True` if the handler writes to the catalog's database. |
 """
 _SPARK_HEAD = f"## {SPARK.title}"

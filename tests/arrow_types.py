@@ -24,6 +24,13 @@ def map_of(key, value, *, nullable=True):
     return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, nullable))
 
 
+def array(values, kind):
+    """An array of a type; pyarrow 21 makes a dictionary of some types only from plain values."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).cast(kind)
+    return pa.array(values, kind)
+
+
 #: Types that Spark hands in and out as they are, each with some values.
 KEPT = {
     "boolean": (pa.bool_(), [True, False, None]),

@@ -158,14 +158,14 @@ def create(
         _fill(connection, queue_id, schema, shards)
         if settings.fair_by is not None:
             lanes.begin(connection, queue_id)
-    elif not exist_ok:
+    found = find(connection, name)
+    if found.deactivated_at is not None:
+        raise given_up_error(name, found.deactivated_at)
+    if queue_id is None and not exist_ok:
         raise QueueExists(
             f"queue {name!r} exists already; open it with store.queue({name!r}), or create it "
             "with exist_ok=True"
         )
-    found = find(connection, name)
-    if found.deactivated_at is not None:
-        raise given_up_error(name, found.deactivated_at)
     _check_same(found, schema, shards, key)
     return found
 

@@ -19,6 +19,14 @@ from tests.factories import ORDERS, make_batch, make_queue, make_stager, numbers
 YEAR = 365 * 24 * 3600.0
 
 
+@pytest.mark.parametrize("exist_ok", [True, False])
+def test_the_name_of_a_deactivated_queue_is_taken_and_the_reason_is_told(store, exist_ok):
+    make_queue(store).deactivate()
+
+    with pytest.raises(QueueDeactivated, match="'orders' was deactivated at 20"):
+        make_queue(store, exist_ok=exist_ok)
+
+
 def test_nothing_is_loaded_into_a_deactivated_queue_nor_fired_from_it(store):
     queue = make_queue(store)
     queue.load(orders(3))

@@ -7,7 +7,7 @@ import pytest
 
 from queue_core.segments import stager
 from queue_core.segments.shard_hash import can_be_key
-from tests.arrow_types import CONVERTED, KEPT
+from tests.arrow_types import CONVERTED, KEPT, array
 from tests.factories import make_queue
 
 LOADED = {name: (kind, values, kind) for name, (kind, values) in KEPT.items()} | {
@@ -19,7 +19,7 @@ def wide_table():
     """One column of each type, and rows of all their values, nulls among them."""
     rows = 12
     columns = {
-        name: pa.array([values[row % len(values)] for row in range(rows)], kind)
+        name: array([values[row % len(values)] for row in range(rows)], kind)
         for name, (kind, values, _) in LOADED.items()
     }
     return pa.table(columns)

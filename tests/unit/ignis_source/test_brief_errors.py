@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from pyspark_ignis.brief_errors import briefly
+from ignis_source.brief_errors import briefly
 from queue_core.errors import BadOption
 
 
