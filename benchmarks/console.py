@@ -51,9 +51,9 @@ OPEN = ("/", f"/queues/{LARGE}", "/queues/queue-0001", "/problems", f"/queues/{L
 _SAMPLES = """
     INSERT INTO samples
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
-    SELECT CAST(:each AS INTEGER), taken_at - i * :apart, queue_id, waiting, oldest_age, in_flight,
-        sidelined, retrying, dead, :apart, 10, 10, 10, 0, all_loaded, all_fired, all_deleted,
-        all_sidelined
+    SELECT CAST(:each AS INTEGER), taken_at - i * CAST(:apart AS BIGINT), queue_id, waiting,
+        oldest_age, in_flight, sidelined, retrying, dead, CAST(:apart AS BIGINT), 10, 10, 10, 0,
+        all_loaded, all_fired, all_deleted, all_sidelined
     FROM samples, n WHERE seconds = 10 AND taken_at = (SELECT max(taken_at) FROM samples)
 """
 
@@ -230,8 +230,9 @@ def use(address: dict[str, str], in_use: Any, ended: Any, ready: Any) -> None:
         with noted(store) as transactions:
             asyncio.run(work())
         longest = transactions.longest
-    text = f"pause, resume: at most {longest.wall * 1e3:.1f} ms, CPU {longest.cpu * 1e3:.1f} ms"
-    Console().print(f"{text}, of {len(transactions.holds)} transactions")
+        median = np.median([each.cpu for each in transactions.holds]) * 1e3
+    text = f"at most {longest.wall * 1e3:.1f} ms, CPU {longest.cpu * 1e3:.1f}, median {median:.1f}"
+    Console().print(f"pause, resume: {text}, of {len(transactions.holds)} transactions")
 
 
 def actions(store: Store, messages: int, singles: int) -> None:
