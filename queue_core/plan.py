@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from queue_core.ids import IdSet
 from queue_core.model import Part, ScanTask, SegmentRef, Slice
 from queue_core.rows import Rows
 
@@ -74,6 +75,12 @@ def passed_over(wanted: Sequence[Ordered], got: Collection[Ordered]) -> bool:
     start = wanted[0]
     last = max(((name < start, name) for name in got), default=(False, start))
     return len(got) < len(wanted) or (missing < start, missing) < last
+
+
+def having(slices: Iterable[Slice], rows: IdSet) -> list[Taken]:
+    """Return those slices that have some of the rows, which are given as ids; each with its own."""
+    taken = ((piece, piece.rows & rows.rows(piece.segment_id)) for piece in slices)
+    return [(piece, its_rows) for piece, its_rows in taken if its_rows]
 
 
 def take(slices: Sequence[Slice], limit: int | None) -> list[Taken]:

@@ -25,7 +25,7 @@ from queue_core.catalog.tables import slices
 from queue_core.errors import QueueFull
 from queue_core.ids import IdSet, ids_from
 from queue_core.model import Magazine, QueueInfo, Staged, State
-from queue_core.plan import Taken
+from queue_core.plan import Taken, having
 from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 
@@ -106,5 +106,4 @@ def _waiting(
         slices.c.state == int(State.LOADED),
         lock=lock,
     )
-    taken = ((piece, piece.rows & located.rows(piece.segment_id)) for piece in found)
-    return [(piece, rows) for piece, rows in taken if rows]
+    return having(found, located)

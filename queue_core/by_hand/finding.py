@@ -18,7 +18,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet, first_id
 from queue_core.model import Magazine, QueueInfo, State
-from queue_core.plan import Taken
+from queue_core.plan import Taken, having
 from queue_core.rows import Numbers
 from queue_core.selection.scan import ID, SliceScan
 
@@ -63,9 +63,7 @@ def present(
         return [(piece, piece.rows) for piece in fetch(connection, *conditions)]
     located = id_map.located(connection, [queue.id], ids)
     conditions.append(dialect.of(connection).one_of(slices.c.segment_id, located.segments))
-    found = fetch(connection, *conditions)
-    taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in found]
-    return [(piece, rows) for piece, rows in taken if rows]
+    return having(fetch(connection, *conditions), located)
 
 
 def _matching(

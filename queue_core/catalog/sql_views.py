@@ -16,16 +16,10 @@ from queue_core.catalog.tables import samples as sample_rows
 #: Their names.
 FIGURES, SAMPLES = "queue_figures", "queue_samples"
 
-#: The compiled statements, by the name of the dialect.
-_CREATION: dict[str, tuple[str, ...]] = {}
-
 
 def create(connection: Connection) -> None:
     """Create the views."""
-    database = dialect.of(connection)
-    if database.name not in _CREATION:
-        _CREATION[database.name] = _compiled(connection)
-    database.run_all(connection, _CREATION[database.name])
+    dialect.of(connection).create(connection, "views", lambda: _compiled(connection))
 
 
 def drop(connection: Connection) -> None:

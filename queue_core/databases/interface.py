@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -70,8 +70,10 @@ class Dialect(ABC):
     busy_seconds: ClassVar[float] = 60.0
     #: Seconds between the transactions of a long task, in which a writer that waits comes first.
     gap_seconds: ClassVar[float] = 0.0
-    #: The statements that create the tables, once they are compiled.
-    _creation: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        #: Compiled statements, by what they create.
+        self._compiled: dict[str, Sequence[str]] = {}
 
     @abstractmethod
     def connect(self, url: str, shown: str, idle: int) -> Engine:
@@ -228,12 +230,18 @@ class Dialect(ABC):
 
         The *info* of an index may restrict it to rows, by the key "where".
         """
-        if not self._creation:
-            # Once per process: to compile them takes longer than to run them.
-            self._creation = tuple(self._compiled(connection, metadata, but))
-        self.run_all(connection, self._creation)
+        self.create(connection, "tables", lambda: self._tables(connection, metadata, but))
 
-    def _compiled(self, connection: Connection, metadata: MetaData, but: Table) -> Iterator[str]:
+    def create(
+        self, connection: Connection, what: str, statements: Callable[[], Iterable[str]]
+    ) -> None:
+        """Run *statements*, which create *what*; they are compiled once per process."""
+        # To compile them takes longer than to run them.
+        if what not in self._compiled:
+            self._compiled[what] = tuple(statements())
+        self.run_all(connection, self._compiled[what])
+
+    def _tables(self, connection: Connection, metadata: MetaData, but: Table) -> Iterator[str]:
         for table in metadata.sorted_tables:
             if table is but:
                 continue

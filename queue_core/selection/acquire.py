@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from sqlalchemy import Connection, select, tuple_
 
@@ -21,14 +20,10 @@ from queue_core.ids import IdSet
 from queue_core.model import Slice
 from queue_core.plan import Taken, share, take, within_bytes
 from queue_core.selection.conditions import eligible_slices
-from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.request import START, Candidates, FireRequest, Position
 from queue_core.selection.shares import take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
 
-#: A shard and a place in it.
-Position: TypeAlias = tuple[int, int]
-#: The beginning of a magazine.
-START: Position = (0, 0)
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
 #: milliseconds at most.
 ROUND_SLICES = 1000

@@ -24,7 +24,7 @@ from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet
 from queue_core.limits import Limit
 from queue_core.model import Magazine, State
-from queue_core.plan import Taken
+from queue_core.plan import Taken, having
 from queue_core.rows import Numbers
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
@@ -166,8 +166,7 @@ class ValueRooms:
             *eligible_slices(self._scan.connection, request),
             dialect.of(self._scan.connection).one_of(slices.c.segment_id, located.segments),
         )
-        taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in found]
-        taken = [(piece, rows) for piece, rows in taken if rows]
+        taken = having(found, located)
         if not taken:
             fields = [self._scan.schema.field(name) for name in sorted(self.columns)]
             return pa.schema([(ID, pa.int64()), *fields]).empty_table()

@@ -33,8 +33,12 @@ LOCKED_SECONDS = 0.5
 Count: TypeAlias = int | Literal["all"]
 #: Conditions on slices, all of which must hold.
 Rules: TypeAlias = tuple[ColumnElement[bool], ...]
-#: The first and the last place of a part of a magazine, each a shard and a place in it.
-Stretch: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+#: A shard and a place in it.
+Position: TypeAlias = tuple[int, int]
+#: The beginning of a magazine.
+START: Position = (0, 0)
+#: The first and the last place of a part of a magazine.
+Stretch: TypeAlias = tuple[Position, Position]
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
 from queue_core.ids import IdSet, first_id
 from queue_core.model import Magazine, Slice
-from queue_core.plan import Taken
+from queue_core.plan import Taken, having
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest, Stretch
 
@@ -44,8 +44,7 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
     located = id_map.located(connection, request.queue_ids, ids)
     here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
     found = fetch(connection, here, *eligible_slices(connection, request, by_segment=True))
-    taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in found]
-    return [(piece, rows) for piece, rows in taken if rows]
+    return having(found, located)
 
 
 def in_parts(connection: Connection, chosen: Sequence[Taken]) -> list[Part]:

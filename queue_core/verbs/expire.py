@@ -25,8 +25,6 @@ from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.acquire import (
     ROUND_SLICES,
-    START,
-    Position,
     acquire,
     anything,
     take_bunch,
@@ -35,7 +33,7 @@ from queue_core.selection.ages import Ages, compacted_segments, read_ages
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import expired, expiry_in
 from queue_core.selection.queue_rules import of_expiry
-from queue_core.selection.request import Candidates, FireRequest
+from queue_core.selection.request import START, Candidates, FireRequest, Position
 from queue_core.selection.selection import Selection
 
 #: The most messages that one transaction removes.

@@ -36,7 +36,7 @@ from queue_core.failure_kinds import BY_HAND
 from queue_core.ids import IdSet
 from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
-from queue_core.plan import Taken
+from queue_core.plan import Taken, having
 from queue_core.selection.acquire import acquire
 from queue_core.selection.conditions import ago, eligible_slices, movable, within
 from queue_core.selection.request import Candidates, FireRequest, Stretch
@@ -110,9 +110,7 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
         return [t for r in requests for t in still_there(connection, r, intervention.ids)]
     located = id_map.located(connection, [queue.id], intervention.ids)
     here = dialect.of(connection).one_of(slices.c.segment_id, located.segments)
-    held = fetch(connection, here, *_held(connection, queue, intervention))
-    taken = [(piece, piece.rows & located.rows(piece.segment_id)) for piece in held]
-    return [(piece, rows) for piece, rows in taken if rows]
+    return having(fetch(connection, here, *_held(connection, queue, intervention)), located)
 
 
 def _take_waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:

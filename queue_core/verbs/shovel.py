@@ -31,8 +31,6 @@ from queue_core.model import Magazine, QueueInfo
 from queue_core.plan import Taken
 from queue_core.selection.acquire import (
     ROUND_SLICES,
-    START,
-    Position,
     acquire,
     anything,
     by_shard,
@@ -41,7 +39,7 @@ from queue_core.selection.acquire import (
 from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import movable, retriable
 from queue_core.selection.queue_rules import of_moving
-from queue_core.selection.request import Candidates, FireRequest, Horizon, Rules
+from queue_core.selection.request import START, Candidates, FireRequest, Horizon, Position, Rules
 from queue_core.selection.rounds import in_parts, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon

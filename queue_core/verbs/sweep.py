@@ -36,6 +36,7 @@ from queue_core.failure_kinds import SWEPT
 from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
+from queue_core.selection.request import START, Position
 from queue_core.verbs.lose import dead_holders, lose
 
 #: The most slices that one transaction of a sweep moves.
@@ -44,18 +45,14 @@ BATCH_SLICES = 1000
 #: for their failures are one row of the catalog, and in memory meanwhile.
 BATCH_MESSAGES = 100_000
 
-#: A shard and a place in it.
-_Position = tuple[int, int]
-_START: _Position = (0, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
     """A part of a magazine, from one position (inclusive) to another (exclusive)."""
 
     magazine: Magazine
-    begin: _Position = _START
-    end: _Position | None = None
+    begin: Position = START
+    end: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ def sweep(
     # First, because each batch would see fewer messages that were lost together.
     swept = _count_losses(catalog, queue, limits, guard)
     for stretch in _round(catalog, queue):
-        position: _Position | None = stretch.begin
+        position: Position | None = stretch.begin
         while position is not None:
             count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard)
             swept += count
@@ -184,9 +181,9 @@ def _sweep_batch(
     queue: QueueInfo,
     limits: _Limits,
     stretch: _Stretch,
-    begin: _Position,
+    begin: Position,
     guard: Guard | None,
-) -> tuple[int, _Position | None]:
+) -> tuple[int, Position | None]:
     """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
     position = tuple_(slices.c.shard, slices.c.position)
     conditions = [
@@ -198,7 +195,7 @@ def _sweep_batch(
     if stretch.end is not None:
         conditions.append(position < stretch.end)
 
-    def work(connection: Connection) -> tuple[int, _Position | None]:
+    def work(connection: Connection) -> tuple[int, Position | None]:
         found = bunches.read(connection, *conditions, limit=BATCH_SLICES + 1)
         size = _batch_size(found)
         batch = found[:size]
@@ -239,8 +236,8 @@ def _set_pointers(
     connection: Connection,
     queue: QueueInfo,
     magazine: Magazine,
-    begin: _Position,
-    following: _Position | None,
+    begin: Position,
+    following: Position | None,
 ) -> None:
     """Reset the sweep pointers of finished shards; set that of the unfinished one, if any."""
     here = (counters.c.queue_id == queue.id, counters.c.magazine == int(magazine))
