@@ -260,6 +260,8 @@ class ReadPlan:
     #: The schemas of older segments, by queue and version.
     schemas: dict[tuple[str, int], bytes] = field(default_factory=dict)
     tasks: tuple[ScanTask, ...] = ()
+    #: The name of the trial, if the messages are suspects (`queue_core.segments.trials`).
+    trial: str | None = None
 
     def __len__(self) -> int:
         return sum(len(task) for task in self.tasks)

@@ -18,6 +18,7 @@ from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.model import Chunk, Part, ReadPlan, ScanTask, SegmentRef
 from queue_core.rows import RowNumbers, Rows
 from queue_core.schema import COMPACTED, METADATA, TIMESTAMP, deserialize, output_schema, upgrade
+from queue_core.segments import trials
 from queue_core.segments.format import decode
 from queue_core.segments.storage import Storage
 
@@ -71,6 +72,7 @@ def read(
     them. Reports damage in the storage, and raises `DamagedSegment`.
     """
     storage = Storage.open(plan.storage)
+    trials.begin(storage, plan)
     schema = deserialize(plan.schema)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
     names = list(columns) if columns is not None else [*schema.names, *METADATA.names]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SEGMENTS = "segments"
 _DAMAGED = "damaged"
+_TRIALS = "trials"
 _IDENTITY = "identity"
 #: Seconds for which a bucket that was checked is trusted: it is never unmounted.
 _TRUSTED_SECONDS = 60.0
@@ -298,6 +299,24 @@ class Storage:
     def forget_damage(self, location: str) -> None:
         """Remove a report, once the catalog has it."""
         self.remove(f"{_DAMAGED}/{location.replace('/', '!')}")
+
+    def note_trial(self, name: str) -> None:
+        """Note, from a machine without a catalog, that a trial has begun."""
+        with self._mapped(_TRIALS):
+            self._make_folder(self._path(_TRIALS))
+            self._fs.open_output_stream(self._path(f"{_TRIALS}/{name}")).close()
+
+    def has_trial(self, name: str) -> bool:
+        """Return whether a trial was noted."""
+        return self.exists(f"{_TRIALS}/{name}")
+
+    def forget_trials(self, before: int) -> None:
+        """Remove the notes of trials that began before a time in microseconds."""
+        with self._mapped(_TRIALS):
+            found = [info for info in self._found(_TRIALS) if info.is_file]
+        for info in found:
+            if (info.mtime_ns or 0) // 1000 < before:
+                self.remove(f"{_TRIALS}/{info.base_name}")
 
     def _path(self, location: str) -> str:
         return f"{self._root}/{location}"

@@ -24,7 +24,7 @@ from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
 from queue_core.leader import leases
 from queue_core.segments.storage import Storage
-from queue_core.tasks.purge import purge
+from queue_core.tasks.purge import KEPT_SECONDS, purge
 from queue_core.tasks.task import TaskContext
 
 #: Age in seconds below which a file that no slice names is kept.
@@ -89,6 +89,7 @@ def vacuum(
         storage.remove(location)
         faults.point("vacuum.removing")
     faults.point("vacuum.removed")
+    _forget_trials(catalog, storage)
     gone = sorted(location for location in condemned if location in present)
 
     def forget(connection: Connection) -> None:
@@ -100,6 +101,13 @@ def vacuum(
 
     catalog.write(forget)
     return gone
+
+
+def _forget_trials(catalog: Catalog, storage: Storage) -> None:
+    """Remove the notes of trials of suspects that no query will ask for."""
+    with catalog.read() as connection:
+        before = dialect.read_clock(connection) - int(KEPT_SECONDS * 1e6)
+    storage.forget_trials(before)
 
 
 def _removable(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, func, select
 
-from queue_core.catalog import dialect
+from queue_core.catalog import dialect, trials
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import SETTLES
 from queue_core.catalog.database import Catalog
@@ -22,6 +22,7 @@ from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import Guard, transact
 from queue_core.failure_kinds import DELIVERIES
 from queue_core.model import QueueInfo
+from queue_core.segments.storage import Storage
 from queue_core.selection.acquire import acquire, anything
 from queue_core.selection.conditions import eligible_slices, overdelivered
 from queue_core.selection.request import FireRequest
@@ -66,13 +67,14 @@ def deliver_again(
     queues: Sequence[QueueInfo],
     consumer_id: int,
     numbers: Sequence[int],
+    storage: Storage,
 ) -> None:
     """
     Count another delivery for tickets that are handed to a restarted consumer.
 
     Messages that were delivered too often leave the tickets. If the consumer's messages are settled
-    one by one, they count as lost instead, and half of them leave the tickets (`lose`). Runs within
-    a transaction.
+    one by one, they count as lost instead, and half of them leave the tickets (`lose`). Suspects
+    count only if the *storage* notes that an executor has read them. Runs within a transaction.
     """
     held = fetch(
         connection,
@@ -83,6 +85,9 @@ def deliver_again(
     ack = connection.scalar(select(consumers.c.ack).where(consumers.c.id == consumer_id))
     if ack == SETTLES:
         fired = [piece for piece in held if not piece.damaged]
+        before = trials.trial(connection, fired, lives_ago=1)
+        if before is not None and not storage.has_trial(before):
+            return
         count_losses(connection, fired, first_half(fired))
         return
     for queue in queues:

@@ -11,13 +11,14 @@ ack=settle until the next life. Tickets with messages of other queues are refuse
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import consumers, read_plans, whole_batches
+from queue_core.catalog import consumers, read_plans, trials, whole_batches
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch, of_tickets
-from queue_core.model import QueueInfo, ReadPlan, TicketRange
+from queue_core.model import QueueInfo, ReadPlan, Slice, TicketRange
 
 
 def read_tickets(
@@ -48,32 +49,36 @@ def read_tickets(
         again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
         if again:
             # Not at the top: a query's start does not wait for this.
+            from queue_core.segments.storage import Storage
             from queue_core.verbs.abandon import deliver_again
 
-            deliver_again(connection, queues, consumer_id, again)
+            deliver_again(connection, queues, consumer_id, again, Storage.open(storage_uri))
         return published
 
     # Not `transact`: the crash points `source.planning` and `source.planned` are around the call.
     published = catalog.write(work)
     # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
-        return plan_tickets(connection, storage_uri, queues, tickets, damaged=not published)
+        held = fetch(connection, *of_tickets(tickets))
+        shown = [piece for piece in held if not (published and piece.damaged)]
+        plan = _plan(connection, storage_uri, queues, shown)
+        return replace(plan, trial=trials.trial(connection, held))
 
 
 def plan_tickets(
-    connection: Connection,
-    storage_uri: str,
-    queues: Sequence[QueueInfo],
-    tickets: TicketRange,
-    *,
-    damaged: bool = True,
+    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], tickets: TicketRange
 ) -> ReadPlan:
     """
     Return how to read the messages of tickets, within a transaction; mark nothing.
 
-    *damaged* messages are planned too, since a batch is committed with all that its tickets hold:
-    the reader fails if it cannot read them.
+    Damaged messages are planned too, since a batch is committed with all that its tickets hold: the
+    reader fails if it cannot read them.
     """
-    found = fetch(connection, *of_tickets(tickets))
-    pieces = [(piece, piece.rows) for piece in found if damaged or not piece.damaged]
+    return _plan(connection, storage_uri, queues, fetch(connection, *of_tickets(tickets)))
+
+
+def _plan(
+    connection: Connection, storage_uri: str, queues: Sequence[QueueInfo], held: Sequence[Slice]
+) -> ReadPlan:
+    pieces = [(piece, piece.rows) for piece in held]
     return read_plans.build(connection, queues, pieces, storage_uri)

@@ -8,7 +8,6 @@ import pytest
 from queue_core import Breaker, ConsumerPool, Limit
 from queue_core.catalog import consumers
 from queue_core.model import HandlingConsumer
-from queue_core.segments.reader import read_table
 from queue_core.selection import suspects
 from queue_core.verbs.acknowledge import acknowledge
 from queue_core.verbs.lose import lose
@@ -17,7 +16,7 @@ from tests.contract.lost import fire, losses, start
 from tests.contract.pools import Recorder
 from tests.due import make_due
 from tests.dump import backdate, dump
-from tests.factories import make_queue, numbers_of, orders, planned, seen
+from tests.factories import make_queue, numbers_of, orders
 
 HOURS = 10_000.0
 
@@ -376,52 +375,3 @@ def test_a_pool_handles_suspects_and_others(store, how):
         assert pool.drain(30)
 
     assert recorder.numbers == list(range(300 if how else 350))
-
-
-# --- queries --------------------------------------------------------------------------------------
-
-
-def next_life(store, **options):
-    return store.catalog.write(
-        lambda connection: consumers.enlist(connection, "query", beats=True, **options)
-    )
-
-
-def shown(store, queue, ticket):
-    return numbers_of(read_table(seen(store, queue, ticket)))
-
-
-def test_a_batch_to_settle_is_halved_at_each_life_until_its_killer_is_alone(store):
-    queue = make_queue(store)
-    queue.load(orders(8))
-    ticket = planned(store, queue, next_life(store, ack="settle"), 8)
-    sizes = [shown(store, queue, ticket)]
-    for _ in range(5):
-        next_life(store, ack="settle")
-        sizes.append(shown(store, queue, ticket))
-
-    assert sizes == [list(range(8)), [0, 1, 2, 3], [0, 1], [0], [0], []]
-    assert numbers_of(queue.browse()) == [1, 2, 3, 4, 5, 6, 7]
-    assert queue.failures().column("kind").to_pylist() == ["killed"]
-    # What has left the batch comes in later ones, in the same way.
-    assert numbers_of(queue.fire(9).messages) == [4, 5, 6, 7]
-    assert store.fsck().num_rows == 0
-
-
-def test_a_batch_that_is_planned_twice_in_a_life_stays_whole(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    ticket = planned(store, queue, next_life(store, ack="settle"), 4)
-    shown(store, queue, ticket)
-    next_life(store, ack="settle")
-
-    assert shown(store, queue, ticket) == shown(store, queue, ticket) == [0, 1]
-
-
-def test_a_batch_that_is_deleted_on_its_commit_stays_whole(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    ticket = planned(store, queue, next_life(store, ack="onCommit", sweepable=False), 4)
-    for _ in range(3):
-        assert shown(store, queue, ticket) == [0, 1, 2, 3]
-        next_life(store, ack="onCommit", sweepable=False)

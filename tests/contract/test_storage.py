@@ -158,3 +158,17 @@ def test_a_forked_child_can_use_what_its_parent_has_opened(storage):
 
     assert from_the_child[0] == b"of the parent"
     assert read(storage, from_the_child[1]) == b"of the child"
+
+
+def test_trials_are_noted_until_they_are_forgotten(storage):
+    assert not storage.has_trial("1-2-3-4")
+    storage.note_trial("1-2-3-4")
+    storage.note_trial("1-2-3-4")
+    assert storage.has_trial("1-2-3-4")
+    assert not storage.has_trial("1-2-3-5")
+    assert storage.list() == {}
+
+    storage.forget_trials(before=0)
+    assert storage.has_trial("1-2-3-4")
+    storage.forget_trials(before=int((time.time() + 60) * 1e6))
+    assert not storage.has_trial("1-2-3-4")

@@ -1,12 +1,14 @@
-"""A message that kills the process of its handler: `consume` finds it as the query restarts."""
+"""A message that kills the process of its handler is found as the query restarts, and no other."""
 
 import os
 import signal
 
+import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_ignis import consume
 from tests.spark.consuming import Journal, left_in, make_cases, reasons
+from tests.spark.rig import counts, finish
 
 
 def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path, checkpoint):
@@ -44,3 +46,20 @@ def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path,
     assert "the last 2 times, it handled this message alone" in reason
     assert set(journal.seen()) == set(range(6))
     assert journal.seen().total() <= 6 + 2 * 7
+
+
+def test_a_query_that_fails_before_it_reads_its_messages_accuses_none(rig):
+    queue = rig.orders(7)
+    held = rig.source(ack="settle", consumer="judge")
+
+    def broken(_frame, _batch):
+        raise ValueError("the service does not answer")
+
+    for _ in range(6):
+        with pytest.raises(StreamingQueryException, match="the service does not answer"):
+            rig.each(held, broken).awaitTermination(60)
+    assert counts(queue, "in_flight", "sidelined") == [3, 0]
+
+    outcomes = held.selectExpr("_message_id", "'delete' AS outcome")
+    finish(rig.sink(outcomes, mode="settle", consumer="judge"))
+    assert counts(queue, "deleted", "sidelined") == [7, 0]
