@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from ignis_source.brief_errors import briefly
 from ignis_source.imports import without_collections
 from pyspark_ignis import logs
+from pyspark_ignis.shipping import check_arrivals, checked
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class IgnisDataSource(DataSource):
         if options.reports:
             raise BadOption("task= is for spark.readStream; in a batch, read the view 'reports'")
         _refuse_order(options)
-        return IgnisBatchReader(options, schema)
+        return checked(IgnisBatchReader(options, schema))
 
     @briefly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -92,12 +93,12 @@ class IgnisDataSource(DataSource):
 
         options = SourceOptions.of(self.options)
         if options.reports:
-            return task_reader(options, schema)
+            return checked(task_reader(options, schema))
         if options.view is not None:
             raise BadOption(f"view={options.view!r} is for spark.read; a stream reads messages")
         if options.ack == "browse":
             _refuse_order(options)
-        return stream_reader(options, schema)
+        return checked(stream_reader(options, schema))
 
     @briefly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -125,8 +126,8 @@ class IgnisDataSource(DataSource):
         _refuse_overwrite(overwrite)
         if options.mode == "settle":
             check_settlement(options, schema)
-            return SettleBatchWriter(options)
-        return LoadBatchWriter(options, find_target(options, schema))
+            return checked(SettleBatchWriter(options))
+        return checked(LoadBatchWriter(options, find_target(options, schema)))
 
     @briefly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -157,12 +158,16 @@ class IgnisDataSource(DataSource):
         _refuse_overwrite(overwrite)
         if options.mode == "settle":
             check_settlement(options, schema)
-            return stream_writer(SettleStreamWriter(options), schema)
+            return checked(stream_writer(SettleStreamWriter(options), schema))
         try:
             target: Target | IgnisError = find_target(options, schema)
         except IgnisError as error:
             target = error
-        return stream_writer(LoadStreamWriter(options, target), schema)
+        return checked(stream_writer(LoadStreamWriter(options, target), schema))
+
+
+# Spark sends it to executors together with its readers.
+check_arrivals(IgnisDataSource)
 
 
 def _refuse_order(options: SourceOptions) -> None:

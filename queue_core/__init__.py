@@ -8,6 +8,8 @@ not wait for the import of a SQL library.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from queue_core.backoff import constant, exponential
     from queue_core.backup.backup import Backup
