@@ -8,6 +8,7 @@ from typing import Any
 
 from queue_core.address import Address
 from queue_core.breakers.breaker import Breaker
+from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
 from queue_core.names import check_consumer, check_queue
 from queue_core.options import (
@@ -16,7 +17,6 @@ from queue_core.options import (
     boolean,
     one_of,
     parse,
-    seconds,
     size,
     whole,
     words,
@@ -71,7 +71,7 @@ OPTIONS: tuple[Option, ...] = (
         "timeout",
         "Time for which a commit waits for room in a bounded queue. Then the query fails; after a "
         "restart, it loads the batch.",
-        seconds,
+        parse_seconds,
         600.0,
     ),
     Option(
@@ -96,9 +96,9 @@ OPTIONS: tuple[Option, ...] = (
         "dedupWindow",
         "Time for which `dedup` remembers a message. By default, the queue's setting "
         "`dedup_window`.",
-        seconds,
+        parse_seconds,
     ),
-    Option("ttl", "For a new queue: the time after which its messages expire.", seconds),
+    Option("ttl", "For a new queue: the time after which its messages expire.", parse_seconds),
     Option(
         "expiresAt",
         "For a new queue: the timestamp column that holds the time at which a message expires. By "

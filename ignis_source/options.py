@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from queue_core.address import Address
 from queue_core.breakers.breaker import Breaker
+from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import BY_SHARD, GLOBAL, Magazine
@@ -18,7 +19,6 @@ from queue_core.options import (
     boolean,
     one_of,
     parse,
-    seconds,
     size,
     whole,
     words,
@@ -142,7 +142,7 @@ OPTIONS: tuple[Option, ...] = (
         "maxTriggerDelay",
         "With `minMessagesPerTrigger`, the longest time for which messages wait for others. "
         "Source: Kafka's source, 15 minutes.",
-        seconds,
+        parse_seconds,
         900.0,
     ),
     Option(
@@ -190,14 +190,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "idleWait",
         "Time for which an idle query waits for messages before it returns to Spark.",
-        seconds,
+        parse_seconds,
         0.2,
     ),
     Option(
         "heartbeatInterval",
         "Time between two heartbeats of a running query. Heartbeats keep its messages from being "
         "swept.",
-        seconds,
+        parse_seconds,
         10.0,
     ),
     Option(
@@ -205,7 +205,7 @@ OPTIONS: tuple[Option, ...] = (
         "With `task`, the time between two searches for new queues and changed settings. A query "
         "that reads messages looks for changed settings every second, or more often if this time "
         "is shorter. Source: IgnisMQ, 5 minutes.",
-        seconds,
+        parse_seconds,
         300.0,
     ),
     Option(
@@ -226,7 +226,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "interval",
         "With `task`, the time between two runs. By default, the task's own interval.",
-        seconds,
+        parse_seconds,
     ),
     Option(
         "limit",

@@ -20,6 +20,7 @@ from pyspark_ignis.query_plan import QueryPlan
 from pyspark_ignis.settlement import Handler, settlement
 from queue_core.breakers.breaker import Breaker, text_of
 from queue_core.breakers.keys import check_by, name_for
+from queue_core.durations import Duration
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
@@ -39,7 +40,7 @@ def consume(
     catalog: str | None = None,
     storage: str | None = None,
     ignorable: Ignorable = (),
-    handler_timeout: float | None = None,
+    handler_timeout: Duration | None = None,
     payload: str | None = None,
     payload_type: type | None = None,
     message_type: type | None = None,
@@ -87,9 +88,10 @@ def consume(
         storage: Folder or URI of the segment files.
         ignorable: An exception class, or several. If the handler raises one of them or a subclass,
             the message is deleted. Python handlers only.
-        handler_timeout: The most seconds that a call of the handler may take: more than 0, and at
-            most half of the setting ``sweep_after``. By default, the setting ``handler_timeout``,
-            with the same upper bound. Python handlers only.
+        handler_timeout: The longest time that a call of the handler may take, in seconds, or as a
+            text such as ``"30s"`` or a ``timedelta``: more than 0, and at most half of the setting
+            ``sweep_after``. By default, the setting ``handler_timeout``, with the same upper bound.
+            Python handlers only.
         payload: Column of JSON text (string or binary). The handler gets the parsed object instead
             of the row, and a batch handler a list of them. Python handlers only.
         payload_type: A dataclass or pydantic model to parse the payload into. By default, dicts and

@@ -26,13 +26,13 @@ from pyspark_ignis.periodic import PeriodicThread
 from pyspark_ignis.queue_stats import QueueStats, queue_stats
 from pyspark_ignis.shared_queries import SharedQueries, SharedQuery
 from queue_core.catalog import queues
+from queue_core.durations import Duration, check_seconds
 from queue_core.errors import BadOption, CatalogUnavailable
 from queue_core.leader import candidate
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.queue import Queue
-from queue_core.settings import check_seconds
 from queue_core.store import Store
 from queue_core.tasks.registry import REGISTRY, TASKS
 from queue_core.tasks.retirement import retire
@@ -71,8 +71,9 @@ class IgnisManager:
         path: Folder of an embedded store. Give either *path* or *catalog* and *storage*.
         catalog: Database URL of the catalog.
         storage: Folder or URI of the segment files.
-        refresh_interval: Seconds between two refreshes, 0 or more.
-        first_refresh: Seconds from the start to the first refresh, 0 or more.
+        refresh_interval: Seconds, or a text such as ``"1m"`` or a ``timedelta``, between two
+            refreshes, 0 or more.
+        first_refresh: Likewise, from the start to the first refresh.
         zookeeper: Servers of the ZooKeeper that elects the leader, as ``host:port``, separated by
             commas. By default, a lease in the catalog elects the leader.
         client_id: With *zookeeper*, the name of the group of managers that elect one leader.
@@ -99,8 +100,8 @@ class IgnisManager:
         path: str | Path | None = None,
         catalog: str | None = None,
         storage: str | None = None,
-        refresh_interval: float = REFRESH_SECONDS,
-        first_refresh: float = FIRST_REFRESH_SECONDS,
+        refresh_interval: Duration = REFRESH_SECONDS,
+        first_refresh: Duration = FIRST_REFRESH_SECONDS,
         zookeeper: str | None = None,
         client_id: str = CLIENT_ID,
         shared: bool = False,
@@ -172,7 +173,7 @@ class IgnisManager:
             for thread in self._threads:
                 thread.start()
 
-    def stop(self, grace: float = GRACE_SECONDS) -> None:
+    def stop(self, grace: Duration = GRACE_SECONDS) -> None:
         """
         Stop the queries, each after its current micro-batch, and the side tasks.
 
@@ -180,19 +181,20 @@ class IgnisManager:
         handled again when a query with the same checkpoint starts.
 
         Args:
-            grace: Seconds to wait for the current micro-batches, 0 or more.
+            grace: Seconds, or a text such as ``"30s"`` or a ``timedelta``, to wait for the current
+                micro-batches, 0 or more.
 
         Raises:
             BadOption: *grace* is out of range.
         """
-        check_seconds("grace", grace)
+        patience = check_seconds("grace", grace)
         # Without the lock, because a refresh that is still running may need it.
         threads, self._threads = self._threads, []
         for thread in threads:
             thread.stop()
         with self._lock:
             running = {managed.running for managed in self._queries.values()} - {None}
-            stop_between_batches([query for query in running if query is not None], grace)
+            stop_between_batches([query for query in running if query is not None], patience)
             for managed in self._queries.values():
                 managed.leave("stopped")
             if self._shared is not None:
@@ -278,7 +280,7 @@ class IgnisManager:
             self._queries[queue] = self._managed(queue, self._checked(queue, handler))
             self.refresh()
 
-    def remove_handler(self, queue: str, grace: float = GRACE_SECONDS) -> None:
+    def remove_handler(self, queue: str, grace: Duration = GRACE_SECONDS) -> None:
         """
         Stop the query of a queue after its current micro-batch, and forget the handler.
 
@@ -286,12 +288,13 @@ class IgnisManager:
 
         Args:
             queue: The queue's name.
-            grace: Seconds to wait for the current micro-batch, 0 or more.
+            grace: Seconds, or a text such as ``"30s"`` or a ``timedelta``, to wait for the current
+                micro-batch, 0 or more.
 
         Raises:
             BadOption: The queue has no handler, or *grace* is out of range.
         """
-        check_seconds("grace", grace)
+        patience = check_seconds("grace", grace)
         with self._lock:
             if queue not in self._queries:
                 raise BadOption(
@@ -299,7 +302,7 @@ class IgnisManager:
                     f"handlers: {', '.join(self._queries) or 'none'}"
                 )
             managed = self._queries.pop(queue)
-            stop_between_batches([query] if (query := managed.running) else [], grace)
+            stop_between_batches([query] if (query := managed.running) else [], patience)
             managed.leave("stopped")
             if self._shared is not None:
                 # The other queues of its query go on.
@@ -340,7 +343,7 @@ class IgnisManager:
         return self._scale(queue, -by)
 
     def schedule_shovel(
-        self, queue: str, interval: float | None, concurrency: int | None = None
+        self, queue: str, interval: Duration | None, concurrency: int | None = None
     ) -> None:
         """
         Change how often a queue is shovelled, from now on.
@@ -349,7 +352,8 @@ class IgnisManager:
 
         Args:
             queue: The queue's name.
-            interval: Seconds between two shovels, more than 0; None to shovel only on request.
+            interval: Seconds, or a text such as ``"10m"`` or a ``timedelta``, between two shovels,
+                more than 0; None to shovel only on request.
             concurrency: How many transactions of one shovel run at the same time, 1 to 50. By
                 default, the setting does not change.
 
@@ -393,14 +397,14 @@ class IgnisManager:
         """
         return self._store.queue(queue).shovel(limit, selector=selector, rate=rate, force=force)
 
-    def sweep(self, queue: str, older_than: float | None = None) -> int:
+    def sweep(self, queue: str, older_than: Duration | None = None) -> int:
         """
         Sideline a queue's stuck messages now, as `Queue.sweep`. Any process may do this.
 
         Args:
             queue: The queue's name.
-            older_than: Seconds since the firing, 0 or more. By default, the setting
-                ``sweep_after``.
+            older_than: Seconds, or a text such as ``"15m"`` or a ``timedelta``, since the firing, 0
+                or more. By default, the setting ``sweep_after``.
 
         Returns:
             How many messages were moved.

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from pyspark_ignis.lookup import finding_ignis
+from queue_core.durations import in_seconds
 from queue_core.errors import BadOption
 from queue_core.names import nearest
 from queue_core.retry import Retry
@@ -140,6 +142,7 @@ def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
+    value = in_seconds(value) if isinstance(value, timedelta) else value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

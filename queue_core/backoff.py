@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from queue_core.durations import FORM, Duration, in_seconds
 from queue_core.errors import BadOption
 
 #: The most seconds of any wait: a hundred years. A later time would not fit into a timestamp.
@@ -15,6 +16,12 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not low <= value < inf or value > high:  # type: ignore[operator]
         raise BadOption(f"{name}={value!r}: use a number from {low:g} to {high:g}")
+
+
+def _check_wait(name: str, value: object) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= LONGEST_SECONDS:  # type: ignore[operator]
+        raise BadOption(f"{name}={value!r}: use {FORM}, from 0 to a hundred years")
 
 
 def _shown(number: float) -> str:
@@ -31,9 +38,9 @@ class Backoff:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_number("first", self.first, 0, LONGEST_SECONDS)
+        _check_wait("first", self.first)
         _check_number("factor", self.factor, 1, 1e6)
-        _check_number("max", self.max, 0, LONGEST_SECONDS)
+        _check_wait("max", self.max)
         _check_number("jitter", self.jitter, 0, 1)
 
     def seconds(self, failures: int) -> float:
@@ -53,15 +60,16 @@ class Backoff:
 
 
 def exponential(
-    first: float, factor: float = 2.0, max: float = 3600.0, jitter: float = 0.0
+    first: Duration, factor: float = 2.0, max: Duration = 3600.0, jitter: float = 0.0
 ) -> Backoff:
     """
     Return waits that grow with each failure.
 
     Args:
-        first: Seconds after the first failure, 0 or more.
+        first: Seconds after the first failure, or a text such as ``"5s"`` or a ``timedelta``; 0 or
+            more.
         factor: How many times longer each further wait is, 1 or more.
-        max: The most seconds of a wait, 0 or more.
+        max: The longest wait, likewise.
         jitter: The share, 0 to 1, by which each wait is made longer or shorter at random, so that
             messages that failed together do not all come back together. Messages that were
             settled together and loaded together have the same wait.
@@ -72,15 +80,16 @@ def exponential(
     Raises:
         BadOption: A number is out of range.
     """
-    return Backoff(first, factor, max, jitter)
+    return Backoff(in_seconds(first), factor, in_seconds(max), jitter)
 
 
-def constant(seconds: float, jitter: float = 0.0) -> Backoff:
+def constant(seconds: Duration, jitter: float = 0.0) -> Backoff:
     """
     Return waits that are all equal.
 
     Args:
-        seconds: Seconds after each failure, 0 or more.
+        seconds: Seconds after each failure, or a text such as ``"5m"`` or a ``timedelta``; 0 or
+            more.
         jitter: The share, 0 to 1, by which each wait is made longer or shorter at random, as for
             `exponential`.
 
@@ -90,4 +99,4 @@ def constant(seconds: float, jitter: float = 0.0) -> Backoff:
     Raises:
         BadOption: A number is out of range.
     """
-    return Backoff(seconds, jitter=jitter)
+    return Backoff(in_seconds(seconds), jitter=jitter)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import inf
 from typing import Any
 
+from queue_core.durations import FORM, Duration, in_seconds
 from queue_core.errors import BadOption
 
 #: The highest rate: the clock of a catalog counts microseconds.
@@ -56,7 +57,7 @@ class Limit:
             )
         if not _within(self.window, _LONGEST):
             raise BadOption(
-                f"limit: window={self.window!r}: use seconds, more than 0 and at most a day"
+                f"limit: window={self.window!r}: use {FORM}, more than 0 and at most a day"
             )
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ def limit(
     *,
     in_flight: int | None = None,
     per_second: float | None = None,
-    window: float = 1.0,
+    window: Duration = 1.0,
 ) -> Limit:
     """
     Return a limit on the messages of a queue, for its setting `limits`.
@@ -90,9 +91,10 @@ def limit(
             default, no limit.
         per_second: The most messages that are fired per second, on average: from one in a year,
             1 / 31,536,000, to a million. By default, no limit.
-        window: Seconds for which unused firings are kept: after a pause, the messages of one
-            window may be fired at once. With a query whose batches take longer than a second, set
-            the longest time of a batch. By default, 1.
+        window: For how long unused firings are kept, in seconds, or as a text such as ``"10s"`` or
+            a ``timedelta``: after a pause, the messages of one window may be fired at once. With a
+            query whose batches take longer than a second, set the longest time of a batch. By
+            default, 1.
 
     Returns:
         The limit.
@@ -100,7 +102,9 @@ def limit(
     Raises:
         BadOption: A value is out of range, or neither *in_flight* nor *per_second* is given.
     """
-    return Limit(column=column, in_flight=in_flight, per_second=per_second, window=window)
+    return Limit(
+        column=column, in_flight=in_flight, per_second=per_second, window=in_seconds(window)
+    )
 
 
 _FORM = (

@@ -90,20 +90,6 @@ def whole(low: int, high: int | None = None) -> Callable[[str], int]:
     return check
 
 
-def seconds(text: str) -> float:
-    """Parse a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
-    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
-    number = text.strip().lower().rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text.strip().lower()[len(number) :].strip()
-    try:
-        value = float(number) * units[unit]
-    except (KeyError, ValueError):
-        raise ValueError("a duration such as 200ms, 5s, 20m, 2h or 1d") from None
-    if value < 0:
-        raise ValueError("a duration of 0 or more")
-    return value
-
-
 def size(text: str) -> int:
     """Parse a number of bytes: ``1048576``, ``64k``, ``16m``, ``1g``."""
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

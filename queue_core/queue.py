@@ -20,6 +20,7 @@ from queue_core.catalog import consumers, pauses, queues
 from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
+from queue_core.durations import Duration, check_seconds, check_timeout
 from queue_core.errors import BadOption, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of
@@ -64,7 +65,6 @@ from queue_core.settings import (
     QueueSettings,
     check_count,
     check_rate,
-    check_seconds,
     is_whole,
 )
 from queue_core.smart.decide import LoadPolicy
@@ -170,11 +170,11 @@ class Queue:
     def load(
         self,
         rows: Loadable | Buffer | Iterable[object],
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         *,
         policy: Policy | Check | str | None = None,
-        ttl: float | None = None,
-        hold: float | None = None,
+        ttl: Duration | None = None,
+        hold: Duration | None = None,
         connection: CallersConnection | None = None,
     ) -> pa.Array:
         """
@@ -190,16 +190,19 @@ class Queue:
                 objects of one dataclass or pydantic model, or a `Buffer` from `request`. Columns
                 are matched by name and cast where no value changes; nullable columns may be
                 missing; metadata columns, and the row labels of pandas, are ignored.
-            timeout: Seconds to wait for room in a bounded queue with ``overflow="block"``, 0 or
-                more. By default, wait until there is room. Waiting loads are served in order.
+            timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for room in a
+                bounded queue with ``overflow="block"``, 0 or more. By default, wait until there is
+                room. Waiting loads are served in order.
             policy: The policy for this load, in place of the queue's setting ``policy``: a text
                 such as ``"latest"``, a policy value such as `Latest`, or a function of a new and a
                 queued message that returns a `Decision`. It decides about new and queued messages
                 of the same key.
-            ttl: Seconds until the messages expire, 0 or more. Applies to rows whose own expiry
-                column is null. A queue without such a column gets ``_expires_at``.
-            hold: Seconds before the messages may be fired, 0 or more. Applies to rows whose own
-                hold column is null. A queue without such a column gets ``_hold_until``.
+            ttl: Seconds, or a text such as ``"1h"`` or a ``timedelta``, until the messages expire,
+                0 or more. Applies to rows whose own expiry column is null. A queue without such a
+                column gets ``_expires_at``.
+            hold: Seconds, or a text such as ``"1h"`` or a ``timedelta``, before the messages may be
+                fired, 0 or more. Applies to rows whose own hold column is null. A queue without
+                such a column gets ``_hold_until``.
             connection: A connection to the database of the catalog, in whose transaction to load: a
                 ``Connection`` of SQLAlchemy, of psycopg (3) or of `sqlite3`. By default, a
                 transaction of this call.
@@ -223,8 +226,7 @@ class Queue:
                 load again.
         """
         self._need_whole("load")
-        if timeout is not None:
-            check_seconds("timeout", timeout)
+        timeout = check_timeout("timeout", timeout)
         if isinstance(rows, Buffer):
             with rows.loading(self.name) as filled:
                 return self.load(
@@ -326,7 +328,7 @@ class Queue:
         self,
         rows: int,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         widths: Mapping[str, int] | None = None,
     ) -> Buffer:
         """
@@ -336,8 +338,9 @@ class Queue:
 
         Args:
             rows: How many messages the buffer holds, 1 or more.
-            timeout: Seconds to wait for a free buffer, 0 or more. By default, wait until there is
-                one. `Store.queue` says how many buffers may be outstanding.
+            timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for a free
+                buffer, 0 or more. By default, wait until there is one. `Store.queue` says how many
+                buffers may be outstanding.
             widths: Elements per message of each list or binary column, by the column's name.
 
         Returns:
@@ -351,8 +354,7 @@ class Queue:
         self._need_whole("request")
         if not is_whole(rows) or rows < 1:
             raise BadOption(f"rows={rows!r}: use a whole number, 1 or more")
-        if timeout is not None:
-            check_seconds("timeout", timeout)
+        timeout = check_timeout("timeout", timeout)
         return self._buffers.request(rows, widths or {}, timeout)
 
     def fire(
@@ -360,7 +362,7 @@ class Queue:
         max_messages: Count | None = None,
         *,
         max_bytes: int | None = None,
-        timeout: float | None = 0.0,
+        timeout: Duration | None = 0.0,
         selector: AnySelector | None = None,
         order_by: str | None = None,
         order: str = BY_SHARD,
@@ -390,8 +392,8 @@ class Queue:
             max_bytes: At most this many bytes of messages, as uncompressed Arrow data, 1 or more.
                 Each message counts as the mean size of its load. One message is always taken, even
                 if it is larger.
-            timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
-                one. By default, do not wait.
+            timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for the first
+                message, 0 or more. None: wait until there is one. By default, do not wait.
             selector: A SQL condition over the queue's columns, the metadata columns and ``_age``,
                 the seconds since a message was loaded. Or a function of a pyarrow RecordBatch of
                 these columns that returns a pyarrow BooleanArray, one value per message; with
@@ -431,8 +433,7 @@ class Queue:
         """
         most = most_messages(max_messages, max_bytes)
         given = (most, max_bytes, magazine, selector, order_by, order, fallback)
-        if timeout is not None:
-            check_seconds("timeout", timeout)
+        timeout = check_timeout("timeout", timeout)
         catalog = self._store.catalog
         if connection is not None:
             check_no_wait(timeout, 0.0)
@@ -460,7 +461,7 @@ class Queue:
     def get_and_keep(
         self,
         max_messages: Count | None = None,
-        timeout: float | None = 0.0,
+        timeout: Duration | None = 0.0,
         *,
         order: str = BY_SHARD,
     ) -> Firing:
@@ -474,8 +475,8 @@ class Queue:
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"`` waiting messages, as
                 in `fire`. By default, one message.
-            timeout: Seconds to wait for the first message, 0 or more. None: wait until there is
-                one. By default, do not wait.
+            timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for the first
+                message, 0 or more. None: wait until there is one. By default, do not wait.
             order: ``"shard"`` or ``"global"``, as in `fire`.
 
         Returns:
@@ -903,9 +904,9 @@ class Queue:
 
     def sweep(
         self,
-        older_than: float | None = None,
+        older_than: Duration | None = None,
         *,
-        dead_after: float = DEAD_AFTER_SECONDS,
+        dead_after: Duration = DEAD_AFTER_SECONDS,
         consumer: str | None = None,
         dry_run: bool = False,
     ) -> int:
@@ -918,10 +919,10 @@ class Queue:
         too often (``max_deliveries``) are also sidelined. Source: IgnisMQ.
 
         Args:
-            older_than: Seconds since the firing, 0 or more. By default, the setting
-                ``sweep_after``; 0 with *consumer*.
-            dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
-                more.
+            older_than: Seconds, or a text such as ``"15m"`` or a ``timedelta``, since the firing, 0
+                or more. By default, the setting ``sweep_after``; 0 with *consumer*.
+            dead_after: Seconds, or a text or a ``timedelta`` likewise, without a heartbeat after
+                which a consumer counts as dead, 0 or more.
             consumer: The name of a dead consumer. Only its messages are swept, including those that
                 wait for its restart. If it restarts after all, messages that its sink has already
                 published may be published a second time after a shovel.
@@ -934,9 +935,8 @@ class Queue:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
         """
         self._need_whole("sweep")
-        if older_than is not None:
-            check_seconds("older_than", older_than)
-        check_seconds("dead_after", dead_after)
+        older_than = check_timeout("older_than", older_than)
+        dead_after = check_seconds("dead_after", dead_after)
         self._follow_settings()
         catalog = self._store.catalog
         if consumer is not None:
@@ -1142,17 +1142,18 @@ class Queue:
         return settle(self._store.catalog, [self.info], settlement, holder, retry=policy)
 
     def _with_times(
-        self, table: pa.Table, ttl: float | None, hold: float | None, *, may_add: bool
+        self, table: pa.Table, ttl: Duration | None, hold: Duration | None, *, may_add: bool
     ) -> pa.Table:
         """Fill the expiry and hold columns; add such a column to a queue that has none."""
         now, settings = self._store.catalog.now(), self.info.settings
-        for name, seconds, column, default in (
+        for name, given, column, default in (
             ("ttl", ttl, expiring(settings, self.schema), EXPIRES_AT),
             ("hold", hold, holding(settings, self.schema), HOLD_UNTIL),
         ):
-            if seconds is None:
+            if given is None:
                 continue
-            at = now + int(check_seconds(name, seconds) * 1e6)
+            seconds = check_seconds(name, given)
+            at = now + int(seconds * 1e6)
             if column is None:
                 if not may_add:
                     raise BadOption(

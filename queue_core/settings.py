@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import timedelta
 from math import inf
 from typing import Any, NamedTuple
 
+from queue_core.durations import FORM, in_seconds
 from queue_core.errors import BadOption
 from queue_core.limits import Limit, as_limits, text_of
 from queue_core.names import nearest
-from queue_core.options import seconds as parse_seconds
 from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
 from queue_core.weights import Weights, as_weights
 
@@ -77,12 +76,9 @@ def _or_none(allowed: Allowed) -> Allowed:
 
 
 _SECONDS = Allowed(
-    "seconds or a duration such as 90s, 15m, 2h or 2d, more than 0",
+    f"{FORM}, more than 0",
     lambda value: _is_number(value) and 0 < value < inf,
     "seconds",
-)
-_SECONDS_OR_ZERO = Allowed(
-    "seconds, 0 or more", lambda value: _is_number(value) and 0 <= value < inf, "seconds"
 )
 _COUNT = _at_least(1)
 _RATE = Allowed(
@@ -354,8 +350,8 @@ class QueueSettings:
         for setting in fields(self):
             allowed: Allowed = setting.metadata["allowed"]
             value = getattr(self, setting.name)
-            if allowed.kind == "seconds" and isinstance(value, str | timedelta):
-                value = _in_seconds(value)
+            if allowed.kind == "seconds":
+                value = in_seconds(value)
                 object.__setattr__(self, setting.name, value)
             _check(allowed.check(value), setting.name, value, allowed.text)
         if self.is_rendezvous and self.overflow != "block":
@@ -529,12 +525,6 @@ def check_shards(shards: int) -> int:
     return shards
 
 
-def check_seconds(name: str, seconds: float) -> float:
-    """Return *seconds* if it is a duration of 0 or more; raises `BadOption`."""
-    _check(_SECONDS_OR_ZERO.check(seconds), name, seconds, _SECONDS_OR_ZERO.text)
-    return seconds
-
-
 def check_rate(name: str, rate: float) -> float:
     """Return *rate* if it is a number of messages a second above 0; raises `BadOption`."""
     _check(_RATE.check(rate), name, rate, f"{_RATE.text}, or none")
@@ -545,16 +535,6 @@ def check_count(name: str, count: int | None) -> int | None:
     """Return *count* if it is None or a whole number of at least 1; raises `BadOption`."""
     _check(count is None or _COUNT.check(count), name, count, _COUNT.text)
     return count
-
-
-def _in_seconds(value: str | timedelta) -> float | str:
-    """Return a duration in seconds, or the text if it is none, which its check refuses."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    try:
-        return parse_seconds(value)
-    except ValueError:
-        return value
 
 
 def _names(setting: str, value: Any) -> tuple[str, ...]:

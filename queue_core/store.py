@@ -19,6 +19,7 @@ from queue_core.catalog import consumers, jobs, queues
 from queue_core.catalog.breaker_switch import BreakerSwitch
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
+from queue_core.durations import Duration, check_seconds, check_timeout
 from queue_core.errors import BadOption
 from queue_core.inspection import views
 from queue_core.integrity import clock
@@ -39,7 +40,6 @@ from queue_core.segments.storage import Storage
 from queue_core.settings import (
     DEFAULT_SHARDS,
     QueueSettings,
-    check_seconds,
     check_shards,
     is_whole,
 )
@@ -332,13 +332,13 @@ class Store(AbstractContextManager["Store"]):
             )
         return self._own_consumer.consumer()
 
-    def vacuum(self, *, grace: float = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
+    def vacuum(self, *, grace: Duration = GRACE_SECONDS, dry_run: bool = False) -> list[str]:
         """
         Remove segment files that no message needs.
 
         Args:
-            grace: Age in seconds, 0 or more. Younger files are kept, so a writer must publish its
-                files within this time.
+            grace: Age in seconds, or a text such as ``"2d"`` or a ``timedelta``, 0 or more. Younger
+                files are kept, so a writer must publish its files within this time.
             dry_run: Whether to return the files without removing them.
 
         Returns:
@@ -347,11 +347,11 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             BadOption: *grace* is out of range.
         """
-        check_seconds("grace", grace)
-        return vacuum(self.catalog, self.storage, grace, dry_run=dry_run)
+        age = check_seconds("grace", grace)
+        return vacuum(self.catalog, self.storage, age, dry_run=dry_run)
 
     def forget(
-        self, consumers: Sequence[str] = (), *, idle: float | None = None, dry_run: bool = False
+        self, consumers: Sequence[str] = (), *, idle: Duration | None = None, dry_run: bool = False
     ) -> list[str]:
         """
         Remove what the catalog keeps of consumers and queries that will not come back.
@@ -363,9 +363,10 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             consumers: Names of consumers to remove, as the view ``consumers`` shows them.
-            idle: Seconds, 0 or more. Also remove each consumer that sent its last heartbeat before
-                that time, such as a streaming query or a pool, and the record of each streaming
-                query that published its last batch before that time. None: neither.
+            idle: Seconds, or a text such as ``"90d"`` or a ``timedelta``, 0 or more. Also remove
+                each consumer that sent its last heartbeat before that time, such as a streaming
+                query or a pool, and the record of each streaming query that published its last
+                batch before that time. None: neither.
             dry_run: Whether to return the names without removing anything.
 
         Returns:
@@ -377,9 +378,8 @@ class Store(AbstractContextManager["Store"]):
         """
         from queue_core.tasks.forget import forget
 
-        if idle is not None:
-            check_seconds("idle", idle)
-        return forget(self.catalog, consumers, idle, dry_run=dry_run)
+        silence = check_timeout("idle", idle)
+        return forget(self.catalog, consumers, silence, dry_run=dry_run)
 
     def backup(
         self,
@@ -537,13 +537,13 @@ class Store(AbstractContextManager["Store"]):
         """
         return self.catalog.write(lambda connection: jobs.cancel(connection, job))
 
-    def recover(self, *, dead_after: float = DEAD_AFTER_SECONDS) -> int:
+    def recover(self, *, dead_after: Duration = DEAD_AFTER_SECONDS) -> int:
         """
         Put back messages that dead consumers fired and never read; this is not a delivery.
 
         Args:
-            dead_after: Seconds without a heartbeat after which a consumer counts as dead, 0 or
-                more.
+            dead_after: Seconds, or a text such as ``"30s"`` or a ``timedelta``, without a heartbeat
+                after which a consumer counts as dead, 0 or more.
 
         Returns:
             How many messages were put back to their old positions.
@@ -551,8 +551,7 @@ class Store(AbstractContextManager["Store"]):
         Raises:
             BadOption: *dead_after* is out of range.
         """
-        check_seconds("dead_after", dead_after)
-        return recover(self.catalog, dead_after)
+        return recover(self.catalog, check_seconds("dead_after", dead_after))
 
     def accept_clock(self) -> None:
         """

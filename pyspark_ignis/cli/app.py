@@ -10,8 +10,8 @@ import typer
 from pyspark_ignis.cli.display import console
 from pyspark_ignis.cli.invocation import Ignis, Invocation
 from pyspark_ignis.cli.row_files import FORMATS
+from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
-from queue_core.options import seconds
 
 app = typer.Typer(cls=Ignis, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -67,7 +67,7 @@ def ignis(
 def duration(option: str, text: str) -> float:
     """Parse a duration into seconds; raises `BadOption`."""
     try:
-        return seconds(text)
+        return parse_seconds(text)
     except ValueError as error:
         raise BadOption(f"--{option} {text}: use {error}") from error
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
-from queue_core.options import seconds, words
+from queue_core.options import words
 from queue_core.settings import descriptions
 
 #: The accepted forms of a text, for errors.
@@ -42,7 +43,7 @@ def _value(kind: str, text: str) -> Any:
 
 
 def _seconds(text: str) -> float:
-    value = seconds(text)
+    value = parse_seconds(text)
     return int(value) if value.is_integer() else value
 
 

@@ -12,6 +12,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
+from queue_core.durations import FORM, Duration, in_seconds
 from queue_core.errors import BadOption
 
 #: A key of a breaker without a column: the whole handler.
@@ -22,7 +23,7 @@ MOST_CALLS = 10_000
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Breaker:
     """
     A circuit breaker of a handler: firing stops while too many of its calls fail.
@@ -37,8 +38,9 @@ class Breaker:
         share: The breaker opens when this share of the last *of* calls failed; more than 0, at most
             1. Calls that were not made yet count as successful.
         of: The number of calls that are considered, from 1 to 10000.
-        pause: Seconds from the opening to the first probe, more than 0.
-        max_pause: The longest pause between two probes, in seconds; at least *pause*.
+        pause: Seconds from the opening to the first probe, or a text such as ``"30s"`` or a
+            ``timedelta``; more than 0, up to a day.
+        max_pause: The longest pause between two probes, likewise; at least *pause*.
         by: A column of the queues, of strings, whole numbers or booleans. Each of its values has a
             state of its own, and an open one holds back only messages with that value. Values of
             more than about 300 characters have no state, and are never held back; a warning says
@@ -54,16 +56,31 @@ class Breaker:
         BadOption: An argument is out of range.
     """
 
-    share: float = 0.5
-    of: int = 20
-    pause: float = 1.0
-    max_pause: float = 4.0
-    by: str | None = None
-    check: Callable[..., object] | str | None = None
-    name: str | None = None
+    share: float
+    of: int
+    pause: float
+    max_pause: float
+    by: str | None
+    check: Callable[..., object] | str | None
+    name: str | None
 
-    def __post_init__(self) -> None:
-        """Check the arguments."""
+    def __init__(
+        self,
+        *,
+        share: float = 0.5,
+        of: int = 20,
+        pause: Duration = 1.0,
+        max_pause: Duration = 4.0,
+        by: str | None = None,
+        check: Callable[..., object] | str | None = None,
+        name: str | None = None,
+    ) -> None:
+        given = (share, of, in_seconds(pause), in_seconds(max_pause), by, check, name)
+        for field, value in zip(_DEFAULTS, given, strict=True):
+            object.__setattr__(self, field, value)
+        self._check()
+
+    def _check(self) -> None:
         if not _is_number(self.share) or not 0 < self.share <= 1:
             raise BadOption(f"breaker: share={self.share!r}: use more than 0, and at most 1")
         if (
@@ -75,7 +92,7 @@ class Breaker:
         for name in ("pause", "max_pause"):
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value <= 86_400:
-                raise BadOption(f"breaker: {name}={value!r}: use seconds, more than 0, up to a day")
+                raise BadOption(f"breaker: {name}={value!r}: use {FORM}, more than 0, up to a day")
         if self.max_pause < self.pause:
             raise BadOption(
                 f"breaker: max_pause={self.max_pause:g} is less than pause={self.pause:g}; give a "

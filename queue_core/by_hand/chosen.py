@@ -15,6 +15,7 @@ from queue_core.by_hand.rounds import carry_out
 from queue_core.catalog import id_map, queues, read_plans
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
+from queue_core.durations import Duration, check_seconds
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import BY_HAND, check_kind, readable
 from queue_core.ids import IdSet
@@ -23,7 +24,6 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.selection import Selection, condition_of
-from queue_core.settings import check_seconds
 from queue_core.verbs.intervene import Act, Intervention
 from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.quarantine import quarantining
@@ -167,7 +167,9 @@ class Chosen:
         """
         return self._do(Act.REQUEUE)
 
-    def reload(self, *, consumer: str | None = None, dead_after: float = DEAD_AFTER_SECONDS) -> int:
+    def reload(
+        self, *, consumer: str | None = None, dead_after: Duration = DEAD_AFTER_SECONDS
+    ) -> int:
         """
         Put the chosen messages that are in flight back to their old places.
 
@@ -178,7 +180,7 @@ class Chosen:
         Args:
             consumer: The name of a consumer, as the view ``consumers`` shows it. Only its messages
                 are put back, even if it is alive. It may handle them once more.
-            dead_after: Seconds, 0 or more.
+            dead_after: Seconds, or a text such as ``"30s"`` or a ``timedelta``, 0 or more.
 
         Returns:
             How many messages were put back.
@@ -187,8 +189,8 @@ class Chosen:
             BadOption: *dead_after* is out of range, no consumer of the name *consumer* has ever
                 fired, or it is a query whose source has ``ack=onCommit``.
         """
-        check_seconds("dead_after", dead_after)
-        return self._do(Act.RELOAD, consumer=consumer, dead_after=dead_after)
+        seconds = check_seconds("dead_after", dead_after)
+        return self._do(Act.RELOAD, consumer=consumer, dead_after=seconds)
 
     def __repr__(self) -> str:
         return f"<Chosen: {len(self._ids)} messages of queue {self._queue.name!r}>"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from queue_core.durations import FORM, in_seconds, is_seconds
 from queue_core.errors import BadOption
 from queue_core.handlers.payload_types import reader_of
 from queue_core.handlers.payloads import ObjectPayload, Payload
@@ -102,7 +102,7 @@ def _classes(ignorable: Any) -> tuple[type[Exception], ...]:
 def _seconds(timeout: Any) -> float | None:
     if timeout is None:
         return None
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not is_number or not 0 < timeout < math.inf:
-        raise BadOption(f"handler_timeout={timeout!r}: use seconds, more than 0")
-    return float(timeout)
+    seconds = in_seconds(timeout)
+    if not is_seconds(seconds) or seconds == 0:
+        raise BadOption(f"handler_timeout={timeout!r}: use {FORM}, more than 0")
+    return float(seconds)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
 from queue_core.backoff import LONGEST_SECONDS
+from queue_core.durations import FORM, Duration, in_seconds, is_seconds
 from queue_core.errors import BadOption
 
 
@@ -21,20 +20,21 @@ class Later(Exception):
     so they would get the message again at once. Its pool or its query ends with `BadOutcome`.
 
     Args:
-        seconds: For how long the message waits, 0 or more.
+        seconds: For how long the message waits, 0 or more: seconds, a text such as ``"15m"``, or a
+            ``timedelta``.
         reason: Any text, for the log.
 
     Raises:
         BadOption: *seconds* is out of range.
     """
 
-    def __init__(self, seconds: float, reason: str | None = None) -> None:
-        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not is_number or not isfinite(seconds) or not 0 <= seconds <= LONGEST_SECONDS:
-            raise BadOption(f"Later({seconds!r}): use seconds, 0 or more")
+    def __init__(self, seconds: Duration, reason: str | None = None) -> None:
+        wait = in_seconds(seconds)
+        if not is_seconds(wait) or wait > LONGEST_SECONDS:
+            raise BadOption(f"Later({seconds!r}): use {FORM}, from 0 to a hundred years")
         super().__init__(seconds, reason)
         #: For how long the message waits, in seconds.
-        self.seconds = float(seconds)
+        self.seconds = float(wait)
         #: Why, for the log.
         self.reason = reason
 

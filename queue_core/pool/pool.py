@@ -16,6 +16,7 @@ from queue_core.breakers.breaker import WHOLE, Breaker
 from queue_core.breakers.gate import Gate
 from queue_core.catalog import interests, pauses
 from queue_core.consumers.consumer import SuspendReason
+from queue_core.durations import Duration, check_seconds, check_timeout
 from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
@@ -79,8 +80,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         batch: The number of messages that a worker fires, handles and settles at once, 1 or more. A
             batch handler takes that many at once.
         ignorable: An exception class, or several, whose exceptions delete the message.
-        handler_timeout: Seconds that one call of the handler may take, more than 0 and at most half
-            of the queues' ``sweep_after``. By default the queues' setting ``handler_timeout``.
+        handler_timeout: Seconds, or a text such as ``"30s"`` or a ``timedelta``, that one call of
+            the handler may take, more than 0 and at most half of the queues' ``sweep_after``. By
+            default the queues' setting ``handler_timeout``.
         payload: The string or binary column with JSON text. The handler then takes the object
             instead of the row; a message that cannot be read is sidelined as ``unreadable``.
         payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
@@ -157,7 +159,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         concurrency: int | None = None,
         batch: int = BATCH,
         ignorable: Ignorable = (),
-        handler_timeout: float | None = None,
+        handler_timeout: Duration | None = None,
         payload: str | None = None,
         payload_type: type | None = None,
         message_type: type | None = None,
@@ -328,7 +330,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             self._side_tasks.start()
         return self
 
-    def run(self, timeout: float = STOP_SECONDS) -> None:
+    def run(self, timeout: Duration = STOP_SECONDS) -> None:
         """
         Start, handle messages until SIGTERM or SIGINT (Ctrl-C) asks to end, and then stop.
 
@@ -336,13 +338,15 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         pool stops, a second signal ends the process at once.
 
         Args:
-            timeout: Seconds to wait for the handlers at the end, as in `stop`. Less than the time
-                that a supervisor waits before it kills the process.
+            timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the
+                handlers at the end, as in `stop`. Less than the time that a supervisor waits before
+                it kills the process.
 
         Raises:
-            BadOption: This is not the main thread.
+            BadOption: This is not the main thread, or *timeout* is out of range.
             IgnisError: What `start` raises, or the error that ended the pool early.
         """
+        seconds = check_seconds("timeout", timeout)
         with asked_to_end() as asked:
             self.start()
             try:
@@ -350,7 +354,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 while not (self._ended.is_set() or asked.wait(_LOOK_SECONDS)):
                     pass
             finally:
-                self.stop(timeout)
+                self.stop(seconds)
 
     @property
     def concurrency(self) -> int:
@@ -421,7 +425,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._paused = False
         self._started.set_suspended(SuspendReason.FLOW_CONTROL, False)
 
-    def drain(self, timeout: float | None = None) -> bool:
+    def drain(self, timeout: Duration | None = None) -> bool:
         """
         Wait until no message is left to handle.
 
@@ -430,17 +434,19 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         and tries again once a second. Its queues may have messages meanwhile, so this method waits.
 
         Args:
-            timeout: The most seconds to wait. By default, no limit.
+            timeout: The longest time to wait: seconds, a text such as ``"1m"``, or a ``timedelta``.
+                By default, no limit.
 
         Returns:
             True if no message is left. False if the time ran out: messages may be left, or the
             catalog or the storage was still unavailable.
 
         Raises:
-            BadOption: The pool was not started.
+            BadOption: The pool was not started, or *timeout* is out of range.
             IgnisError: The error that ended the pool early.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        seconds = check_timeout("timeout", timeout)
+        end = None if seconds is None else time.monotonic() + seconds
         self._started.check_queues()
         while not self._is_idle():
             if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
@@ -449,32 +455,35 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._raise()
         return True
 
-    def stop(self, timeout: float = STOP_SECONDS) -> None:
+    def stop(self, timeout: Duration = STOP_SECONDS) -> None:
         """
         Stop the workers after their current batches. A ``with`` statement calls this.
 
         Args:
-            timeout: Seconds to wait for the handlers. After that, unfinished messages are reloaded.
-                They include messages that a handler is working on, which are handled a second time.
+            timeout: Seconds, or a text such as ``"20s"`` or a ``timedelta``, to wait for the
+                handlers. After that, unfinished messages are reloaded. They include messages that a
+                handler is working on, which are handled a second time.
 
         Raises:
+            BadOption: *timeout* is out of range.
             IgnisError: The error that ended the pool early.
         """
+        seconds = check_seconds("timeout", timeout)
         if self._presence is None:
             return
-        self._started.stop(timeout)
+        self._started.stop(seconds)
         self._ended.set()
         if self._side_tasks is not None:
             self._side_tasks.stop()
             self._side_tasks = None
         if self._watcher is not None and self._watcher is not threading.current_thread():
             # It may be reloading messages, and the caller may close the store next.
-            self._watcher.join(timeout)
+            self._watcher.join(seconds)
         self._give_back()
         if self._transactions is not None:
             self._transactions.close()
         if self._breaker is not None:
-            self._breaker.stop(timeout)
+            self._breaker.stop(seconds)
             self._breaker = None
         for info in self._infos:
             close_dispatcher(self._store.catalog, info)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core.durations import Duration
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
 from queue_core.handlers.contract import Contract, Ignorable
@@ -36,7 +37,7 @@ def handle(
     max_messages: int | None = None,
     batch: int = 1000,
     ignorable: Ignorable = (),
-    handler_timeout: float | None = None,
+    handler_timeout: Duration | None = None,
     payload: str | None = None,
     payload_type: type | None = None,
     message_type: type | None = None,
@@ -61,8 +62,8 @@ def handle(
         max_messages: At most this many messages, 1 or more. By default, all that wait.
         batch: The most messages that a batch handler takes at once, 1 or more.
         ignorable: An exception class, or several, whose exceptions delete the message.
-        handler_timeout: Seconds that one call may take, only in the main thread. By default, no
-            limit.
+        handler_timeout: Seconds, or a text such as ``"30s"`` or a ``timedelta``, that one call may
+            take, only in the main thread. By default, no limit.
         payload: The string or binary column with JSON text, whose object the handler takes.
         payload_type: A dataclass or pydantic model to parse the JSON into. By default, dicts and
             lists.

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import event
 
 from queue_core.address import Address
+from queue_core.durations import Duration, check_seconds
 from queue_core.integrity import clock
-from queue_core.settings import check_seconds
 from queue_core.store import Store
 from queue_core.tasks.retries import Retries
 
@@ -38,7 +38,7 @@ class TemporaryStore(Store):
         # Connections that were made before have the real clock.
         self.catalog.engine.dispose()
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: Duration) -> None:
         """
         Let time pass at once, and do what is then due.
 
@@ -47,7 +47,8 @@ class TemporaryStore(Store):
         by their own methods, such as `Queue.shovel`.
 
         Args:
-            seconds: How much further the clock of this store is afterwards, 0 or more.
+            seconds: How much further the clock of this store is afterwards, 0 or more: seconds, a
+                text such as ``"1h"``, or a ``timedelta``.
 
         Raises:
             BadOption: *seconds* is not a number, 0 or more.

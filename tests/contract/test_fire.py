@@ -212,7 +212,7 @@ def test_both_limits_hold_at_once(store):
         {"max_bytes": -5},
         {"magazine": "sidelines"},
         {"magazine": None},
-        {"timeout": "1"},
+        {"timeout": "soon"},
         {"timeout": float("nan")},
     ],
     ids=repr,

@@ -86,6 +86,24 @@ def test_each_parameter_is_described(name):
     assert all(described.values())
 
 
+def test_each_duration_may_be_a_text_or_a_timedelta():
+    """A parameter that is described in seconds takes all the forms of `queue_core.durations`."""
+    takers = FUNCTIONS | {name: cls.__init__ for name, cls in CLASSES.items() if name not in GIVEN}
+    described = {
+        name: docstrings.read(PUBLIC.get(name, function)).entries.get("Args", {})
+        for name, function in takers.items()
+    }
+    durations = {
+        (name, parameter): str(inspect.signature(takers[name]).parameters[parameter].annotation)
+        for name, texts in described.items()
+        for parameter, text in texts.items()
+        if re.search(r"\bseconds\b", text, re.IGNORECASE) and "messages a second" not in text
+    }
+
+    assert "Duration" in durations["Queue.sweep", "older_than"]
+    assert {key for key, kind in durations.items() if re.search(r"\bfloat\b", kind)} == set()
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_result_is_described(name):
     function = FUNCTIONS[name]

@@ -42,7 +42,7 @@ def test_a_backoff_shows_how_it_is_made(backoff, text):
     ("make", "told"),
     [
         (lambda: exponential(-1), "first=-1"),
-        (lambda: exponential("1"), "first='1'"),
+        (lambda: exponential("soon"), "first='soon'"),
         (lambda: exponential(True), "first=True"),
         (lambda: exponential(1, factor=0.5), "factor=0.5"),
         (lambda: exponential(1, max=float("inf")), "max=inf"),

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from queue_core.errors import BadOption
-from queue_core.options import Option, boolean, one_of, parse, seconds, size, whole, words
+from queue_core.options import Option, boolean, one_of, parse, size, whole, words
 
 KNOWN = (Option("maxMessages", "…", whole(1), default=7), Option("tasks", "…", words))
 
@@ -29,10 +29,6 @@ def test_all_faults_are_reported_at_once():
 @pytest.mark.parametrize(
     ("parser", "text", "value"),
     [
-        (seconds, "5", 5.0),
-        (seconds, "200ms", 0.2),
-        (seconds, " 2 min ", 120.0),
-        (seconds, "1d", 86400.0),
         (size, "1048576", 1 << 20),
         (size, "64 kb", 64 << 10),
         (size, "1g", 1 << 30),
@@ -50,8 +46,6 @@ def test_a_text_becomes_a_value(parser, text, value):
 @pytest.mark.parametrize(
     ("parser", "text", "message"),
     [
-        (seconds, "5 weeks", "a duration such as"),
-        (seconds, "-1s", "a duration of 0 or more"),
         (size, "much", "a number of bytes such as"),
         (size, "0", "at least 1 byte"),
         (boolean, "yes", "true or false"),

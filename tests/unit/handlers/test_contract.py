@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -44,10 +45,10 @@ def test_a_payload_has_its_column_and_its_type():
         ({"payload_type": Order}, "need payload="),
         ({"with_metadata": True}, "need payload="),
         ({"payload": 5}, "give the name of the column"),
-        ({"timeout": 0}, "use seconds, more than 0"),
-        ({"timeout": math.inf}, "use seconds, more than 0"),
-        ({"timeout": True}, "use seconds, more than 0"),
-        ({"timeout": "5"}, "use seconds, more than 0"),
+        ({"timeout": 0}, "use seconds or a duration such as .*, more than 0"),
+        ({"timeout": math.inf}, "use seconds or a duration such as .*, more than 0"),
+        ({"timeout": True}, "use seconds or a duration such as .*, more than 0"),
+        ({"timeout": "soon"}, "use seconds or a duration such as .*, more than 0"),
     ],
 )
 def test_an_invalid_option_is_refused(options, message):
@@ -59,6 +60,11 @@ def test_the_shortest_time_of_the_queues_counts_by_default():
     queues = [a_queue(handler_timeout=5.0), a_queue(handler_timeout=3.0)]
 
     assert Contract.of().timeout_for(queues) == 3.0
+
+
+def test_the_time_of_a_call_may_be_a_text_or_a_timedelta():
+    assert Contract.of(timeout="2s").timeout == 2.0
+    assert Contract.of(timeout=timedelta(minutes=1)).timeout == 60.0
 
 
 def test_a_call_must_end_well_before_a_sweep():

@@ -1,0 +1,61 @@
+"""Durations: seconds as a number, a text such as ``"15m"``, or a ``timedelta``.
+
+Each argument, setting and option that takes seconds reads them here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import inf
+from typing import Any, TypeAlias
+
+from queue_core.errors import BadOption
+
+Duration: TypeAlias = float | str | timedelta
+
+#: The forms, for errors and for the documentation of settings.
+FORM = "seconds or a duration such as 90s, 15m, 2h or 2d"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
+    text = text.strip().lower()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    try:
+        value = float(number) * _UNITS[text[len(number) :].strip()]
+    except (KeyError, ValueError):
+        raise ValueError("a duration such as 200ms, 5s, 20m, 2h or 1d") from None
+    if not 0 <= value < inf:
+        raise ValueError("a duration of 0 or more")
+    return value
+
+
+def in_seconds(given: Any) -> Any:
+    """Return a duration in seconds. What is none stays as it is, for the caller's check."""
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse_seconds(given)
+    except ValueError:
+        return given
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value is a number of seconds, 0 or more."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
+
+
+def check_seconds(name: str, given: Duration) -> float:
+    """Return a duration of 0 or more in seconds; raises `BadOption`."""
+    found = in_seconds(given)
+    if not is_seconds(found):
+        raise BadOption(f"{name}={given!r}: use {FORM}, 0 or more")
+    return float(found)
+
+
+def check_timeout(name: str, given: Duration | None) -> float | None:
+    """Return a duration of 0 or more in seconds, or None; raises `BadOption`."""
+    return None if given is None else check_seconds(name, given)
