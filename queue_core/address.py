@@ -16,6 +16,8 @@ CATALOG_FILE = "catalog.db"
 #: ``C:\\store``, and ``dbfs:/store``.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+#: ``$HOME`` and ``${HOME}``.
+_VARIABLE = re.compile(r"\$\{?(?P<name>\w+)")
 #: A user, a password, and the @ after them: the last @, since a password may contain one unquoted.
 _CREDENTIALS = re.compile(r"(?<=//)[^/?#@]*:.*@")
 #: Parameters of the query part whose names suggest a secret.
@@ -57,26 +59,38 @@ class Address(NamedTuple):
 
 
 def _catalog(url: str) -> str:
-    """Return the URL of a catalog, with the ``~`` of a SQLite file expanded."""
-    prefix, home, rest = url.partition("sqlite:///~")
-    return url if prefix or not home else f"sqlite:///{_folder('~' + rest, 'catalog')}"
+    """Return the URL of a catalog, with ``~`` and variables in a SQLite file expanded."""
+    url = _lowered(url)
+    file, question, query = url.removeprefix("sqlite:///").partition("?")
+    if not url.startswith("sqlite:///") or not (file.startswith("~") or "$" in file):
+        return url
+    return f"sqlite:///{_folder(file, 'catalog')}{question}{query}"
 
 
 def _storage(storage: str) -> str:
-    """Return a URI as it is, and a folder with ``~`` expanded; refuse texts that name neither."""
+    """Return a URI, or a folder with ``~`` expanded; refuse texts that name neither."""
+    storage = _lowered(storage)
     if "://" in storage and storage == storage.strip():
         return storage
     return str(_folder(storage, "storage")) if _is_odd(storage) else storage
 
 
+def _lowered(address: str) -> str:
+    """Return an address with its scheme in small letters: ``S3://Bucket`` is ``s3://Bucket``."""
+    scheme = _SCHEME.match(address)
+    return address if scheme is None else scheme[0].lower() + address[scheme.end() :]
+
+
 def _is_odd(folder: str) -> bool:
     """Tell whether a text means another folder than the one of that very name, or none."""
     odd = folder.startswith(("~", "file:")) or folder == ":memory:" or folder != folder.strip()
+    odd = odd or "$" in folder
     return odd or _DRIVE.match(folder) is not None or _SCHEME.match(folder) is not None
 
 
 def _folder(path: str, option: str = "path") -> Path:
-    """Return the absolute folder, with ``~`` expanded; refuse texts that name none."""
+    """Return the absolute folder, with ``~`` and variables expanded; refuse what names none."""
+    path = _lowered(path)
     shown = f"{option}={masked(path)!r}"
     if path != path.strip():
         raise BadOption(f"{shown} begins or ends with a blank; remove it")
@@ -98,6 +112,12 @@ def _folder(path: str, option: str = "path") -> Path:
                 f"storage={bucket}"
             )
         return Path(unquote(parts.path)).absolute()
+    path = os.path.expandvars(path)
+    if missing := _VARIABLE.search(path):
+        raise BadOption(
+            f"{shown}: the environment has no variable {missing['name']!r}; set it, or for a "
+            "folder with $ in its name give a URI, such as file:///data/%24name"
+        )
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:

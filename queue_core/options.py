@@ -24,7 +24,9 @@ class Option(NamedTuple):
 #: The address of the store.
 STORE: tuple[Option, ...] = (
     Option(
-        "path", "Folder of an embedded store. `load()` and `start()` take it as an argument too."
+        "path",
+        "Folder of an embedded store; `~` and variables such as `$HOME` are expanded. `load()` and "
+        "`start()` take it as an argument too.",
     ),
     Option("catalog", "Database URL of the catalog. Set it with `storage`, instead of `path`."),
     Option(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,6 +36,8 @@ _FORMATS = {
 }
 #: Bytes of JSON read at a time.
 _JSON_BYTES = 16 << 20
+#: How some of Arrow's errors end: they count the rows of a part.
+_ROW = re.compile(r",? in row \d+$")
 
 
 def batches(
@@ -44,7 +48,7 @@ def batches(
 
     *format* is one of `FORMATS`; by default, the file's extension decides. *schema* says how to
     read JSON and CSV, which have fewer types than a queue. Raises `BadOption`, which
-    names the file.
+    names the file, and for JSON the line.
     """
     read = _READERS[_checked(format) or _format_of(file)]
     with _translated(file), _opened(file) as source:
@@ -68,7 +72,7 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
                 f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
             )
         line = json.dumps({name: _json_value(value, schema.field(name).type)}).encode() + b"\n"
-        with _translated(f"--set {text}"):
+        with _translated(f"--set {text}", has_lines=False):
             (row,) = pa.Table.from_batches(
                 _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
             ).to_pylist()
@@ -117,35 +121,79 @@ def _opened(file: str) -> Iterator[BinaryIO]:
         yield source
 
 
+class _BadLine(ValueError):
+    """A line of JSON that cannot be read, counted from 1."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+
+
 @contextmanager
-def _translated(file: str) -> Iterator[None]:
-    """Translate errors of reading into `BadOption`."""
+def _translated(place: str, *, has_lines: bool = True) -> Iterator[None]:
+    """Translate errors of reading into `BadOption`, which names the place and the line."""
     try:
         yield
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadOption(f"{file} cannot be read: {reason}") from error
+        if place == STDIN:
+            place = "standard input"
+        if has_lines and isinstance(error, _BadLine):
+            raise BadOption(f"line {error.line} of {place} cannot be read: {reason}") from error
+        raise BadOption(f"{place} cannot be read: {reason}") from error
 
 
 def _jsonl(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    read = partial(_json_rows, schema=schema)
+    for before, whole in _whole_lines(source):
+        try:
+            rows = read(whole)
+        except (ValueError, pa.ArrowException):
+            raise _first_bad_line(before, whole.split(b"\n"), read) from None
+        yield from rows.to_batches()
+
+
+def _json_rows(whole: bytes, schema: pa.Schema | None) -> pa.Table:
     maps = {} if schema is None else {f.name: f.type for f in schema if pa.types.is_map(f.type)}
     others = None if schema is None else [field for field in schema if field.name not in maps]
     known = None if others is None else pa.schema([_as_json(field) for field in others])
-    for whole in _whole_lines(source):
-        lines, columns = json_maps.taken_out(whole, maps)
-        rows = pyarrow.json.read_json(
-            pa.BufferReader(lines),
-            pyarrow.json.ReadOptions(block_size=len(lines)),
-            # The queue refuses unknown columns, because it can suggest the nearest name.
-            pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
-        )
-        if schema is not None:
-            rows = _with_dates(rows, schema)
-        if json_maps.NOTHING in rows.column_names:
-            rows = rows.drop_columns([json_maps.NOTHING])
-        for name, column in columns.items():
-            rows = rows.append_column(name, column)
-        yield from rows.to_batches()
+    lines, columns = json_maps.taken_out(whole, maps)
+    rows = pyarrow.json.read_json(
+        pa.BufferReader(lines),
+        pyarrow.json.ReadOptions(block_size=len(lines)),
+        # The queue refuses unknown columns, because it can suggest the nearest name.
+        pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
+    )
+    if schema is not None:
+        rows = _with_dates(rows, schema)
+    if json_maps.NOTHING in rows.column_names:
+        rows = rows.drop_columns([json_maps.NOTHING])
+    for name, column in columns.items():
+        rows = rows.append_column(name, column)
+    return rows
+
+
+def _first_bad_line(
+    before: int, lines: Sequence[bytes], read: Callable[[bytes], pa.Table]
+) -> _BadLine:
+    """
+    Return the error for the first of *lines* up to which they cannot be read.
+
+    Arrow counts rows, and only in some of its errors, so halving finds the line.
+    """
+    good, bad, why = 0, len(lines), ""
+    middle = bad
+    while True:
+        part = b"\n".join(lines[:middle])
+        try:
+            if part.strip():
+                read(part)
+            good = middle
+        except (ValueError, pa.ArrowException) as error:
+            bad, why = middle, str(error)
+        if bad - good <= 1:
+            return _BadLine(before + bad, _ROW.sub("", why).removeprefix("JSON parse error: "))
+        middle = (good + bad) // 2
 
 
 def _as_json(field: pa.Field) -> pa.Field:
@@ -163,14 +211,16 @@ def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows
 
 
-def _whole_lines(source: BinaryIO) -> Iterator[bytes]:
-    rest = b""
+def _whole_lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield some lines at a time, and how many come before them."""
+    before, rest = 0, b""
     while block := source.read(_JSON_BYTES):
-        lines, _, rest = (rest + block).rpartition(b"\n")
+        lines, newline, rest = (rest + block).rpartition(b"\n")
         if lines.strip():
-            yield lines
+            yield before, lines
+        before += lines.count(b"\n") + len(newline)
     if rest.strip():
-        yield rest
+        yield before, rest
 
 
 def _csv(source: BinaryIO, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:

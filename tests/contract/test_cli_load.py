@@ -86,8 +86,11 @@ def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tm
     ("text", "why"),
     [
         ('{"nmber": 1}', "did you mean 'number'"),
-        ("hello", "- cannot be read"),
-        ('{"number": "one"}', "- cannot be read"),
+        ("hello", "line 1 of standard input cannot be read: Invalid value"),
+        (
+            '{"number": 1}\n\n{"number": "one"}\n{"number": 2}\n',
+            "line 3 of standard input cannot be read: Column(/number) changed from number to str",
+        ),
         ('{"customer": "a"}', "column 'number' may not be null"),
     ],
 )
@@ -96,6 +99,24 @@ def test_load_refuses_rows_that_do_not_fit(ignis, store, text, why):
 
     assert why in refusal(ignis("load", "orders", input=text))
     assert len(queue.fire("all")) == 0
+
+
+@pytest.mark.parametrize("bad", [0, 1, 4999, 9998, 9999])
+@pytest.mark.parametrize("text", ["{", '{"number": "one"}', "[1]", '{"number": 1, "day": "soon"}'])
+def test_an_error_names_the_file_and_the_line(ignis, store, tmp_path, monkeypatch, bad, text):
+    schema = pa.schema([("number", pa.int64()), ("day", pa.date32())])
+    store.create_queue("orders", schema, shards=1)
+    lines = ['{"number": 7}'] * 10_000
+    lines[bad] = text
+    file = tmp_path / "orders.jsonl"
+    file.write_text("\n" + "\n".join(lines))
+    # The file has many parts.
+    monkeypatch.setattr("pyspark_ignis.cli.row_files._JSON_BYTES", 30_000)
+
+    said = refusal(ignis("load", "orders", file))
+
+    assert f"line {bad + 2} of {file} cannot be read: " in said
+    assert "in row" not in said
 
 
 def test_loading_nothing_loads_nothing(ignis, store):
@@ -138,7 +159,7 @@ def numbers_of_scores(queue):
         ('{"id": 1, "scores": [1]}', "[1] is not an object, which a map needs"),
         ('{"id": 1, "scores": {"ada": "three"}}', "cannot be read"),
         ("[1, 2]", "a line is not a JSON object: [1, 2]"),
-        ("{", "- cannot be read"),
+        ('{"id": 1}\n{', "line 2 of standard input cannot be read"),
     ],
 )
 def test_maps_that_do_not_fit_are_refused(ignis, store, text, why):

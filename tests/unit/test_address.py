@@ -85,6 +85,37 @@ def test_storages_that_are_no_place_are_refused(storage, said):
         Address.of(catalog=POSTGRES, storage=storage)
 
 
+def test_schemes_may_be_in_capitals():
+    address = Address.of(catalog="PostgreSQL+psycopg://me@Host/Ignis", storage="S3://Bucket/Prefix")
+
+    assert address == Address("postgresql+psycopg://me@Host/Ignis", "s3://Bucket/Prefix")
+    assert Address.of("FILE:///some/Folder").storage == "/some/Folder"
+    with pytest.raises(BadOption, match="storage=s3://Bucket/store"):
+        Address.of("S3A://Bucket/store")
+
+
+def test_variables_of_the_environment_are_expanded(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("SHOP", "shop")
+
+    assert Address.of("$HOME/a/${SHOP}").storage == "/home/ada/a/shop"
+    assert Address.of(catalog=POSTGRES, storage="$HOME/shop").storage == "/home/ada/shop"
+    sqlite = Address.of(catalog="sqlite:///$HOME/a.db?timeout=5", storage="s").catalog
+    assert sqlite == "sqlite:////home/ada/a.db?timeout=5"
+    assert Address.of("file:///data/%24SHOP").storage == "/data/$SHOP"
+    secret = "postgresql+psycopg://me:a$SHOP@host/ignis"
+    assert Address.of(catalog=secret, storage="s3://k:a$SHOP@b") == (secret, "s3://k:a$SHOP@b")
+
+
+@pytest.mark.parametrize("path", ["$HOEM/shop", "/mnt/${HOEM}/shop"])
+def test_a_variable_that_is_not_set_is_refused(path, monkeypatch):
+    monkeypatch.delenv("HOEM", raising=False)
+
+    for where in ({"path": path}, {"catalog": POSTGRES, "storage": path}):
+        with pytest.raises(BadOption, match="the environment has no variable 'HOEM'"):
+            Address.of(**where)
+
+
 def test_a_catalog_and_a_storage_are_kept_as_they_are():
     address = Address.of(catalog=POSTGRES, storage="s3://bucket/prefix")
 

@@ -1,0 +1,35 @@
+"""When the options of a streaming sink are checked: Spark makes the sink with its first batch."""
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.factories import make_queue, numbers_of, orders
+from tests.spark.rig import finish
+
+WRONG = {"dedupWindow": "soon", "shards": "none"}
+
+
+def test_start_calls_nothing_of_a_sink(rig):
+    """So no error can come earlier: `start` returns, and without messages the query runs on."""
+    queue = make_queue(rig.store)
+    query = rig.sink(rig.source(), "copy", trigger={"processingTime": "0 seconds"}, **WRONG)
+    query.processAllAvailable()
+    assert query.isActive
+
+    queue.load(orders(1))
+    with pytest.raises(StreamingQueryException, match="dedupWindow='soon'"):
+        finish(query)
+
+
+def test_the_first_batch_refuses_all_malformed_options_and_loses_nothing(rig):
+    rig.orders(10)
+
+    with pytest.raises(StreamingQueryException) as refused:
+        finish(rig.sink(rig.source(), "copy", **WRONG))
+
+    assert "dedupWindow='soon': use a duration such as" in str(refused.value)
+    assert "shards='none': use " in str(refused.value)
+    assert "copy" not in rig.store.queues()
+    # The same checkpoint, with what was meant.
+    finish(rig.sink(rig.source(), "copy", dedupWindow="5m", shards="2"))
+    assert sorted(numbers_of(rig.store.queue("copy").browse())) == list(range(10))
