@@ -22,7 +22,8 @@ def arrive(version: str, oldest_pyarrow: int, pickled: bytes) -> Any:
         The object.
 
     Raises:
-        ImportError: ignis or pyarrow is missing here, or has an unsuitable version.
+        ImportError: ignis, pyarrow or a module of a handler is missing here, or has an unsuitable
+            version.
     """
     import platform
     import sys
@@ -49,7 +50,13 @@ def arrive(version: str, oldest_pyarrow: int, pickled: bytes) -> Any:
             f"ignis: an executor ({where}) has {lacks}: pip install {ship} there, or send it an "
             "environment with spark.archives"
         )
-    kind, state = cloudpickle.loads(pickled)
+    try:
+        kind, state = cloudpickle.loads(pickled)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"ignis: an executor ({where}) has no module {error.name}: send it there with "
+            "--py-files or spark.archives, or install it"
+        ) from error
     thing = kind.__new__(kind)
     if hasattr(thing, "__setstate__"):
         thing.__setstate__(state)

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
+from pyspark_ignis.shipping import checked
 from queue_core.breakers.breaker import Breaker
 from queue_core.breakers.tallies import BREAKER
 from queue_core.errors import BadOption
@@ -132,7 +133,7 @@ def _by_python(messages: DataFrame, runner: HandlerRunner | RunnerByQueue) -> Da
     texts = f"outcome STRING, kind STRING, reason STRING, {times}, {REFUSAL} STRING"
     if isinstance(runner, HandlerRunner) and runner.breaker is not None:
         texts += f", {BREAKER} STRING"
-    return messages.mapInArrow(runner.run_task, f"_message_id LONG, {texts}")
+    return messages.mapInArrow(checked(runner).run_task, f"_message_id LONG, {texts}")
 
 
 def _observed(settled: DataFrame) -> DataFrame:

@@ -1,5 +1,7 @@
 """Shipping: what Spark sends checks where it arrives."""
 
+import importlib
+import sys
 import tomllib
 from pathlib import Path
 
@@ -62,6 +64,19 @@ def test_an_old_pyarrow_is_refused(monkeypatch):
     monkeypatch.setattr(pa, "__version__", "15.0.2")
 
     with pytest.raises(ImportError, match=r"has pyarrow 15\.0\.2: pip install 'pyarrow>=21' there"):
+        cloudpickle.loads(pickled)
+
+
+def test_a_module_of_a_handler_that_is_missing_is_named(monkeypatch, tmp_path):
+    (tmp_path / "shop_handlers.py").write_text("def charge(message): return True")
+    monkeypatch.syspath_prepend(tmp_path)
+    charge = importlib.import_module("shop_handlers").charge
+    pickled = cloudpickle.dumps(checked(Sent(charge)))
+    monkeypatch.delitem(sys.modules, "shop_handlers")
+    (tmp_path / "shop_handlers.py").unlink()
+    importlib.invalidate_caches()
+
+    with pytest.raises(ImportError, match="has no module shop_handlers: send it there with"):
         cloudpickle.loads(pickled)
 
 
