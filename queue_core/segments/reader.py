@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Protocol
 
@@ -75,8 +76,8 @@ def read(
     trials.begin(storage, plan)
     schema = deserialize(plan.schema)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
-    names = list(columns) if columns is not None else [*schema.names, *METADATA.names]
-    yield from _gathered(_read_tasks(storage, plan.tasks, schema, stored, names, decoder))
+    layout = _Layout.of(schema, columns)
+    yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder))
 
 
 def read_table(
@@ -85,6 +86,28 @@ def read_table(
     """Return the messages of a plan as one table."""
     schema = output_schema(deserialize(plan.schema), columns)
     return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of the batches, worked out once: a plan can have many small chunks."""
+
+    #: All columns of the queue, as they are now.
+    queue: pa.Schema
+    #: Those of them that are read.
+    own: pa.Schema
+    #: The columns that are returned.
+    output: pa.Schema
+    names: list[str]
+    #: The names of the returned columns that are the same in all rows of a part.
+    repeated: list[str]
+
+    @staticmethod
+    def of(schema: pa.Schema, columns: Sequence[str] | None) -> _Layout:
+        output = output_schema(schema, columns)
+        names: list[str] = output.names
+        own = pa.schema([field for field in schema if field.name in names])
+        return _Layout(schema, own, output, names, [n for n in names if n in _REPEATED])
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,14 +138,13 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _read_tasks(
     storage: Storage,
     tasks: Sequence[ScanTask],
-    schema: pa.Schema,
+    layout: _Layout,
     stored: dict[tuple[str, int], pa.Schema],
-    names: list[str],
     decoder: Decoder,
 ) -> Iterator[pa.RecordBatch]:
     for task in tasks:
         try:
-            yield from _read_task(storage, task, schema, stored, names, decoder)
+            yield from _read_task(storage, task, layout, stored, decoder)
         except DamagedSegment as error:
             # The damage must be raised even if it cannot be reported.
             with suppress(StorageUnavailable):
@@ -133,27 +155,29 @@ def _read_tasks(
 def _read_task(
     storage: Storage,
     task: ScanTask,
-    schema: pa.Schema,
+    layout: _Layout,
     stored: dict[tuple[str, int], pa.Schema],
-    names: list[str],
     decoder: Decoder,
 ) -> Iterator[pa.RecordBatch]:
     rows = _union(task.parts)
-    written = stored.get((task.queue, task.segment.schema_version), schema)
+    written = stored.get((task.queue, task.segment.schema_version), layout.queue)
     if task.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
+    chunks = task.segment.chunks
+    most = min(len(rows), max((chunk.rows for _, chunk in chunks), default=0))
+    repeated = _repeated(task, layout, most)
     with _chunk_reader(storage, task.segment) as read_chunk:
-        for first, chunk in task.segment.chunks:
+        for first, chunk in chunks:
             wanted = rows.between(first, first + chunk.rows)
             if not wanted:
                 continue
-            batch = decoder(task.segment, chunk, written, names, partial(read_chunk, chunk))
+            batch = decoder(task.segment, chunk, written, layout.names, partial(read_chunk, chunk))
             numbers = wanted.numbers()
             if task.segment.compacted:
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
             else:
                 batch = _at(batch, numbers - np.uint32(first))
-            yield _assemble(batch, schema, task, numbers, names)
+            yield _assemble(batch, layout, task, numbers, repeated)
 
 
 @contextmanager
@@ -178,23 +202,45 @@ def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBat
     return batch.take(pa.array(indices))
 
 
+def _repeated(task: ScanTask, layout: _Layout, count: int) -> dict[str, pa.Array]:
+    """Return the metadata that all rows of a task share, *count* times."""
+    part = task.parts[0]
+    values = {
+        "_queue": task.queue,
+        "_shard": task.shard,
+        "_attempt": part.attempts,
+        "_loaded_at": task.segment.loaded_at,
+        "_fired_at": part.fired_at,
+    }
+    return {
+        name: pa.repeat(pa.scalar(values[name], METADATA.field(name).type), count)
+        for name in layout.repeated
+        if len(task.parts) == 1 or name not in _OF_PARTS
+    }
+
+
 def _assemble(
-    batch: pa.RecordBatch, schema: pa.Schema, task: ScanTask, numbers: RowNumbers, names: list[str]
+    batch: pa.RecordBatch,
+    layout: _Layout,
+    task: ScanTask,
+    numbers: RowNumbers,
+    repeated: dict[str, pa.Array],
 ) -> pa.RecordBatch:
     kept: dict[str, pa.Array] = {}
     if task.segment.compacted:
         batch, kept = _without_kept(batch)
-    batch = upgrade(batch, pa.schema([field for field in schema if field.name in names]))
+    batch = upgrade(batch, layout.own)
     columns = []
-    for name in names:
+    for name in layout.names:
         if name in kept:
             columns.append(kept[name])
-        elif name in METADATA.names:
-            columns.append(_METADATA_COLUMNS[name](task, numbers))
+        elif name in repeated:
+            columns.append(repeated[name].slice(0, len(numbers)))
+        elif name in _OF_ROWS:
+            columns.append(_OF_ROWS[name](task, numbers))
         else:
             columns.append(batch.column(name))
-    fields = [METADATA.field(n) if n in METADATA.names else batch.schema.field(n) for n in names]
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(columns, schema=layout.output)
 
 
 def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
@@ -213,13 +259,7 @@ def _ids(task: ScanTask, numbers: RowNumbers) -> pa.Array:
     return pa.array(numbers.astype(np.int64) + task.segment.first_id)
 
 
-def _repeat(value: object, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
-
-
 def _attempts(task: ScanTask, numbers: RowNumbers) -> pa.Array:
-    if len(task.parts) == 1:
-        return _repeat(task.parts[0].attempts, pa.int32(), len(numbers))
     values = np.zeros(len(numbers), dtype=np.int32)
     for part, indices in _indices(task.parts, numbers):
         values[indices] = part.attempts
@@ -227,8 +267,6 @@ def _attempts(task: ScanTask, numbers: RowNumbers) -> pa.Array:
 
 
 def _fired_at(task: ScanTask, numbers: RowNumbers) -> pa.Array:
-    if len(task.parts) == 1:
-        return _repeat(task.parts[0].fired_at, TIMESTAMP, len(numbers))
     values = np.zeros(len(numbers), dtype=np.int64)
     unknown = np.ones(len(numbers), dtype=np.bool_)
     for part, indices in _indices(task.parts, numbers):
@@ -254,11 +292,9 @@ def _union(parts: tuple[Part, ...]) -> Rows:
     return rows
 
 
-_METADATA_COLUMNS = {
-    "_message_id": _ids,
-    "_queue": lambda task, numbers: _repeat(task.queue, pa.string(), len(numbers)),
-    "_shard": lambda task, numbers: _repeat(task.shard, pa.int32(), len(numbers)),
-    "_attempt": _attempts,
-    "_loaded_at": lambda task, numbers: _repeat(task.segment.loaded_at, TIMESTAMP, len(numbers)),
-    "_fired_at": _fired_at,
-}
+#: Metadata that differs between the parts of a task.
+_OF_PARTS = {"_attempt": _attempts, "_fired_at": _fired_at}
+#: Metadata that may differ between the rows of a task.
+_OF_ROWS = {"_message_id": _ids, **_OF_PARTS}
+#: Metadata that is one value for all rows of a task, or of a part.
+_REPEATED = frozenset(METADATA.names) - {"_message_id"}

@@ -49,3 +49,13 @@ def test_few_rows_of_many_chunks_are_joined_and_release_the_chunks(tmp_path: Pat
     assert sum(batch.num_rows for batch in batches) == len(firsts)
     # A row keeps its chunk in memory until it is joined.
     assert whole / GATHER_MEMORY < len(batches) < len(firsts) / 4
+
+
+def test_metadata_of_all_rows_is_made_once_for_all_chunks(tmp_path: Path) -> None:
+    (staged,) = stage(tmp_path, 400_000, None)
+    queues = {
+        batch.column("_queue").buffers()[2].address
+        for batch in read(plan_of(tmp_path, staged, Rows.span(0, 400_000)))
+    }
+    assert len(staged.chunks) > 5
+    assert len(queues) == 1
