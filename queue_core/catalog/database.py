@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
-from queue_core.catalog import dialect, format, outbox
+from queue_core.catalog import dialect, format, outbox, shared_pools
 from queue_core.catalog.reserve import Reserve
 from queue_core.errors import (
     CatalogUnavailable,
@@ -50,7 +50,7 @@ class Catalog:
         idle: int = dialect.IDLE_CONNECTIONS,
     ) -> None:
         self.url = url
-        self.engine = dialect.connect(url, idle)
+        self.engine = shared_pools.borrow(self, url, idle)
         self._dialect = dialect.of(self.engine)
         self._random = random.Random()
         #: The file of a catalog on SQLite; None on a server.
@@ -135,8 +135,8 @@ class Catalog:
         self._reserve.keep()
 
     def close(self) -> None:
-        """Close all connections; a later call opens new ones."""
-        self.engine.dispose()
+        """Close all connections that no other catalog uses; a later call opens new ones."""
+        shared_pools.give_back(self, self.engine)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Connection]:

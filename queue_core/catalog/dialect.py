@@ -7,7 +7,6 @@ No other module asks which database it is. A database without a class raises
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.engine import make_url
@@ -83,16 +82,8 @@ def connect(url: str, idle: int = IDLE_CONNECTIONS) -> Engine:
 
 
 def listen(engine: Engine, queue_ids: QueueIds) -> Listener:
-    """Return a new listener for notifications, on a connection outside of the engine's pool."""
-    connection = engine.raw_connection()
-    driver: Any = connection.driver_connection
-    connection.detach()
-    try:
-        return of(engine).listener(driver, queue_ids)
-    except BaseException:
-        # The pool no longer knows the connection, so this must close it.
-        driver.close()
-        raise
+    """Return a new listener for notifications of some queues."""
+    return of(engine).listen(engine, queue_ids)
 
 
 def read_clock(connection: Connection) -> int:

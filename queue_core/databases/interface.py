@@ -53,6 +53,14 @@ class Listener(Protocol):
         """Stop listening."""
 
 
+def detached(engine: Engine) -> Any:
+    """Return a driver's connection that the engine's pool does not count; the caller closes it."""
+    connection = engine.raw_connection()
+    driver = connection.driver_connection
+    connection.detach()
+    return driver
+
+
 class Dialect(ABC):
     """A kind of database. A class that lacks an answer cannot be instantiated."""
 
@@ -62,6 +70,8 @@ class Dialect(ABC):
     errors: ClassVar[ErrorCodes]
     #: Whether the catalog's database may hold tables of other programs.
     shares_database: ClassVar[bool]
+    #: Whether the catalogs of a process at one URL share their connections.
+    shares_pool: ClassVar[bool] = False
     #: Whether several transactions can write at the same time.
     writes_in_parallel: ClassVar[bool]
     #: Whether a notification slows down the transaction that sends it.
@@ -111,8 +121,8 @@ class Dialect(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def listener(self, driver: Any, queue_ids: QueueIds) -> Listener:
-        """Return a listener for notifications of some queues, which owns *driver*."""
+    def listen(self, engine: Engine, queue_ids: QueueIds) -> Listener:
+        """Return a new listener for notifications of some queues."""
 
     @abstractmethod
     def lend(self, driver: Any) -> LentConnection:

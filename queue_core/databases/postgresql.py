@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,14 +30,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError
 from sqlalchemy.ext.compiler import compiles
 
-from queue_core.databases import bounded_waits
+from queue_core.databases import bounded_waits, listening
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, QueueIds, StillLocked, now
 from queue_core.databases.lent import LentConnection, TransactionFailed
+from queue_core.databases.listening import PostgresListener
 from queue_core.errors import BadOption
 
-#: The channel of all notifications; the payload names the queues.
-CHANNEL = "ignis"
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
 
@@ -75,6 +72,7 @@ class Postgresql(Dialect):
 
     name = "postgresql"
     shares_database = True
+    shares_pool = True
     writes_in_parallel = True
     # A server commits one transaction with notifications after the other: each has a lock of the
     # whole server until its log is written. One that does nothing else writes no log.
@@ -138,7 +136,7 @@ class Postgresql(Dialect):
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""
         payload = " ".join(map(str, sorted(queue_ids)))
         payload = payload if len(payload) < _PAYLOAD else ""
-        connection.execute(select(func.pg_notify(CHANNEL, payload)))
+        connection.execute(select(func.pg_notify(listening.CHANNEL, payload)))
 
     def notify_alone(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Do the same at once, in one round trip."""
@@ -150,9 +148,9 @@ class Postgresql(Dialect):
         finally:
             driver.autocommit = False
 
-    def listener(self, driver: Any, queue_ids: QueueIds) -> PostgresListener:
+    def listen(self, engine: Engine, queue_ids: QueueIds) -> PostgresListener:
         """Return a listener for notifications of some queues."""
-        return PostgresListener(driver, queue_ids)
+        return listening.listen(engine, queue_ids)
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `psycopg`."""
@@ -343,39 +341,3 @@ def _rename_constraints(connection: Connection, table: str, old: str, new: str) 
     for name in connection.scalars(named, {"table": table, "prefix": old}).all():
         renamed = new + name.removeprefix(old)
         connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
-
-
-class PostgresListener:
-    """Waits for notifications of some queues."""
-
-    def __init__(self, driver: Any, queue_ids: QueueIds) -> None:
-        self._driver = driver
-        self._queue_ids = queue_ids
-        driver.autocommit = True
-        driver.execute(f"LISTEN {CHANNEL}")
-        # A notification may take any time.
-        driver.answer_seconds = math.inf
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a notification; False when *seconds* passed without one."""
-        end = time.monotonic() + seconds
-        while True:
-            left = max(end - time.monotonic(), 0)
-            heard = list(self._driver.notifies(timeout=left, stop_after=1))
-            if not heard:
-                return False
-            # Those that have come meanwhile need no second look.
-            heard += self._driver.notifies(timeout=0)
-            if self._concerned_by(heard):
-                return True
-
-    def _concerned_by(self, heard: Sequence[Any]) -> bool:
-        queue_ids = self._queue_ids()
-        if queue_ids is None:
-            return True
-        mine = set(map(str, queue_ids))
-        return any(not each.payload or mine & set(each.payload.split()) for each in heard)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._driver.close()

@@ -37,7 +37,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, QueueIds, now
+from queue_core.databases.interface import Dialect, QueueIds, detached, now
 from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
@@ -239,9 +239,15 @@ class Sqlite(Dialect):
         connection.exec_driver_sql(_CREATE_NOTIFIED)
         connection.exec_driver_sql(_COUNT_NOTIFIED, [(id,) for id in queue_ids or (_EVERY,)])
 
-    def listener(self, driver: Any, queue_ids: QueueIds) -> SqliteListener:
+    def listen(self, engine: Engine, queue_ids: QueueIds) -> SqliteListener:
         """Return a listener that watches the number of the last notification."""
-        return SqliteListener(driver, queue_ids)
+        driver = detached(engine)
+        try:
+            return SqliteListener(driver, queue_ids)
+        except BaseException:
+            # The pool no longer knows the connection, so this must close it.
+            driver.close()
+            raise
 
     def lend(self, driver: Any) -> LentConnection:
         """Cover a connection of `sqlite3`."""

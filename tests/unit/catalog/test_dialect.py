@@ -1,4 +1,4 @@
-"""An unknown database fails loudly, and a listener that fails leaves no connection open."""
+"""An unknown database fails loudly."""
 
 import subprocess
 import sys
@@ -42,21 +42,3 @@ def test_only_the_class_of_the_database_in_use_is_imported():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_a_listener_that_cannot_listen_closes_its_connection():
-    closed = []
-
-    def execute(statement):
-        raise ConnectionError(statement)
-
-    driver = SimpleNamespace(execute=execute, close=lambda: closed.append(True))
-    engine = SimpleNamespace(
-        dialect=SimpleNamespace(name="postgresql"),
-        raw_connection=lambda: SimpleNamespace(driver_connection=driver, detach=lambda: None),
-    )
-
-    with pytest.raises(ConnectionError, match="LISTEN ignis"):
-        dialect.listen(engine, lambda: None)
-
-    assert closed == [True]
