@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import partial
 from math import inf
 
 from sqlalchemy import Connection
@@ -20,6 +22,7 @@ from queue_core.catalog import interests, queues, waiters
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Due, Poller
+from queue_core.errors import IgnisError
 from queue_core.model import Consumer, Magazine, QueueInfo, Ticket
 from queue_core.selection.acquire import anything
 from queue_core.selection.request import FireRequest
@@ -45,25 +48,36 @@ def fire_or_wait(
     """
     end = inf if timeout is None else time.monotonic() + timeout
     while True:
-        with catalog.read() as connection:
-            queue = queues.as_it_is(connection, queue)
-        request = request_of(queue)
-        consumer = who()
-        takes_any = request.selection is None and request.magazine is Magazine.MAIN
-        # The first in line would wait for tokens.
-        uses_line = takes_any and request.limits is None
-        ticket = fire(catalog, consumer, request, waiter=waiters.LAST if uses_line else None)
-        if ticket is not None or time.monotonic() >= end:
-            return ticket, request
         try:
-            if uses_line:
-                try:
-                    return _in_line(catalog, queue, consumer, request, end), request
-                except _HeldBack:
-                    pass
-            return _beside(catalog, queue, consumer, request, end), request
-        except _Changed:
+            request = request_of(queue)
+        except IgnisError:
+            with catalog.read() as connection:
+                now = queues.as_it_is(connection, queue)
+            if now is queue:
+                raise
+            # It may make sense by the present columns and settings.
+            queue = now
             continue
+        try:
+            return _fire_or_wait(catalog, queue, who(), request, end), request
+        except _Changed as changed:
+            queue = changed.queue
+
+
+def _fire_or_wait(
+    catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
+) -> Ticket | None:
+    takes_any = request.selection is None and request.magazine is Magazine.MAIN
+    # The first in line would wait for tokens.
+    uses_line = takes_any and request.limits is None
+    waiter = waiters.LAST if uses_line else None
+    ticket = fire(catalog, consumer, request, waiter=waiter, check=partial(_check, queue))
+    if ticket is not None or time.monotonic() >= end:
+        return ticket
+    if uses_line:
+        with suppress(_HeldBack):
+            return _in_line(catalog, queue, consumer, request, end)
+    return _beside(catalog, queue, consumer, request, end)
 
 
 class _HeldBack(Exception):
@@ -73,17 +87,23 @@ class _HeldBack(Exception):
 class _Changed(Exception):
     """The queue has other settings or columns than those of the request."""
 
+    def __init__(self, queue: QueueInfo) -> None:
+        super().__init__()
+        #: The queue as it is now.
+        self.queue = queue
 
-def _check(connection: Connection, queue: QueueInfo) -> None:
-    if queues.as_it_is(connection, queue) is not queue:
-        raise _Changed
+
+def _check(queue: QueueInfo, connection: Connection) -> None:
+    now = queues.as_it_is(connection, queue)
+    if now is not queue:
+        raise _Changed(now)
 
 
 def _in_line(
     catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
     def has_messages(connection: Connection) -> tuple[Hashable, bool]:
-        _check(connection, queue)
+        _check(queue, connection)
         if not interests.open_to(
             connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
         ):
@@ -109,9 +129,7 @@ def _beside(
         while True:
             due = poller.wait(end)
             poller.pause(end)
-            with catalog.read() as connection:
-                _check(connection, queue)
-            ticket = fire(catalog, consumer, request)
+            ticket = fire(catalog, consumer, request, check=partial(_check, queue))
             if ticket is not None or time.monotonic() >= end:
                 return ticket
             # After a quiet time, look again at the next change.

@@ -32,7 +32,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases import bounded_waits, listening
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, QueueIds, StillLocked, now
+from queue_core.databases.interface import Dialect, OneOf, QueueIds, StillLocked, now
 from queue_core.databases.lent import LentConnection, TransactionFailed
 from queue_core.databases.listening import PostgresListener
 from queue_core.errors import BadOption
@@ -44,6 +44,7 @@ _PAYLOAD = 8_000
 _MOST_CONNECTIONS = 20
 
 _NUMBERS = postgresql.ARRAY(BigInteger)
+_TEXTS = postgresql.ARRAY(Text)
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
@@ -60,6 +61,13 @@ _LIMIT_LOCKS_FROM = text(
 def _now(*_: Any, **__: Any) -> str:
     # Not now(): that is when the transaction began.
     return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+@compiles(OneOf, "postgresql")
+def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
+    column = compiler.process(element.column, **options)
+    # The driver's dialect adds the type of the array.
+    return f"{column} = ANY ({compiler.process(element.values, **options)})"
 
 
 def _code_of(error: DBAPIError) -> str | None:
@@ -245,9 +253,8 @@ class Postgresql(Dialect):
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Compare with an array."""
-        kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)
-        array = cast(bindparam(None, list(values), type_=kind), kind)
-        return column == func.any(array)
+        kind = _TEXTS if isinstance(column.type, String) else _NUMBERS
+        return OneOf(column, bindparam(None, list(values), kind))
 
     def first_of_each(
         self,

@@ -20,6 +20,7 @@ from sqlalchemy import (
     FromClause,
     MetaData,
     Select,
+    String,
     Table,
     UnaryExpression,
     bindparam,
@@ -37,7 +38,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 
 from queue_core.databases.error_codes import ErrorCodes
-from queue_core.databases.interface import Dialect, QueueIds, detached, now
+from queue_core.databases.interface import Dialect, OneOf, QueueIds, detached, now
 from queue_core.databases.lent import LentConnection
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
@@ -59,6 +60,7 @@ _READ_NOTIFIED = """
     SELECT queue_id, number FROM notified WHERE queue_id IN (SELECT value FROM json_each(?))
     ORDER BY queue_id
 """
+_TEXT = String()
 #: The row of notifications for all queues; no queue has this id.
 _EVERY = 0
 
@@ -75,6 +77,13 @@ _NO_ROOM = {13, _WRITE_ERROR, 10 | 18 << 8, 10 | 19 << 8, 14}
 @compiles(now, "sqlite")
 def _now(*_: Any, **__: Any) -> str:
     return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000"
+
+
+@compiles(OneOf, "sqlite")
+def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
+    column = compiler.process(element.column, **options)
+    values = compiler.process(element.values, **options)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
 
 
 def _code_of(error: DBAPIError) -> int | None:
@@ -334,8 +343,7 @@ class Sqlite(Dialect):
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
-        each = func.json_each(bindparam(None, json.dumps(list(values)))).table_valued("value")
-        return column.in_(select(each.c.value))
+        return OneOf(column, bindparam(None, json.dumps(list(values)), _TEXT))
 
     def first_of_each(
         self,

@@ -167,9 +167,15 @@ class MessageCalls(HandlerCalls[CallOutcome]):
     @property
     def verdicts(self) -> Verdicts:
         """The outcomes as columns."""
-        columns = list(zip(*self._outcomes, strict=True)) if self._outcomes else [()] * 5
+        return MessageCalls.joint_verdicts([self])
+
+    @staticmethod
+    def joint_verdicts(handled: Sequence[MessageCalls]) -> Verdicts:
+        """Return the outcomes of several batches, one after another, as columns."""
+        made = [outcome for calls in handled for outcome in calls._outcomes]
+        columns = list(zip(*made, strict=True)) if made else [()] * 5
         outcomes, kinds, reasons = (pa.array(column, pa.string()) for column in columns[:3])
-        if not self._has_waits:
+        if not any(calls._has_waits for calls in handled):
             return Verdicts(outcomes, kinds, reasons)
         times = {"delay": pa.array(columns[3], pa.float64()), "dead": pa.array(columns[4])}
         return Verdicts(outcomes, kinds, reasons, times)

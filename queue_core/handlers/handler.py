@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from queue_core.handlers.deadline import Deadline
 from queue_core.handlers.guarded import GuardedBatch, GuardedCalls
 from queue_core.handlers.payloads import Call, ObjectPayload, Payload
 from queue_core.handlers.results import REFUSAL, Results
-from queue_core.handlers.verdicts import SETTLEMENT
+from queue_core.handlers.verdicts import SETTLEMENT, Verdicts
 from queue_core.objects.python_rows import rows_of
 from queue_core.retry import Retry
 
@@ -28,6 +29,8 @@ from queue_core.retry import Retry
 RowHandler: TypeAlias = Callable[..., bool]
 #: Takes many messages, and returns the verdicts of all of them in their order (`batch_handler`).
 BatchHandler: TypeAlias = Callable[..., Any]
+#: The calls for a batch.
+AnyCalls: TypeAlias = HandlerCalls[Any] | GuardedBatch
 
 _MARK = "ignis_batch_handler"
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -144,7 +147,7 @@ class HandlerRunner:
         handler = self.handler.handler if isinstance(self.handler, Awaited) else self.handler
         return self.results.refusal(handler)
 
-    def calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any] | GuardedBatch:
+    def calls_for(self, batch: pa.RecordBatch) -> AnyCalls:
         """Return the calls to make for a batch."""
         if self.gate is None:
             return self._calls_for(batch)
@@ -169,7 +172,24 @@ class HandlerRunner:
         return list(zip(rows_of(batch))) if self.payload is None else self.payload.calls(batch)
 
 
-def settlement(batch: pa.RecordBatch, calls: HandlerCalls[Any] | GuardedBatch) -> pa.RecordBatch:
+def settlement(batch: pa.RecordBatch, calls: AnyCalls) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
-    columns = [batch.column("_message_id"), *calls.verdicts.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=SETTLEMENT)
+    return _settlement(batch.column("_message_id"), calls.verdicts)
+
+
+def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, AnyCalls]]) -> pa.Table:
+    """Return the `SETTLEMENT` of batches whose calls are all made, with their calls."""
+    parts = []
+    for single, group in groupby(handled, lambda each: isinstance(each[1], MessageCalls)):
+        if not single:
+            parts += [settlement(batch, calls) for batch, calls in group]
+            continue
+        # The batches may have one message each, for which columns cost more than the calls.
+        batches, made = zip(*group, strict=True)
+        ids = pa.concat_arrays([batch.column("_message_id") for batch in batches])
+        parts.append(_settlement(ids, MessageCalls.joint_verdicts(made)))
+    return pa.Table.from_batches(parts, schema=SETTLEMENT)
+
+
+def _settlement(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([ids, *verdicts.columns], schema=SETTLEMENT)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from queue_core.handlers.handler import HandlerRunner, settlement
+from queue_core.handlers.handler import HandlerRunner, joint_settlement
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
 
@@ -24,7 +24,7 @@ class Batch:
     ) -> None:
         self.source = source
         self.calls = runner.calls_for(messages)
-        self._messages = messages
+        self.messages = messages
         #: Ids of messages whose deletion was committed in a transaction of the handler.
         self.committed: list[pa.Array] = []
         # With transactions, each call has one.
@@ -38,9 +38,9 @@ class Batch:
         """Return the ids of the messages of the call in progress, which has these arguments."""
         if isinstance(arguments[0], pa.RecordBatch):
             return arguments[0].column("_message_id")
-        return self._messages.column("_message_id").slice(self.calls.completed, 1)
+        return self.messages.column("_message_id").slice(self.calls.completed, 1)
 
-    @property
-    def settlement(self) -> pa.RecordBatch:
-        """The outcomes of the messages as rows of `SETTLEMENT`, once all calls are made."""
-        return settlement(self._messages, self.calls)
+
+def settlement_of(batches: Sequence[Batch]) -> pa.Table:
+    """Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made."""
+    return joint_settlement([(batch.messages, batch.calls) for batch in batches])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from queue_core.errors import Unavailable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
-from queue_core.pool.batch import Batch
+from queue_core.pool.batch import Batch, settlement_of
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
 from queue_core.rows import Numbers
@@ -55,7 +55,7 @@ class OutcomeBuffer:
         """Settle everything; while the catalog is unavailable, retry until *ending* is set."""
         while self._by_source:
             source, batches = next(iter(self._by_source.items()))
-            rows = pa.Table.from_batches([batch.settlement for batch in batches])
+            rows = settlement_of(batches)
             try:
                 lost = source.settle(rows)
             except Unavailable:

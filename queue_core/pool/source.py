@@ -290,14 +290,20 @@ def _split(
     messages: pa.Table, limits: Sequence[int]
 ) -> tuple[list[pa.RecordBatch | None], pa.RecordBatch | None]:
     """Divide messages evenly, up to each limit; return the parts, and the rest."""
-    left, start = messages.num_rows, 0
+    batches = messages.to_batches()
+    # Most firings are one batch, of which a slice costs next to nothing.
+    whole = batches[0] if len(batches) == 1 else messages
+    left, start = whole.num_rows, 0
     parts: list[pa.RecordBatch | None] = []
     for number, limit in enumerate(limits):
         count = min(limit, -(-left // (len(limits) - number)))
-        parts.append(_part(messages, start, count))
+        parts.append(_part(whole, start, count))
         start, left = start + count, left - count
-    return parts, _part(messages, start, left)
+    return parts, _part(whole, start, left)
 
 
-def _part(messages: pa.Table, start: int, count: int) -> pa.RecordBatch | None:
-    return messages.slice(start, count).combine_chunks().to_batches()[0] if count else None
+def _part(messages: pa.RecordBatch | pa.Table, start: int, count: int) -> pa.RecordBatch | None:
+    if not count:
+        return None
+    part = messages.slice(start, count)
+    return part.combine_chunks().to_batches()[0] if isinstance(part, pa.Table) else part

@@ -51,9 +51,12 @@ def fire(
     seen: bool = True,
     waiter: int | None = None,
     waits: bool = True,
+    check: Callable[[Connection], None] | None = None,
 ) -> Ticket | None:
     """
     Fire the next messages as one ticket; return None if there are none.
+
+    *check* looks at the state in which the firing begins, and raises if it is not to begin.
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
     the result is then also None while others wait before it. Without *waits*, it is also None if
@@ -67,6 +70,8 @@ def fire(
     """
     request.beside.refused_for = None
     with catalog.read() as connection:
+        if check is not None:
+            check(connection)
         open_to = interests.open_to(
             connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
         )

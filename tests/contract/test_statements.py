@@ -65,6 +65,35 @@ def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):
     assert len(read) <= 30
 
 
+def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(store):
+    """One looks, one fires, one reads the messages."""
+    queue = make_queue(store)
+    queue.load(orders(10))
+    queue.fire(1)
+
+    with transactions(store) as begun:
+        queue.fire(1, timeout=10)
+    assert len(begun) == 3
+
+    elsewhere = store.queue("orders")
+    elsewhere.change_settings(max_deliveries=7)
+    with transactions(store) as begun:
+        assert len(queue.fire(1, timeout=10)) == 1
+    assert len(begun) == 4
+
+
+@contextmanager
+def transactions(store: Any) -> Iterator[list[object]]:
+    """The transactions of the block."""
+    begun: list[object] = []
+    begin = begun.append
+    event.listen(store.catalog.engine, "begin", begin)
+    try:
+        yield begun
+    finally:
+        event.remove(store.catalog.engine, "begin", begin)
+
+
 @contextmanager
 def counted(store: Any) -> Iterator[list[str]]:
     """The statements of the block."""
