@@ -8,11 +8,9 @@ the calls of PL/pgSQL. Bodies are bytes instead of JSON.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
-import psycopg
-
-from benchmarks.peers.peer import Client, Peer
+from benchmarks.peers.contenders.postgres import PostgresClient
+from benchmarks.peers.peer import Peer
 from benchmarks.peers.servers import Servers
 
 #: pgmq's ``read_with_poll`` looks every 100 ms.
@@ -46,49 +44,25 @@ SELECT msg_id, vt, read_ct, enqueued_at, message FROM archived RETURNING msg_id
 """
 
 
-class PgmqClient(Client):
+class PgmqClient(PostgresClient):
     """Each call is a transaction, as a call of pgmq's functions is."""
 
-    def __init__(self, address: str, queue: str) -> None:
-        super().__init__(address, queue)
-        self._connection = psycopg.connect(address, autocommit=True)
-        self._ids: list[int] = []
-
-    def _run(self, statement: str, *values: object) -> list[tuple[int, bytes]]:
-        cursor = self._connection.cursor(binary=True)
-        cursor.execute(statement.replace("{queue}", self.queue).encode(), values or None)
-        return cursor.fetchall() if cursor.description else []
-
-    def create(self) -> None:
-        """The queue's table with its index, and its archive."""
-        self._run("CREATE TABLE {queue} " + _COLUMNS)
-        self._run("CREATE INDEX {queue}_vt ON {queue} (vt ASC)")
-        self._run("CREATE TABLE {queue}_archive " + _ARCHIVED)
-
-    def produce(self, bodies: Sequence[bytes]) -> None:
-        """``send_batch``."""
-        self._run(_SEND, list(bodies))
+    create_sql = (
+        "CREATE TABLE {queue} " + _COLUMNS,
+        "CREATE INDEX {queue}_vt ON {queue} (vt ASC)",
+        "CREATE TABLE {queue}_archive " + _ARCHIVED,
+    )
+    send_sql, delete_sql, fail_sql = _SEND, _DELETE, _ARCHIVE
+    autocommit = True
 
     def consume(self, limit: int, wait: float) -> list[bytes]:
         """``read_with_poll``."""
         end = time.monotonic() + wait
         while True:
-            rows = self._run(_READ, limit, _HIDDEN_SECONDS)
-            self._ids = [number for number, _ in rows]
-            if rows or time.monotonic() >= end:
-                return [body for _, body in rows]
+            bodies = self._taken(_READ, limit, _HIDDEN_SECONDS)
+            if bodies or time.monotonic() >= end:
+                return bodies
             time.sleep(_POLL_SECONDS)
-
-    def acknowledge(self, failed: Sequence[int]) -> None:
-        """``delete``, and ``archive`` for the failed ones."""
-        lost = {self._ids[place] for place in failed}
-        self._run(_DELETE, [each for each in self._ids if each not in lost])
-        if lost:
-            self._run(_ARCHIVE, list(lost))
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._connection.close()
 
 
 class Pgmq(Peer):
