@@ -8,6 +8,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,12 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     column = compiler.process(element.column, **options)
     values = compiler.process(element.values, **options)
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
+
+
+@lru_cache(maxsize=16)
+def _found(table: Table) -> FromClause:
+    """Return a table under a name of its own; to copy its columns takes longer than to search."""
+    return table.alias("found")
 
 
 def _code_of(error: DBAPIError) -> int | None:
@@ -363,7 +370,7 @@ class Sqlite(Dialect):
             for at, column in enumerate(keys)
         ]
         first = select(table.c.id).where(*where, *here).order_by(order).limit(limit)
-        found = table.alias("found")
+        found = _found(table)
         among = found.c.id.in_(first.correlate(each))
         return select(found).select_from(each.join(found, among))
 
