@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 
 from queue_core.catalog import dialect
 
@@ -46,7 +47,11 @@ def borrow(user: object, url: str, idle: int) -> Engine:
 
 
 def give_back(user: object, engine: Engine) -> None:
-    """Close the connections of an engine, unless others still use it."""
+    """
+    Close the connections of an engine, unless others still use it.
+
+    A late thread may still open one, which is then closed after its transaction.
+    """
     with _lock:
         for key, shared in list(_pools.items()):
             if shared.engine is engine:
@@ -54,7 +59,13 @@ def give_back(user: object, engine: Engine) -> None:
                 if shared.users:
                     return
                 del _pools[key]
+                event.listen(engine, "checkin", _close)
     engine.dispose()
+
+
+def _close(connection: object, record: Any) -> None:
+    if connection is not None:
+        record.close()
 
 
 def _forget() -> None:
