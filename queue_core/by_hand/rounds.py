@@ -29,7 +29,13 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         done = 0
         for part in parts:
             only = (part.magazine,)
-            step = replace(intervention, ids=part.ids, magazines=only, within=part.within)
+            step = replace(
+                intervention,
+                ids=part.ids,
+                magazines=only,
+                within=part.within,
+                shards=part.shards,
+            )
             done += intervene(catalog, queue, step)
             if part is not parts[-1]:
                 catalog.give_way()

@@ -47,6 +47,9 @@ class Bunch:
     #: `NULL` for a slice that nobody holds.
     consumer_id: Numbers
     ticket: Numbers
+    #: When they came to the magazine, and when they are due; `NULL` without a time.
+    moved_at: Numbers
+    due_at: Numbers
     #: The bitmaps of slices that have one.
     bitmap: npt.NDArray[np.object_]
 
@@ -103,10 +106,13 @@ _NUMBERS = tuple(field.name for field in fields(Bunch) if field.name != "bitmap"
 
 
 def read(
-    connection: Connection, *where: ColumnElement[bool], limit: int, skip_locked: bool = True
+    connection: Connection,
+    *where: ColumnElement[bool],
+    limit: int | None = None,
+    skip_locked: bool = True,
 ) -> Bunch:
     """
-    Return the first *limit* slices of one magazine that meet conditions.
+    Return the first *limit* slices of one magazine that meet conditions; by default, all.
 
     With *skip_locked*, lock them, and pass over slices that others have locked. Raises
     `DamagedCatalog`.

@@ -86,9 +86,12 @@ def listen(engine: Engine, queue_ids: QueueIds) -> Listener:
     return of(engine).listen(engine, queue_ids)
 
 
+_CLOCK = select(now())
+
+
 def read_clock(connection: Connection) -> int:
     """Return the time by the database's clock, in microseconds since 1970."""
-    return int(connection.scalar(select(now())) or 0)
+    return int(connection.scalar(_CLOCK) or 0)
 
 
 def hidden(url: str) -> str:

@@ -2,15 +2,16 @@
 
 It reads the counters, of which there are few, instead of the slices. The figures equal those of the
 slices: invariants I17 to I19. The oldest message is looked for at the head of each shard, with one
-look at an index.
+look at an index. The tables of the counters are added up before they are joined, since most of the
+time would otherwise go into the join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     BigInteger,
@@ -25,19 +26,109 @@ from sqlalchemy import (
 )
 
 from queue_core.catalog import dialect
-from queue_core.catalog.tables import LEFT, counters, queues, shard_totals, shards, slices, turns
+from queue_core.catalog.tables import LEFT, counters, queues, shards, slices, turns
 from queue_core.due import NEVER
 from queue_core.model import Magazine, State
 
-#: Counters of main whose growth is a rate, and their tables.
-COUNTED = {"loaded": shards, "fired": turns, "deleted": counters, "sidelined": counters}
+#: Counters of main whose growth is a rate.
+COUNTED = ("loaded", "fired", "deleted", "sidelined")
+#: The counters of each magazine, and their tables.
+_TABLES = {
+    shards: ("loaded",),
+    turns: ("fired",),
+    counters: ("reloaded", "damaged", "ignored", *LEFT),
+}
+COUNTERS = tuple(name for names in _TABLES.values() for name in names)
+
+#: Returns the conditions on a queue's id.
+_Only: TypeAlias = Callable[[ColumnElement[int]], Collection[ColumnElement[bool]]]
 
 
-def _present(shards_of: Sequence[ColumnElement[bool]] = ()) -> Select[Any]:
-    is_main = shards.c.magazine == int(Magazine.MAIN)
-    left = reduce(add, (counters.c[name] for name in LEFT))
-    in_flight = turns.c.fired - counters.c.reloaded - left
-    waiting = shards.c.loaded - counters.c.damaged - turns.c.fired + counters.c.reloaded
+def _present(only: _Only = lambda _: (), *, everything: bool = False) -> Select[Any]:
+    parts = [
+        select(
+            table.c.queue_id,
+            table.c.magazine,
+            # PostgreSQL adds up to decimal numbers.
+            *(func.sum(table.c[name]).cast(BigInteger).label(name) for name in names),
+        )
+        .where(*only(table.c.queue_id))
+        .group_by(table.c.queue_id, table.c.magazine)
+        .subquery(f"all_{table.name}")
+        for table, names in _TABLES.items()
+    ]
+    first, *others = parts
+    joined: Any = first
+    for part in others:
+        here = and_(part.c.queue_id == first.c.queue_id, part.c.magazine == first.c.magazine)
+        joined = joined.join(part, here)
+    of = {
+        name: part.c[name]
+        for part, names in zip(parts, _TABLES.values(), strict=True)
+        for name in names
+    }
+    waiting = of["loaded"] - of["damaged"] - of["fired"] + of["reloaded"]
+    in_flight = of["fired"] - of["reloaded"] - reduce(add, (of[name] for name in LEFT))
+
+    def total(value: ColumnElement[int], magazine: Magazine | None = None) -> ColumnElement[int]:
+        if magazine is not None:
+            value = case((first.c.magazine == int(magazine), value), else_=0)
+        return func.sum(value).cast(BigInteger)
+
+    counts = {f"all_{name}": total(of[name], Magazine.MAIN) for name in COUNTED}
+    if everything:
+        for magazine in Magazine:
+            for name in COUNTERS:
+                counts[label_of(name, magazine)] = total(of[name], magazine)
+    sums = (
+        select(
+            first.c.queue_id,
+            total(waiting, Magazine.MAIN).label("waiting"),
+            total(in_flight).label("in_flight"),
+            total(waiting, Magazine.SIDELINE).label("sidelined"),
+            total(of["damaged"]).label("damaged"),
+            *(count.label(name) for name, count in counts.items()),
+        )
+        .select_from(joined)
+        .group_by(first.c.queue_id)
+        .subquery("sums")
+    )
+    heads = _heads(only).subquery("heads")
+
+    def aside(*where: ColumnElement[bool]) -> ColumnElement[int]:
+        found = select(func.coalesce(func.sum(slices.c.count), 0).cast(BigInteger)).where(
+            slices.c.queue_id == queues.c.id,
+            slices.c.magazine == int(Magazine.SIDELINE),
+            slices.c.state == int(State.LOADED),
+            *where,
+        )
+        return found.correlate(queues).scalar_subquery()
+
+    found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id).outerjoin(
+        heads, heads.c.queue_id == queues.c.id
+    )
+    age = dialect.now() - heads.c.oldest_at
+    return (
+        select(
+            queues.c.id.label("queue_id"),
+            queues.c.name.label("queue"),
+            sums.c.waiting,
+            # The clock may have been set back.
+            case((age < 0, 0), else_=age).label("oldest_age"),
+            sums.c.in_flight,
+            sums.c.sidelined,
+            aside(slices.c.due_at < NEVER).label("retrying"),
+            aside(slices.c.due_at == NEVER).label("dead"),
+            sums.c.damaged,
+            *(sums.c[name] for name in counts),
+        )
+        .select_from(found)
+        .where(*only(queues.c.id))
+    )
+
+
+def _heads(only: _Only) -> Select[Any]:
+    """Return the query of when the oldest message at the head of a shard was loaded, by queue."""
     head = (
         select(slices.c.loaded_at)
         .where(
@@ -51,70 +142,21 @@ def _present(shards_of: Sequence[ColumnElement[bool]] = ()) -> Select[Any]:
         .correlate(shards)
         .scalar_subquery()
     )
-    each = (
-        select(
-            shards.c.queue_id,
-            shards.c.magazine,
-            waiting.label("waiting"),
-            in_flight.label("in_flight"),
-            counters.c.damaged,
-            case((and_(is_main, waiting > 0), head)).label("oldest_at"),
-            *(table.c[name] for name, table in COUNTED.items()),
-        )
-        .select_from(shard_totals)
-        .where(*shards_of)
-        .subquery("each_shard")
+    return (
+        select(shards.c.queue_id, func.min(head).label("oldest_at"))
+        .where(shards.c.magazine == int(Magazine.MAIN), *only(shards.c.queue_id))
+        .group_by(shards.c.queue_id)
     )
 
-    def total(name: str, magazine: Magazine | None = None) -> ColumnElement[int]:
-        value: ColumnElement[int] = each.c[name]
-        if magazine is not None:
-            value = case((each.c.magazine == int(magazine), value), else_=0)
-        # PostgreSQL adds up to decimal numbers.
-        return func.sum(value).cast(BigInteger)
 
-    sums = (
-        select(
-            each.c.queue_id,
-            total("waiting", Magazine.MAIN).label("waiting"),
-            func.min(each.c.oldest_at).label("oldest_at"),
-            total("in_flight").label("in_flight"),
-            total("waiting", Magazine.SIDELINE).label("sidelined"),
-            total("damaged").label("damaged"),
-            *(total(name, Magazine.MAIN).label(f"all_{name}") for name in COUNTED),
-        )
-        .group_by(each.c.queue_id)
-        .subquery("sums")
-    )
-
-    def aside(*where: ColumnElement[bool]) -> ColumnElement[int]:
-        found = select(func.coalesce(func.sum(slices.c.count), 0).cast(BigInteger)).where(
-            slices.c.queue_id == queues.c.id,
-            slices.c.magazine == int(Magazine.SIDELINE),
-            slices.c.state == int(State.LOADED),
-            *where,
-        )
-        return found.correlate(queues).scalar_subquery()
-
-    found = queues.outerjoin(sums, sums.c.queue_id == queues.c.id)
-    age = dialect.now() - sums.c.oldest_at
-    return select(
-        queues.c.id.label("queue_id"),
-        queues.c.name.label("queue"),
-        sums.c.waiting,
-        # The clock may have been set back.
-        case((age < 0, 0), else_=age).label("oldest_age"),
-        sums.c.in_flight,
-        sums.c.sidelined,
-        aside(slices.c.due_at < NEVER).label("retrying"),
-        aside(slices.c.due_at == NEVER).label("dead"),
-        sums.c.damaged,
-        *(sums.c[f"all_{name}"] for name in COUNTED),
-    ).select_from(found)
+def label_of(counter: str, magazine: Magazine) -> str:
+    """Return the name of a counter of a magazine in the rows of `read_counters`."""
+    return f"{magazine.name.lower()}_{counter}"
 
 
 #: One row per queue: ages in microseconds, ``all_…`` counters of main; null where it is unknown.
 PRESENT = _present()
+_WITH_COUNTERS = _present(everything=True)
 
 
 def read(connection: Connection, queue_ids: Collection[int] | None = None) -> list[Row[Any]]:
@@ -122,5 +164,9 @@ def read(connection: Connection, queue_ids: Collection[int] | None = None) -> li
     if queue_ids is None:
         return list(connection.execute(PRESENT))
     one_of = dialect.of(connection).one_of
-    query = _present([one_of(shards.c.queue_id, queue_ids)]).where(one_of(queues.c.id, queue_ids))
-    return list(connection.execute(query))
+    return list(connection.execute(_present(lambda column: [one_of(column, queue_ids)])))
+
+
+def read_counters(connection: Connection) -> list[Row[Any]]:
+    """Return the present figures of all queues, and all their counters (`label_of`)."""
+    return list(connection.execute(_WITH_COUNTERS))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection
 
-from queue_core.catalog import failures, id_map
-from queue_core.catalog.slices import fetch
+from queue_core.catalog import bunches, failures, id_map
+from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.tables import slices
 from queue_core.due import NEVER
-from queue_core.ids import first_id
-from queue_core.model import Magazine, Slice
+from queue_core.model import Magazine
+from queue_core.rows import Numbers
 from queue_core.schema import TIMESTAMP
 from queue_core.views import VIEWS
 
@@ -26,35 +27,33 @@ def sideline(connection: Connection, names: Mapping[int, str]) -> pa.Table:
     tables = [_SCHEMA.empty_table()]
     for queue_id, name in names.items():
         here = (slices.c.queue_id == queue_id, slices.c.magazine == int(Magazine.SIDELINE))
-        if found := fetch(connection, *here):
+        if len(found := bunches.read(connection, *here, skip_locked=False)):
             tables.append(_of_queue(connection, queue_id, name, found))
     return pa.concat_tables(tables)
 
 
-def _of_queue(connection: Connection, queue_id: int, name: str, found: list[Slice]) -> pa.Table:
-    rows = [piece.rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece in found]
-    counts = [len(each) for each in rows]
-    ids = pa.array(id_map.logical(connection, np.concatenate(rows)))
+def _of_queue(connection: Connection, queue_id: int, name: str, found: Bunch) -> pa.Table:
+    rows, of = found.message_ids()
+    ids = pa.array(id_map.logical(connection, rows))
     log = failures.of_queue(connection, queue_id)
     # The newest failure of each message comes first.
     newest = log.take(pa.array(np.arange(log.num_rows)[::-1]))
     place = pc.index_in(ids, value_set=newest.column("message_id").combine_chunks())
-    due = [piece.due_at if piece.due_at != NEVER else None for piece in found]
-    sidelined: list[int | None] = [piece.moved_at for piece in found]
-    times = {"sidelined_at": sidelined, "due_at": due}
+    dead = found.due_at == NEVER
     columns = {
         "queue": pa.repeat(pa.scalar(name), len(ids)),
         "message_id": ids,
-        "shard": _repeated([piece.shard for piece in found], counts, pa.int32()),
-        "attempts": _repeated([piece.attempts for piece in found], counts, pa.int32()),
-        "deliveries": _repeated([piece.deliveries for piece in found], counts, pa.int32()),
-        **{label: _repeated(at, counts, TIMESTAMP) for label, at in times.items()},
-        "dead": _repeated([piece.due_at == NEVER for piece in found], counts, pa.bool_()),
+        "shard": pa.array(found.shard[of], pa.int32()),
+        "attempts": pa.array(found.attempts[of], pa.int32()),
+        "deliveries": pa.array(found.deliveries[of], pa.int32()),
+        "sidelined_at": _times(found.moved_at[of], found.moved_at[of] == bunches.NULL),
+        "due_at": _times(found.due_at[of], (dead | (found.due_at == bunches.NULL))[of]),
+        "dead": pa.array(dead[of]),
         "kind": newest.column("kind").take(place),
         "reason": newest.column("reason").take(place),
     }
     return pa.table(columns, schema=_SCHEMA)
 
 
-def _repeated(values: Sequence[object], counts: list[int], kind: pa.DataType) -> pa.Array:
-    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+def _times(values: Numbers, unknown: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=unknown).cast(TIMESTAMP)

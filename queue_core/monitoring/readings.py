@@ -17,23 +17,19 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import (
     breakers,
     consumers,
-    counters,
     queues,
     schedule,
-    shard_totals,
-    shards,
     slices,
-    turns,
 )
 from queue_core.model import Magazine
 from queue_core.monitoring import metric as m
 from queue_core.monitoring.metric import Metric
 from queue_core.settings import QueueSettings
 
+#: The values of a metric's labels.
+Labels: TypeAlias = tuple[str, ...]
 #: For each metric, values of its labels and the number.
-Readings: TypeAlias = dict[Metric, list[tuple[Sequence[str], float]]]
-
-_MAGAZINES = {int(magazine): magazine.name.lower() for magazine in Magazine}
+Readings: TypeAlias = dict[Metric, list[tuple[Labels, float]]]
 
 
 def read(catalog: Catalog) -> Readings:
@@ -42,7 +38,6 @@ def read(catalog: Catalog) -> Readings:
     with catalog.read() as connection:
         now = dialect.read_clock(connection)
         _of_queues(connection, found, now)
-        _counters(connection, found)
         _consumers(connection, found, now)
         opened = select(breakers.c.name, func.count().label("open")).group_by(breakers.c.name)
         for name, count in connection.execute(opened.where(breakers.c.state != "closed")):
@@ -66,36 +61,38 @@ def flat(catalog: Catalog) -> Iterator[dict[str, Any]]:
 
 def _of_queues(connection: Connection, found: Readings, now: int) -> None:
     held_long = stuck.read(connection, now)
-    for row in figures.read(connection):
+    rows = figures.read_counters(connection)
+    if rows:
+        # A store may have many queues: by column, which is faster than by row.
+        of = dict(zip(rows[0]._fields, zip(*rows, strict=True), strict=True))
+        labels = [(name,) for name in of["queue"]]
         for name, metric in m.DEPTHS.items():
-            if (value := getattr(row, name)) is not None:
-                found[metric].append(((row.queue,), value))
-        long = held_long.get(row.queue_id)
-        found[m.STUCK].append(((row.queue,), long.messages if long else 0))
-        if row.oldest_age is not None:
-            found[m.OLDEST_AGE].append(((row.queue,), row.oldest_age / 1e6))
+            found[metric] += _known(labels, of[name])
+        messages = {queue_id: long.messages for queue_id, long in held_long.items()}
+        found[m.STUCK] += [
+            (label, messages.get(queue_id, 0))
+            for label, queue_id in zip(labels, of["queue_id"], strict=True)
+        ]
+        ages = [None if age is None else age / 1e6 for age in of["oldest_age"]]
+        found[m.OLDEST_AGE] += _known(labels, ages)
+        for magazine in Magazine:
+            both = [(name, magazine.name.lower()) for name in of["queue"]]
+            for name, metric in m.COUNTERS.items():
+                found[metric] += _known(both, of[figures.label_of(name, magazine)])
     described = select(queues.c.name, queues.c.paused_at, queues.c.settings)
     for name, paused, settings in connection.execute(described):
         found[m.PAUSED].append(((name,), int(paused is not None or not _concurrency(settings))))
 
 
+def _known(labels: Sequence[Labels], values: Sequence[float | None]) -> list[tuple[Labels, float]]:
+    return [
+        (label, value) for label, value in zip(labels, values, strict=True) if value is not None
+    ]
+
+
 @lru_cache(maxsize=4096)
 def _concurrency(settings: str) -> int:
     return QueueSettings.from_json(settings).concurrency
-
-
-def _counters(connection: Connection, found: Readings) -> None:
-    tables = {"loaded": shards, "fired": turns}
-    columns = [tables.get(name, counters).c[name] for name in m.COUNTERS]
-    query = (
-        select(queues.c.name, shards.c.magazine, *(func.sum(column) for column in columns))
-        .select_from(shard_totals.join(queues, queues.c.id == shards.c.queue_id))
-        .group_by(queues.c.name, shards.c.magazine)
-    )
-    for name, magazine, *values in connection.execute(query):
-        labels = (name, _MAGAZINES.get(magazine, str(magazine)))
-        for metric, value in zip(m.COUNTERS.values(), values, strict=True):
-            found[metric].append((labels, int(value)))
 
 
 def _consumers(connection: Connection, found: Readings, now: int) -> None:

@@ -67,8 +67,9 @@ class Intervention:
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
-    #: Only slices that begin in this part of the magazine.
+    #: Only slices that begin in this part of the magazine, and in these shards; None: in any.
     within: Stretch | None = None
+    shards: tuple[int, ...] | None = None
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -145,9 +146,12 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
     # All turns before all slices, and only those of shards with chosen messages.
     narrowed = []
     for request in requests:
-        shards = _shards(connection, queue, request, intervention.ids)
-        if shards:
+        shards = intervention.shards
+        if shards is None:
+            shards = _shards(connection, queue, request, intervention.ids)
+        if shards and len(requests) > 1:
             turns.lock(connection, [queue.id], request.magazine, shards)
+        if shards:
             narrowed.append(replace(request, shards=shards))
     chosen = Candidates(ids=intervention.ids, fired={}, ranked=frozenset())
     taken = []

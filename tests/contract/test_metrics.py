@@ -11,16 +11,18 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from queue_core import opentelemetry_instruments, prometheus_collector
-from queue_core.monitoring.metric import COUNTERS, DEPTHS, METRICS
+from queue_core.monitoring import readings
+from queue_core.monitoring.metric import COUNTERS, DEPTHS, HELD, METRICS
 from queue_core.monitoring.prometheus import page, serve
 from queue_core.tasks.sample import sample
 from tests.command_line import answer
@@ -141,6 +143,20 @@ def test_opentelemetry_has_the_same_values(store):
     provider.shutdown()
 
 
+def test_the_page_is_what_the_client_of_prometheus_writes(store):
+    """With labels that need escapes too."""
+    work(store)
+    reading = readings.read(store.catalog)
+    reading[HELD].append((('a"b\\c\nd',), 3))
+    with mock.patch.object(readings, "read", return_value=reading):
+        ours = page(store.catalog)
+        registry = CollectorRegistry()
+        registry.register(prometheus_collector(store))
+        theirs = generate_latest(registry).decode()
+
+    assert ours.splitlines() == theirs.splitlines()
+
+
 def test_figures_agree_while_work_goes_on(store):
     """One state of the catalog is read each time: what came in is there, or was counted."""
     queue = make_queue(store, shards=2)
@@ -186,7 +202,8 @@ def test_figures_agree_while_work_goes_on(store):
     sample(store.catalog)
     (row,) = store.view("queues").to_pylist()
     (figures,) = _figures(store)
-    last = store.view("samples").to_pylist()[-1]
+    # When a minute is over, a row that sums it up comes after those of ten seconds.
+    last = [row for row in store.view("samples").to_pylist() if row["seconds"] == 10][-1]
     values = scraped(page(store.catalog))
     for name in ("waiting", "in_flight", "sidelined", "retrying", "dead"):
         told = values[DEPTHS[name].prometheus, (("queue", "orders"),)]

@@ -14,7 +14,7 @@ def bunch(*of):
     count = len(of)
     bitmaps = np.empty(count, np.object_)
     bitmaps[:] = [BitMap(one[4]).serialize() if len(one) > 4 else None for one in of]
-    rest = ("count", "attempts", "deliveries", "consumer_id", "ticket")
+    rest = ("count", "attempts", "deliveries", "consumer_id", "ticket", "moved_at", "due_at")
     return Bunch(
         id=np.arange(count),
         segment_id=np.arange(1, count + 1),
