@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from ignis_console.action_log import LogEntry
+from queue_core.catalog import progress
 
 #: Seconds after which the page of an action answers, and the action goes on.
 ANSWER_SECONDS = 2.0
@@ -26,6 +28,8 @@ class UnderWay:
     queue: str
     #: Messages that it concerns, as they were shown before.
     messages: int
+    #: Messages that it has changed so far.
+    done: int = 0
 
 
 class LongActions:
@@ -59,9 +63,15 @@ class LongActions:
         """Wait until all have ended, so that each is in the log."""
         self._threads.shutdown()
 
+    def _add(self, key: int, messages: int) -> None:
+        with self._lock:
+            about = self._running[key]
+            self._running[key] = replace(about, done=about.done + messages)
+
     def _run(self, about: UnderWay, work: Callable[[], LogEntry]) -> LogEntry:
         try:
-            return work()
+            with progress.told_to(partial(self._add, id(about))):
+                return work()
         finally:
             with self._lock:
                 del self._running[id(about)]

@@ -60,6 +60,7 @@ from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
 from queue_core.selection.request import Count, FireRequest, most_messages
+from queue_core.selection.rounds import WHOLE_SLICES
 from queue_core.selection.selection import Selection, condition_of
 from queue_core.settings import (
     QueueSettings,
@@ -857,6 +858,7 @@ class Queue:
             limit=check_count("limit", limit) or settings.shovel_limit,
             rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
             force=force,
+            round_slices=WHOLE_SLICES,
         )
         with self._quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
@@ -946,11 +948,14 @@ class Queue:
                 consumers.check_dead(connection, consumer, dead_after)
             if dry_run:
                 return count_stuck(catalog, self.info, older_than, dead_after, consumer)
-            return sweep(catalog, self.info, older_than, dead_after, consumer=consumer)
+            return sweep(
+                catalog, self.info, older_than, dead_after, consumer=consumer, most=WHOLE_SLICES
+            )
         if dry_run:
             stuck = count_stuck(catalog, self.info, older_than, dead_after)
             return stuck + count_overdelivered(catalog, self.info)
-        return sweep(catalog, self.info, older_than, dead_after) + abandon(catalog, self.info)
+        swept = sweep(catalog, self.info, older_than, dead_after, most=WHOLE_SLICES)
+        return swept + abandon(catalog, self.info)
 
     def compact(self) -> int:
         """

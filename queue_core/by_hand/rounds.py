@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from queue_core.catalog import progress, task_log
 from queue_core.catalog.database import Catalog
 from queue_core.model import QueueInfo
 from queue_core.selection.rounds import in_parts
@@ -20,6 +21,7 @@ PASSES = 3
 def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
     """Carry out an intervention; return how many messages it has changed. Raises `BadOption`."""
     changed = 0
+    task_log.prepare()
     for _ in range(PASSES):
         with catalog.read() as connection:
             found = find(connection, queue, intervention)
@@ -36,7 +38,9 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
                 within=part.within,
                 shards=part.shards,
             )
-            done += intervene(catalog, queue, step)
+            count = intervene(catalog, queue, step)
+            progress.add(count)
+            done += count
             if part is not parts[-1]:
                 catalog.give_way()
         changed += done

@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from queue_core.catalog import dialect, lanes, seals
 from queue_core.catalog.changes import Changes
@@ -117,13 +128,7 @@ def read(
     With *skip_locked*, lock them, and pass over slices that others have locked. Raises
     `DamagedCatalog`.
     """
-    columns = [_never_null(name) for name in _NUMBERS]
-    query: Select[Any] = (
-        select(*columns, slices.c.bitmap)
-        .where(*where)
-        .order_by(slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
-        .limit(limit)
-    )
+    query = _READ.where(*where).limit(limit)
     if skip_locked:
         query = dialect.of(connection).skip_locked(query, slices)
     rows = connection.execute(query).all()
@@ -139,6 +144,16 @@ def read(
     # Locked rows of PostgreSQL may have changed after they were sorted.
     order = np.lexsort((of["position"], of["shard"]))
     return Bunch(**of, bitmap=bitmaps)[order] if len(rows) else Bunch(**of, bitmap=bitmaps)
+
+
+def _never_null(name: str) -> ColumnElement[Any]:
+    column = slices.c[name]
+    return func.coalesce(column, NULL) if column.nullable else column
+
+
+_READ: Select[Any] = select(*map(_never_null, _NUMBERS), slices.c.bitmap).order_by(
+    slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position
+)
 
 
 def move(
@@ -209,11 +224,6 @@ def remove(
     _count(changes, queue, bunch, magazine, counter, moved=False)
 
 
-def _never_null(name: str) -> ColumnElement[Any]:
-    column = slices.c[name]
-    return func.coalesce(column, NULL) if column.nullable else column
-
-
 def _side_by_side(
     queue_id: int, bunch: Bunch, to: Magazine
 ) -> tuple[Numbers, Mapping[ShardKey, Room]]:
@@ -245,15 +255,21 @@ def _update(
     """Give slices the *same* values, and *each* its own of other columns."""
     gains = seals.gain(slices, same)["gain"] + seals.gains(slices, each)
     columns = {name: _or_none(values) for name, values in each.items()}
-    given = dialect.of(connection).rows_of(
-        {"slice_id": ids.tolist(), "gain": gains.tolist(), **columns}
-    )
-    names = (*same, *each)
-    seal = seals.resealing(slices, names, given.c.gain)
+    database = dialect.of(connection)
+    rows = database.given_rows({"slice_id": ids.tolist(), "gain": gains.tolist(), **columns})
+    statement = _updating(database, tuple(same), tuple(each))
+    connection.execute(statement, {f"new_{name}": value for name, value in same.items()} | rows)
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _updating(database: dialect.Dialect, same: tuple[str, ...], each: tuple[str, ...]) -> Update:
+    given = database.rows_of(("slice_id", "gain", *each))
+    values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in same}
+    seal = seals.resealing(slices, (*same, *each), given.c.gain)
     own = {name: given.c[name] for name in each}
-    connection.execute(
-        update(slices).where(slices.c.id == given.c.slice_id).values(**same, **own, seal=seal)
-    )
+    here = slices.c.id == given.c.slice_id
+    return update(slices).where(here).values(values | own | {"seal": seal})
 
 
 def _or_none(values: Numbers) -> Sequence[int | None]:

@@ -37,6 +37,9 @@ _KEPT = pa.schema(
 )
 
 
+_INSERT = insert(failures)
+
+
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
     """Return the `FAILURES` of messages that were sidelined for one reason."""
     return of_ids(*_attempts(moved), kind, reason)
@@ -81,19 +84,13 @@ def record(
         order = np.argsort(ids)
         ids, columns = ids[order], [column.take(order) for column in columns]
     kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
-    connection.execute(
-        insert(failures).values(
-            seals.sealed(
-                failures,
-                {
-                    "queue_id": queue_id,
-                    "failed_at": dialect.read_clock(connection),
-                    "consumer": consumer_name,
-                    "arrow": pack(kept, "zstd"),
-                },
-            )
-        )
-    )
+    row = {
+        "queue_id": queue_id,
+        "failed_at": dialect.read_clock(connection),
+        "consumer": consumer_name,
+        "arrow": pack(kept, "zstd"),
+    }
+    connection.execute(_INSERT, seals.sealed(failures, row))
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:

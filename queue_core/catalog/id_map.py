@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import decoding
@@ -74,16 +74,13 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
     """Return the row that holds each message now, as an id; *ids* itself if none was moved."""
     if not len(ids):
         return ids
-    met = connection.execute(
-        select(id_map)
-        .where(
-            dialect.of(connection).one_of(id_map.c.queue_id, queue_ids),
-            id_map.c.last_id >= int(ids.min()),
-            id_map.c.first_id <= int(ids.max()),
-        )
-        # If a message was moved more than once, the newest segment is applied last.
-        .order_by(id_map.c.segment_id)
-    ).all()
+    database = dialect.of(connection)
+    given = {
+        "these": database.listed(queue_ids),
+        "first": int(ids.min()),
+        "last": int(ids.max()),
+    }
+    met = connection.execute(_meeting(database), given).all()
     if not met:
         return ids
     found = ids.copy()
@@ -100,9 +97,10 @@ def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -
 def logical(connection: Connection, ids: Numbers) -> Numbers:
     """Return the message id of each row of a segment, given as an id."""
     segments = ids >> ROW_BITS
-    here = dialect.of(connection).one_of(id_map.c.segment_id, np.unique(segments).tolist())
+    database = dialect.of(connection)
+    given = {"these": database.listed(np.unique(segments).tolist())}
     found = ids
-    for row in connection.execute(select(id_map).where(here)):
+    for row in connection.execute(_of_segments(database), given):
         firsts, _, rows = _runs_of(row)
         order = np.argsort(rows)
         of_segment = segments == row.segment_id
@@ -111,6 +109,26 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
         found = found.copy() if found is ids else found
         found[of_segment] = firsts[run] + numbers - rows[run]
     return found
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _meeting(database: dialect.Dialect) -> Select[Any]:
+    return (
+        select(id_map)
+        .where(
+            database.one_of_given(id_map.c.queue_id, "these"),
+            id_map.c.last_id >= bindparam("first"),
+            id_map.c.first_id <= bindparam("last"),
+        )
+        # If a message was moved more than once, the newest segment is applied last.
+        .order_by(id_map.c.segment_id)
+    )
+
+
+@lru_cache(maxsize=2)
+def _of_segments(database: dialect.Dialect) -> Select[Any]:
+    return select(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
 
 
 def _runs_of(row: Row[Any]) -> tuple[Numbers, Numbers, Numbers]:

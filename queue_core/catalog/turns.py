@@ -7,9 +7,10 @@ Otherwise a later message could be fired before an earlier one that another firi
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, case, select
+from sqlalchemy import Connection, Row, Select, bindparam, case, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
@@ -18,6 +19,17 @@ from queue_core.catalog.tables import counters, shard_totals, shards, turns
 from queue_core.model import Magazine
 
 _WAITING = shards.c.loaded + counters.c.reloaded - turns.c.fired - counters.c.damaged
+_BACKLOGS = (
+    select(
+        turns.c.queue_id,
+        turns.c.magazine,
+        turns.c.shard,
+        turns.c.fired,
+        _WAITING.label("waiting"),
+    )
+    .select_from(shard_totals)
+    .order_by(turns.c.queue_id, turns.c.shard)
+)
 
 
 class Backlog(NamedTuple):
@@ -46,8 +58,11 @@ def lock(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Wait for the turns of some shards, by default of all; return their backlog once locked."""
-    query = _query(connection, queue_ids, magazine, shard_numbers)
-    return _read(connection, dialect.of(connection).locked(query, turns))
+    database = dialect.of(connection)
+    given: dict[str, Any] = {"these": database.listed(queue_ids), "in": int(magazine)}
+    if shard_numbers is not None:
+        given["at"] = database.listed(shard_numbers)
+    return _read(connection, _locking(database, of_shards="at" in given), given)
 
 
 def lock_free(
@@ -102,26 +117,36 @@ def _query(
     magazine: Magazine,
     shard_numbers: Collection[int] | None,
 ) -> Select[tuple[int, int, int, int, int]]:
-    key = (turns.c.queue_id, turns.c.magazine, turns.c.shard)
-    query = (
-        select(*key, turns.c.fired, _WAITING.label("waiting"))
-        .select_from(shard_totals)
-        .where(
-            dialect.of(connection).one_of(turns.c.queue_id, queue_ids),
-            turns.c.magazine == int(magazine),
-        )
-        .order_by(turns.c.queue_id, turns.c.shard)
+    query = _BACKLOGS.where(
+        dialect.of(connection).one_of(turns.c.queue_id, queue_ids),
+        turns.c.magazine == int(magazine),
     )
     if shard_numbers is not None:
         query = query.where(dialect.of(connection).one_of(turns.c.shard, shard_numbers))
     return query
 
 
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=8)
+def _locking(
+    database: dialect.Dialect, *, of_shards: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    where = [
+        database.one_of_given(turns.c.queue_id, "these"),
+        turns.c.magazine == bindparam("in"),
+    ]
+    if of_shards:
+        where.append(database.one_of_given(turns.c.shard, "at"))
+    return database.locked(_BACKLOGS.where(*where), turns)
+
+
 def _read(
-    connection: Connection, query: Select[tuple[int, int, int, int, int]]
+    connection: Connection,
+    query: Select[tuple[int, int, int, int, int]],
+    given: dict[str, Any] | None = None,
 ) -> dict[ShardKey, Backlog]:
     found = {}
-    for row in connection.execute(query).all():
+    for row in connection.execute(query, given).all():
         try:
             backlog = Backlog(max(row.waiting, 0), int(row.fired))
         except UNREADABLE as error:

@@ -220,6 +220,14 @@ class Dialect(ABC):
     ) -> ColumnElement[bool]:
         """Return ``column IN values`` for any number of integers or texts, in one parameter."""
 
+    @abstractmethod
+    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Return ``column IN`` the parameter *name*, whose value is from `listed`."""
+
+    @abstractmethod
+    def listed(self, values: Collection[int] | Collection[str]) -> Any:
+        """Return the value of a parameter of `one_of_given`."""
+
     def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
         """Return a column in a form for which no index is used; by default, the planner decides."""
         return column
@@ -244,8 +252,12 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
-        """Return a table with columns of integers, to select from; all columns are equally long."""
+    def rows_of(self, names: Sequence[str]) -> FromClause:
+        """Return a table with columns of integers, whose values are parameters (`given_rows`)."""
+
+    @abstractmethod
+    def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
+        """Return the parameters of `rows_of`, from columns of that order and equal length."""
 
     @abstractmethod
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:

@@ -256,6 +256,15 @@ class Postgresql(Dialect):
         kind = _TEXTS if isinstance(column.type, String) else _NUMBERS
         return OneOf(column, bindparam(None, list(values), kind))
 
+    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Compare with an array."""
+        kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)
+        return column == func.any(cast(bindparam(name, type_=kind), kind))
+
+    def listed(self, values: Collection[int] | Collection[str]) -> Any:
+        """Return a list, for an array."""
+        return list(values)
+
     def first_of_each(
         self,
         table: Table,
@@ -277,12 +286,14 @@ class Postgresql(Dialect):
         found = first.lateral("found")
         return select(found).select_from(each.join(found, true()))
 
-    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
+    def rows_of(self, names: Sequence[str]) -> FromClause:
         """Unpack arrays side by side."""
-        arrays = [
-            cast(bindparam(None, list(of), type_=_NUMBERS), _NUMBERS) for of in columns.values()
-        ]
-        return func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
+        arrays = [cast(bindparam(f"given_{name}", type_=_NUMBERS), _NUMBERS) for name in names]
+        return func.unnest(*arrays).table_valued(*names, name="given").render_derived()
+
+    def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
+        """Return an array for each column."""
+        return {f"given_{name}": list(values) for name, values in columns.items()}
 
     def greatest(self, column: Column[Any], value: int) -> ColumnElement[int]:
         """Return the larger of a column and a value."""

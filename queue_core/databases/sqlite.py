@@ -352,6 +352,14 @@ class Sqlite(Dialect):
         """Unpack a JSON list: SQLite limits the number of parameters, and has no arrays."""
         return OneOf(column, bindparam(None, json.dumps(list(values)), _TEXT))
 
+    def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Unpack a JSON list."""
+        return _OneOf(column, bindparam(name, type_=String))
+
+    def listed(self, values: Collection[int] | Collection[str]) -> Any:
+        """Return a JSON list."""
+        return json.dumps(list(values))
+
     def first_of_each(
         self,
         table: Table,
@@ -374,16 +382,20 @@ class Sqlite(Dialect):
         among = found.c.id.in_(first.correlate(each))
         return select(found).select_from(each.join(found, among))
 
-    def rows_of(self, columns: Mapping[str, Sequence[int | None]]) -> FromClause:
+    def rows_of(self, names: Sequence[str]) -> FromClause:
         """Unpack a JSON list of lists."""
-        values = json.dumps(list(zip(*columns.values(), strict=True)))
-        each = func.json_each(bindparam(None, values)).table_valued("value", name="each")
+        given = bindparam("given_rows", type_=String)
+        each = func.json_each(given).table_valued("value", name="each")
         of_row = (
             func.json_extract(each.c.value, literal_column(f"'$[{at}]'"), type_=BigInteger)
-            for at in range(len(columns))
+            for at in range(len(names))
         )
-        named = (column.label(name) for column, name in zip(of_row, columns, strict=True))
+        named = (column.label(name) for column, name in zip(of_row, names, strict=True))
         return select(*named).subquery("given")
+
+    def given_rows(self, columns: Mapping[str, Sequence[int | None]]) -> dict[str, Any]:
+        """Return a JSON list of lists."""
+        return {"given_rows": json.dumps(list(zip(*columns.values(), strict=True)))}
 
     def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
         """Return ``+column``: SQLite's documented way to keep it from an index."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from queue_core.catalog import dialect, signs_of_life
 from queue_core.catalog.damage import decoding
@@ -38,6 +38,7 @@ WRITTEN_SECONDS = 30.0
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 _SECOND = 1_000_000
+_MINE = select(clocks).where(clocks.c.host == bindparam("mine"))
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -63,7 +64,7 @@ def confirm(connection: Connection) -> None:
     It is the last step of a transaction that removes old messages, so no time that the transaction
     has seen is later than the time that is compared here.
     """
-    mine = connection.execute(select(clocks).where(clocks.c.host == _host())).first()
+    mine = connection.execute(_MINE, {"mine": _host()}).first()
     if mine is not None:
         _check_numbers(mine)
     _raise(None if mine is None else _jump(mine, dialect.read_clock(connection), stopwatch()))

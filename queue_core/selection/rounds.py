@@ -1,9 +1,10 @@
 """Rounds: cut chosen messages into parts, each for one short transaction.
 
 A transaction keeps others from the shards of its messages, and on SQLite from the whole catalog.
-Its length depends on the number of slices more than on that of messages. A part names its messages,
-and the stretch of places where they are, so that finding them needs one look at an index, however
-many parts there are.
+Its length depends on the number of slices more than on that of messages. The rounds of what a
+person does let a firing wait for five milliseconds at most; those of side tasks may be longer. A
+part names its messages, and the stretch of places where they are, so that finding them needs one
+look at an index, however many parts there are.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from queue_core.plan import Taken, having
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest, Stretch
 
-#: The most slices and messages of a part, so that a transaction lasts a few milliseconds.
-PART_SLICES = 32
-PART_MESSAGES = 20_000
+#: The most slices and messages of a part.
+PART_SLICES = 16
+PART_MESSAGES = 10_000
+#: The most slices of a round that moves them whole, which costs far less for each.
+WHOLE_SLICES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 from sqlalchemy import Connection
 
-from queue_core.catalog import bunches, dialect
+from queue_core.catalog import bunches, dialect, task_log
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch_these
@@ -47,6 +47,7 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
     Raises `DamagedSegment`, and `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
+    task_log.prepare()
     by_column = _expire_by_column(catalog, storage_uri, queue)
     return by_column + _expire_by_age(catalog, storage_uri, queue)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from queue_core.catalog import dialect, id_map, retries, turns
+from queue_core.catalog import dialect, id_map, retries, task_log, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey, fetch
@@ -65,6 +65,7 @@ def retry(
             found = retries.find_due(connection, queue.id, ROUND_SLICES)
         if not found:
             return Retried(moved)
+        task_log.prepare()
         work = _Round(catalog, queue, found, request)
         count = transact(catalog, "retry", work)
         moved += count

@@ -13,18 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import bunches, dialect, retries
+from queue_core.catalog import bunches, dialect, progress, retries, task_log
 from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch_these
+from queue_core.catalog.tables import slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.model import Magazine, QueueInfo
@@ -37,7 +39,7 @@ from queue_core.selection.acquire import (
     take_bunch,
 )
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import movable, retriable
+from queue_core.selection.conditions import eligible_slices, movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import START, Candidates, FireRequest, Horizon, Position, Rules
 from queue_core.selection.rounds import in_parts, still_there
@@ -45,7 +47,7 @@ from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
 
 #: The most slices of a round that chooses messages one slice at a time, which costs more for each.
-LIMITED_SLICES = 100
+LIMITED_SLICES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class Shovelful:
     early: bool = True
     #: Also dead messages, and messages that were fired too often.
     force: bool = False
+    #: The most slices of a round that moves them whole; None: as usual.
+    round_slices: int | None = None
 
     @staticmethod
     def of(queue: QueueInfo, storage_uri: str, selector: str | None = None) -> Shovelful:
@@ -95,19 +99,34 @@ def shovel(
     with catalog.read() as connection:
         if not anything(connection, request):
             return 0
+    task_log.prepare()
     request = replace(request, horizon=Horizon.now(catalog, [queue.id], Magazine.SIDELINE))
     candidates = find_candidates(catalog, request)
     rate = shovelful.rate
+    most = min(shovelful.round_slices or ROUND_SLICES, ROUND_SLICES)
     threads = min(queue.settings.shovel_concurrency, queue.shards)
     if shovelful.limit or rate or threads == 1 or not dialect.of(catalog.engine).writes_in_parallel:
-        return _move_all(catalog, queue, request, candidates, rate, pause)
+        return _move_all(catalog, queue, request, candidates, rate, pause, most)
     parts = [
         replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)
     ]
     with ThreadPoolExecutor(threads, "ignis-shovel") as pool:
-        return sum(
-            pool.map(lambda part: _move_all(catalog, queue, part, candidates, None, pause), parts)
-        )
+        moves = [
+            pool.submit(
+                # Each thread tells its progress.
+                copy_context().run,
+                _move_all,
+                catalog,
+                queue,
+                part,
+                candidates,
+                None,
+                pause,
+                most,
+            )
+            for part in parts
+        ]
+        return sum(move.result() for move in moves)
 
 
 def _rules(queue: QueueInfo, shovelful: Shovelful) -> Rules:
@@ -123,15 +142,21 @@ def _move_all(
     candidates: Candidates | None,
     rate: float | None,
     pause: Callable[[float], object],
+    most_slices: int,
 ) -> int:
     """Move until no message is left; each transaction moves at most one second's messages."""
-    if candidates is None and request.takes_all and rate is None and not queue.settings.is_bounded:
-        return _move_whole(catalog, queue, request)
+    moved = 0
+    if candidates is None and rate is None and not queue.settings.is_bounded:
+        with catalog.read() as connection:
+            all_fit = request.takes_all or _all_fit(connection, request)
+        if all_fit:
+            moved, is_complete = _move_whole(catalog, queue, request, most_slices)
+            if is_complete:
+                return moved
     if candidates is not None and rate is None:
         return _move_candidates(catalog, queue, request, candidates)
     limit = inf if request.max_messages is None else request.max_messages
     second = inf if rate is None else max(int(rate), 1)
-    moved = 0
     while moved < limit:
         most = min(limit - moved, second)
         step = replace(request, max_messages=None if most == inf else int(most))
@@ -139,21 +164,40 @@ def _move_all(
         if count == 0:
             break
         moved += count
+        progress.add(count)
         catalog.give_way()
         if rate is not None and moved < limit:
             pause(count / rate)
     return moved
 
 
-def _move_whole(catalog: Catalog, queue: QueueInfo, request: FireRequest) -> int:
-    """Move all messages, round by round."""
+def _all_fit(connection: Connection, request: FireRequest) -> bool:
+    """Return whether there are no more messages than the limit of a request, looking at few."""
+    limit = request.max_messages or 0
+    some = select(slices.c.count).where(*eligible_slices(connection, request)).limit(limit + 1)
+    return int(connection.scalar(select(func.sum(some.subquery().c.count))) or 0) <= limit
+
+
+def _move_whole(
+    catalog: Catalog, queue: QueueInfo, request: FireRequest, most: int
+) -> tuple[int, bool]:
+    """
+    Move all messages, at most *most* slices in a round.
+
+    Return how many messages were moved, and whether these are all: some may have been put back
+    meanwhile, which are more than the limit allows.
+    """
+    limit = inf if request.max_messages is None else request.max_messages
+    request = replace(request, max_messages=None)
     moved, begin = 0, START
 
     def work(connection: Connection) -> tuple[int, Position | None]:
-        bunch, following = take_bunch(connection, request, begin, ROUND_SLICES)
+        bunch, following = take_bunch(connection, request, begin, most)
         now = dialect.read_clock(connection)
         changes, moves = Changes([queue]), Moves()
         bunch, cut = _before_horizon(connection, request, bunch)
+        if moved + bunch.messages + sum(len(rows) for _, rows in cut) > limit:
+            return 0, begin
         for piece, rows in cut:
             changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
             moves.add(piece, len(rows), Magazine.MAIN)
@@ -167,8 +211,9 @@ def _move_whole(catalog: Catalog, queue: QueueInfo, request: FireRequest) -> int
     while True:
         count, following = transact(catalog, "shovel", work)
         moved += count
-        if following is None:
-            return moved
+        progress.add(count)
+        if following is None or following == begin:
+            return moved, following is None
         begin = following
         catalog.give_way()
 
@@ -184,7 +229,9 @@ def _move_candidates(
         step = replace(request, within=part.within, shards=part.shards)
         if request.max_messages is not None:
             step = replace(step, max_messages=request.max_messages - moved)
-        moved += _move(catalog, queue, step, candidates._replace(ids=part.ids))
+        count = _move(catalog, queue, step, candidates._replace(ids=part.ids))
+        progress.add(count)
+        moved += count
         if moved == request.max_messages:
             break
         catalog.give_way()

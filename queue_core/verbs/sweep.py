@@ -16,9 +16,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    func,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
-from queue_core.catalog import bunches, publications, seals
+from queue_core.catalog import bunches, progress, publications, seals, task_log
 from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import (
@@ -44,6 +55,11 @@ BATCH_SLICES = 1000
 #: The slice with which a transaction reaches this number of messages is its last one. The reasons
 #: for their failures are one row of the catalog, and in memory meanwhile.
 BATCH_MESSAGES = 100_000
+
+
+_POINT = update(counters).values(
+    sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"])
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +104,29 @@ def sweep(
     dead_after: float = DEAD_AFTER_SECONDS,
     guard: Guard | None = None,
     consumer: str | None = None,
+    most: int | None = None,
 ) -> int:
     """
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
     By default, the queue's settings give the age, which is higher for the sideline than for main.
     With *consumer*, only its messages are swept; by default, at any age. Those that its query has
-    published to this store are deleted, and counted too. Raises `NotLeading` when
-    *guard* does; messages that were swept by then stay swept.
+    published to this store are deleted, and counted too. *most*: the most slices of a batch, if
+    fewer than usual. Raises `NotLeading` when *guard* does; messages that were swept by then stay
+    swept.
     """
     clock.check(catalog)
+    task_log.prepare()
     limits = _limits(queue, older_than, dead_after, consumer)
+    size = BATCH_SLICES if most is None else min(most, BATCH_SLICES)
     # First, because each batch would see fewer messages that were lost together.
     swept = _count_losses(catalog, queue, limits, guard)
     for stretch in _round(catalog, queue):
         position: Position | None = stretch.begin
         while position is not None:
-            count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard)
+            count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard, size)
             swept += count
+            progress.add(count)
             if position is not None:
                 catalog.give_way()
     return swept
@@ -183,6 +204,7 @@ def _sweep_batch(
     stretch: _Stretch,
     begin: Position,
     guard: Guard | None,
+    most: int,
 ) -> tuple[int, Position | None]:
     """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
     position = tuple_(slices.c.shard, slices.c.position)
@@ -196,8 +218,8 @@ def _sweep_batch(
         conditions.append(position < stretch.end)
 
     def work(connection: Connection) -> tuple[int, Position | None]:
-        found = bunches.read(connection, *conditions, limit=BATCH_SLICES + 1)
-        size = _batch_size(found)
+        found = bunches.read(connection, *conditions, limit=most + 1)
+        size = _batch_size(found, most)
         batch = found[:size]
         following = None
         if size < len(found):
@@ -226,10 +248,10 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Bunch) -> int:
+def _batch_size(found: Bunch, most: int) -> int:
     """Return how many of the first slices make a batch; a slice is never split."""
     before = int(np.searchsorted(np.cumsum(found.count), BATCH_MESSAGES))
-    return min(before + 1, len(found), BATCH_SLICES)
+    return min(before + 1, len(found), most)
 
 
 def _set_pointers(
@@ -253,7 +275,4 @@ def _set_pointer(
     connection: Connection, where: Sequence[ColumnElement[bool]], position: int
 ) -> None:
     values = {"sweep_pointer": position}
-    connection.execute(
-        update(counters).where(*where).values(**values, seal=seals.resealing(counters, values)),
-        seals.gain(counters, values),
-    )
+    connection.execute(_POINT.where(*where), {"to": position} | seals.gain(counters, values))

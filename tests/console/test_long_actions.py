@@ -1,12 +1,15 @@
 """The page of a long action answers soon, and the log shows the action until it ends."""
 
 import sqlite3
+import threading
 import time
 from contextlib import closing
 
 import pytest
 
 from ignis_console import under_way
+from queue_core.catalog.database import Catalog
+from queue_core.selection import rounds
 from tests.console.clients import token
 from tests.factories import make_queue, orders
 
@@ -55,6 +58,35 @@ def test_a_long_action_goes_on_while_the_log_shows_it(operator, store, queue):
     (entry,) = ended(operator)
     assert (entry["messages"], entry["error"]) == (6, None)
     assert "under way" not in operator.get("/log").text
+
+
+def test_the_log_shows_how_many_messages_are_done(operator, queue, monkeypatch):
+    """On the page and in the API, after each round and before the end."""
+    monkeypatch.setattr(rounds, "PART_SLICES", 1)
+    monkeypatch.setattr(rounds, "PART_MESSAGES", 1)
+    at_four, go_on = threading.Event(), threading.Event()
+    done = []
+    give_way = Catalog.give_way
+
+    def stop_at_four(catalog):
+        done.append(1)
+        if len(done) == 4:
+            at_four.set()
+            assert go_on.wait(30)
+        give_way(catalog)
+
+    monkeypatch.setattr(Catalog, "give_way", stop_at_four)
+    operator.post("/queues/orders/actions/sideline", data=form(operator), follow_redirects=False)
+    assert at_four.wait(30)
+
+    (running,) = log_of(operator)["under_way"]
+    page = operator.get("/log").text
+    go_on.set()
+
+    assert (running["done"], running["messages"]) == (4, 6)
+    assert "4 of 6 done" in page
+    (entry,) = ended(operator)
+    assert entry["messages"] == 6
 
 
 def test_a_short_action_answers_with_what_it_has_done(operator, queue, monkeypatch):
