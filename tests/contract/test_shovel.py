@@ -3,6 +3,7 @@
 import pytest
 
 from queue_core.errors import BadOption
+from queue_core.verbs import shovel as module
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -57,6 +58,27 @@ def test_a_limit_is_kept_over_all_shards(store):
     assert queue.shovel(15) == 15
     assert queue.browse().num_rows == 15
     assert queue.shovel() == 25
+
+
+def test_a_limit_is_kept_if_others_come_back_while_the_messages_are_moved(store, monkeypatch):
+    """They seemed to be no more than the limit, so whole rounds began."""
+    monkeypatch.setattr(module, "_all_fit", lambda *_: True)
+    monkeypatch.setattr(module, "ROUND_SLICES", 2)
+    queue = make_queue(store, shards=1)
+    for number in range(9):
+        queue.load(orders(1, number))
+    queue.sideline(queue.fire("all"))
+
+    assert queue.shovel(5) == 5
+    assert numbers_of(queue.peek()) == [0, 1, 2, 3, 4]
+
+
+def test_a_limit_that_is_enough_moves_slices_whole(store, monkeypatch):
+    """This costs far less than to choose messages one slice at a time."""
+    monkeypatch.setattr(module, "_move", None)
+    queue = with_sidelined(store, 40, shards=4, key="customer")
+
+    assert queue.shovel(40) == 40
 
 
 def test_messages_that_interleave_are_moved_in_order(store):
