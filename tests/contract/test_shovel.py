@@ -2,6 +2,7 @@
 
 import pytest
 
+from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption
 from queue_core.verbs import shovel as module
 from tests.factories import make_queue, numbers_of, orders
@@ -61,21 +62,29 @@ def test_a_limit_is_kept_over_all_shards(store):
 
 
 def test_a_limit_is_kept_if_others_come_back_while_the_messages_are_moved(store, monkeypatch):
-    """They seemed to be no more than the limit, so whole rounds began."""
-    monkeypatch.setattr(module, "_all_fit", lambda *_: True)
+    """They were no more than the limit when whole rounds began."""
     monkeypatch.setattr(module, "ROUND_SLICES", 2)
     queue = make_queue(store, shards=1)
     for number in range(9):
         queue.load(orders(1, number))
     queue.sideline(queue.fire("all"))
+    ids = queue.fire("all", magazine="sideline").ids
+    queue.reload(ids[:5])
+    late = [ids[5:]]
+
+    def put_back(catalog):
+        while late:
+            queue.reload(late.pop())
+
+    monkeypatch.setattr(Catalog, "give_way", put_back)
 
     assert queue.shovel(5) == 5
     assert numbers_of(queue.peek()) == [0, 1, 2, 3, 4]
 
 
 def test_a_limit_that_is_enough_moves_slices_whole(store, monkeypatch):
-    """This costs far less than to choose messages one slice at a time."""
-    monkeypatch.setattr(module, "_move", None)
+    """This costs far less than to choose messages one slice at a time, as capacity needs."""
+    monkeypatch.setattr(module, "limit_to_capacity", None)
     queue = with_sidelined(store, 40, shards=4, key="customer")
 
     assert queue.shovel(40) == 40
