@@ -354,7 +354,7 @@ class Sqlite(Dialect):
 
     def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         """Unpack a JSON list."""
-        return _OneOf(column, bindparam(name, type_=String))
+        return OneOf(column, bindparam(name, type_=_TEXT))
 
     def listed(self, values: Collection[int] | Collection[str]) -> Any:
         """Return a JSON list."""
