@@ -72,7 +72,7 @@ def readable(reason: str) -> str:
     return reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the reason for an exception, such as ``ValueError: no such customer``."""
     kind = type(error).__name__
     try:

@@ -21,6 +21,8 @@ from queue_core.names import is_kind
 _USUAL = exponential(1, factor=2, max=3600, jitter=0.2)
 #: The kind of the failure when a handler raises an exception.
 _EXCEPTION = "exception"
+#: The kind of the failure when a handler returns something that is no decision.
+_UNDECIDED = "undecided"
 
 
 def _failures(name: str, given: Any) -> tuple[str | type[Exception], ...]:
@@ -53,7 +55,8 @@ class Retry:
             limit.
         backoff: The waits between the attempts: `exponential` or `constant`.
         on: Only these failures are retried: kinds, such as ``"timeout"`` (the column ``kind`` of
-            the view ``failures``), and for a handler also exception classes. By default, all.
+            the view ``failures``), and for a handler also exception classes. By default, all but
+            ``"undecided"``: the handler has done its work, and would do it again.
         not_on: These failures are not retried: kinds and exception classes, as in *on*.
 
     Raises:
@@ -128,9 +131,10 @@ class Retry:
         Returns:
             Whether they are, as far as the kind says.
         """
-        return (self.on is None or kind in self.on) and kind not in self.not_on
+        wanted = kind != _UNDECIDED if self.on is None else kind in self.on
+        return wanted and kind not in self.not_on
 
-    def retries_error(self, error: Exception) -> bool:
+    def retries_error(self, error: BaseException) -> bool:
         """
         Return whether a message is retried for which a handler raised an exception.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -43,7 +44,8 @@ IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
 #: The outcome of one call: of one message, or of all of a batch.
 Outcome = TypeVar("Outcome")
 
-
+#: What a handler may raise. Each fails its messages alone: the process, and the pool, go on.
+_FAILURES = (Exception, CancelledError, SystemExit, KeyboardInterrupt)
 _log = logging.getLogger(__name__)
 
 
@@ -141,7 +143,14 @@ class HandlerCalls(ABC, Generic[Outcome]):
     def _reloaded(self, *, begun: bool) -> Outcome: ...
 
 
-def _is_final(error: Exception, retry: Retry | None) -> bool:
+def _pass_on_interrupt(error: BaseException) -> None:
+    """Raise the interrupt of a person, which Python gives to the main thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and is_main:
+        raise error
+
+
+def _is_final(error: BaseException, retry: Retry | None) -> bool:
     """Return whether a policy does not retry a message whose handler raised an exception."""
     return retry is not None and not retry.retries_error(error)
 
@@ -197,7 +206,8 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             return CallOutcome(RELOAD, delay=later.seconds)
         except self._ignorable as error:
             return CallOutcome(DELETE, EXCEPTION, reason_of(error))
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except _FAILURES as error:
+            _pass_on_interrupt(error)
             dead = _is_final(error, self._retry)
             return CallOutcome(SIDELINE, EXCEPTION, reason_of(error), dead=dead)
         except Uncommitted as error:
@@ -279,7 +289,8 @@ class BatchCall(HandlerCalls[Verdicts]):
             return Verdicts.same(self._messages, RELOAD, delay=later.seconds)
         except self._ignorable as error:
             return self._same(DELETE, EXCEPTION, reason_of(error))
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except _FAILURES as error:
+            _pass_on_interrupt(error)
             dead = _is_final(error, self._retry)
             reason = reason_of(error)
             return Verdicts.same(self._messages, SIDELINE, EXCEPTION, reason, dead=dead)

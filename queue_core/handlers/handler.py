@@ -174,7 +174,7 @@ class HandlerRunner:
 
 def settlement(batch: pa.RecordBatch, calls: AnyCalls) -> pa.RecordBatch:
     """Return the `SETTLEMENT` of a batch whose calls are all made."""
-    return _settlement(batch.column("_message_id"), calls.verdicts)
+    return settlement_rows(batch.column("_message_id"), calls.verdicts)
 
 
 def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, AnyCalls]]) -> pa.Table:
@@ -187,9 +187,10 @@ def joint_settlement(handled: Sequence[tuple[pa.RecordBatch, AnyCalls]]) -> pa.T
         # The batches may have one message each, for which columns cost more than the calls.
         batches, made = zip(*group, strict=True)
         ids = pa.concat_arrays([batch.column("_message_id") for batch in batches])
-        parts.append(_settlement(ids, MessageCalls.joint_verdicts(made)))
+        parts.append(settlement_rows(ids, MessageCalls.joint_verdicts(made)))
     return pa.Table.from_batches(parts, schema=SETTLEMENT)
 
 
-def _settlement(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:
+def settlement_rows(ids: pa.Array, verdicts: Verdicts) -> pa.RecordBatch:
+    """Return the `SETTLEMENT` of messages with their verdicts."""
     return pa.RecordBatch.from_arrays([ids, *verdicts.columns], schema=SETTLEMENT)

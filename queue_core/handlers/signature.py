@@ -17,12 +17,22 @@ def arguments_of(*, with_metadata: bool, transactional: bool = False) -> tuple[s
     return (message, *columns, *(("the connection",) if transactional else ()))
 
 
+#: Tell functions of which a call runs nothing.
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 def check_signature(handler: Callable[..., Any], arguments: Sequence[str]) -> None:
     """
-    Raise `BadOption` if a handler cannot take *arguments* by position.
+    Raise `BadOption` if a handler cannot take *arguments* by position, or is a generator function.
 
     A function whose signature cannot be read, such as some builtins, passes.
     """
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+    if any(kind(each) for kind in _GENERATORS for each in (handler, call)):
+        raise BadOption(
+            f"handler={name_of(handler)} is a generator function, and a call of it runs nothing; "
+            "return the decision instead of yielding it"
+        )
     try:
         signature = inspect.signature(handler)
     except (ValueError, TypeError):

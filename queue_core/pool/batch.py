@@ -25,7 +25,7 @@ class Batch:
         self.source = source
         self.calls = runner.calls_for(messages)
         self.messages = messages
-        #: Ids of messages whose deletion was committed in a transaction of the handler.
+        #: Ids of messages that were settled in a transaction of the handler.
         self.committed: list[pa.Array] = []
         # With transactions, each call has one.
         self._handler = runner.handler if transactions is None else transactions.handler_of(self)

@@ -57,28 +57,37 @@ class OutcomeBuffer:
             source, batches = next(iter(self._by_source.items()))
             rows = settlement_of(batches)
             try:
-                lost = source.settle(rows)
+                lost = source.settle(_without_committed(rows, batches))
             except Unavailable:
                 if ending.wait(RETRY_SECONDS):
                     raise
                 continue
             del self._by_source[source]
-            committed = [ids for batch in batches for ids in batch.committed]
-            self._on_settled(_counts(rows, lost, committed))
+            self._on_settled(_counts(rows, lost))
 
 
-def _counts(rows: pa.Table, lost: Numbers, committed: Sequence[pa.Array]) -> Counter[str]:
+def _without_committed(rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
+    """
+    Leave out what transactions of handlers have settled.
+
+    A failed message may be back already, and in the hands of the same pool.
+    """
+    committed = [ids for batch in batches for ids in batch.committed]
+    if not committed:
+        return rows
+    settled = pc.is_in(rows.column("_message_id"), value_set=pa.chunked_array(committed))
+    return rows.filter(pc.invert(settled))
+
+
+def _counts(rows: pa.Table, lost: Numbers) -> Counter[str]:
     """
     Return the number of messages per outcome. A deleted message with a kind was ignored.
 
-    Messages that were *lost* count for themselves, except those that a transaction of the handler
-    has deleted before.
+    Messages that were *lost* count for themselves.
     """
-    settled, ids = rows, rows.column("_message_id")
+    settled = rows
     if len(lost):
-        gone = pc.is_in(ids, value_set=pa.array(lost))
-        if committed:
-            gone = pc.and_not(gone, pc.is_in(ids, value_set=pa.chunked_array(committed)))
+        gone = pc.is_in(rows.column("_message_id"), value_set=pa.array(lost))
         settled = rows.filter(pc.invert(gone))
     outcomes, has_kind = settled.column("outcome"), settled.column("kind").is_valid()
     deleted = pc.equal(outcomes, DELETE)

@@ -101,8 +101,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             exception classes, or its text. By default, the queues' setting ``retry``.
         transactional: Whether each call has a transaction of its own in the database of the
             catalog. The handler then takes a ``Connection`` of SQLAlchemy as its last argument. Its
-            rows are committed together with the end of its messages: if a row handler returns True,
-            or a batch handler deletes at least one message. Otherwise they are rolled back. The
+            rows are committed together with the outcomes of its messages: if a row handler returns
+            True, or a batch handler deletes at least one. Otherwise they are rolled back. The
             handler must not commit or roll back itself, or settle its own messages. A call that
             other transactions disturb is repeated. A call that cannot commit sidelines its
             messages. On SQLite, one call runs at a time, and nobody else writes meanwhile. Cannot

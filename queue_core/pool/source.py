@@ -58,8 +58,8 @@ class MessageSource(Protocol):
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
 
-    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
-        """Delete messages that were taken, in the transaction of a handler."""
+    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
+        """Settle messages that were taken, in the transaction of a handler."""
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead, because no worker will ask for them."""
@@ -125,9 +125,10 @@ class AcquiringSource:
             self._on_available()
         return lost
 
-    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
-        """Delete messages; raises `NotHeld` if one of them is not held any more."""
-        self._queue.delete(ids, consumer=self._consumer, connection=connection)
+    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
+        """Settle; raises `NotHeld` if one of the messages is not held any more."""
+        outcomes = Settlement.of(settlement)
+        self._queue.settle(outcomes, self._consumer, connection=connection, retry=self._retry)
 
     def give_back(self) -> None:
         """Reload the messages that were fired ahead."""
@@ -235,7 +236,7 @@ class BrowsingSource:
         """Do nothing, since no messages were taken."""
         return np.empty(0, np.int64)
 
-    def delete_within(self, connection: Connection, ids: pa.Array) -> None:
+    def settle_within(self, connection: Connection, settlement: pa.Table) -> None:
         """Do nothing, since no messages were taken."""
 
     def give_back(self) -> None:

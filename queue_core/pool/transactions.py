@@ -1,10 +1,10 @@
 """Transactions of handlers: the rows of a call and the end of its messages are committed together.
 
 Each call has a transaction on a connection of its own, which the handler takes as its last
-argument. If the call deletes messages, they are settled in this transaction before its commit.
-Otherwise it is rolled back, and the messages are settled as usual. Changes: those of the handler
-and of a settlement. Guard: a settlement of messages that are not held any more is refused, so a
-late call commits nothing. A call that could not commit deletes no message: those that it still
+argument. If the call deletes a message, all its messages are settled in this transaction before its
+commit. Otherwise it is rolled back, and the messages are settled as usual. Changes: those of the
+handler and of a settlement. Guard: a settlement of messages that are not held any more is refused,
+so a late call commits nothing. A call that could not commit deletes no message: those that it still
 holds are sidelined. Crash: the database rolls back, and the messages are swept.
 """
 
@@ -32,7 +32,7 @@ from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
 from queue_core.failure_kinds import reason_of
 from queue_core.handlers.calls import Uncommitted
 from queue_core.handlers.coroutines import Awaited, finish, is_coroutine
-from queue_core.handlers.handler import takes_batches
+from queue_core.handlers.handler import settlement_rows, takes_batches
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.outcomes import DELETE
 from queue_core.pool.timings import RETRY_SECONDS
@@ -136,11 +136,11 @@ class Transactions:
             if _here.used and not self._dialect.in_transaction(driver):
                 # It used the driver's connection for that.
                 raise BadOption(_ENDED)
-            done = self._done(decision, ids)
-            if len(done):
-                _delete(batch, connection, done)
+            outcomes = self._outcomes(batch, decision, ids)
+            if outcomes is not None:
+                _settle(batch, connection, outcomes)
                 connection.commit()
-                batch.committed.append(done)
+                batch.committed.append(ids)
             return decision
 
     def _is_in_the_way(self, error: Exception) -> bool:
@@ -148,17 +148,15 @@ class Transactions:
             return self._dialect.errors.can_retry(error)
         return isinstance(error, Conflict)
 
-    def _done(self, decision: Any, ids: pa.Array) -> pa.Array:
-        """Return the ids of the messages that a call deletes."""
+    def _outcomes(self, batch: Batch, decision: Any, ids: pa.Array) -> pa.RecordBatch | None:
+        """Return the outcomes of the messages of a call; None if it deletes none of them."""
         if decision is None:
-            return ids if self._on_none == DELETE else ids[:0]
-        if not self._in_batches:
-            return ids if isinstance(decision, bool | np.bool_) and decision else ids[:0]
-        try:
-            outcomes = Verdicts.of_batch(decision, len(ids)).outcomes
-        except BadOutcome:
-            return ids[:0]
-        return ids.filter(pc.equal(outcomes, DELETE))
+            deleted = self._on_none == DELETE
+        elif self._in_batches:
+            return _of_batch(batch, decision, ids)
+        else:
+            deleted = isinstance(decision, bool | np.bool_) and bool(decision)
+        return settlement_rows(ids, Verdicts.same(len(ids), DELETE)) if deleted else None
 
     @contextmanager
     def _begun(self) -> Iterator[Connection]:
@@ -191,10 +189,23 @@ class Transactions:
             raise _NoConnection from error
 
 
-def _delete(batch: Batch, connection: Connection, ids: pa.Array) -> None:
-    """Delete the messages of a call in its transaction; raises `Uncommitted` if it cannot."""
+def _of_batch(batch: Batch, decision: Any, ids: pa.Array) -> pa.RecordBatch | None:
     try:
-        batch.source.delete_within(connection, ids)
+        verdicts = Verdicts.of_batch(decision, len(ids))
+    except BadOutcome:
+        return None
+    if not pc.any(pc.equal(verdicts.outcomes, DELETE), min_count=0).as_py():
+        return None
+    if batch.source.is_sideline:
+        # No message of a sideline is put off (`queue_core.handlers.results`).
+        verdicts = verdicts.at_once()
+    return settlement_rows(ids, verdicts)
+
+
+def _settle(batch: Batch, connection: Connection, outcomes: pa.RecordBatch) -> None:
+    """Settle the messages of a call in its transaction; raises `Uncommitted` if it cannot."""
+    try:
+        batch.source.settle_within(connection, pa.Table.from_batches([outcomes]))
     except NotHeld as error:
         # They were swept, or a commit succeeded whose answer was lost, or the handler settled them.
         _log.warning("%s", error)

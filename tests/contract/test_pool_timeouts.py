@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from queue_core import ConsumerPool
+from queue_core import ConsumerPool, batch_handler
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
@@ -99,14 +99,36 @@ def test_a_coroutine_function_handles_messages(store, queue):
         assert pool.counts == {"deleted": 19, "sidelined": 1}
 
 
-def test_a_handler_that_wants_to_exit_fails_the_pool_aloud(store, queue):
+@pytest.mark.parametrize(
+    "error", [SystemExit("enough"), KeyboardInterrupt(), asyncio.CancelledError()]
+)
+@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+def test_a_handler_that_wants_to_exit_fails_its_message_alone(store, queue, error, mark):
     def handler(message):
-        raise SystemExit("enough")
+        if "3" in str(message["number"]):
+            raise error
+        return True if isinstance(message, dict) else [True]
 
-    queue.load(orders(1))
-    pool = ConsumerPool(store, "orders", handler, concurrency=1)
-    pool.start()
-    eventually(lambda: pool.error is not None)
-    assert isinstance(pool.error, SystemExit)
-    with pytest.raises(SystemExit):
-        pool.stop()
+    queue.load(orders(6))
+    with ConsumerPool(store, "orders", mark(handler), concurrency=2, batch=1) as pool:
+        assert pool.drain(PATIENCE)
+
+    assert pool.counts == {"deleted": 5, "sidelined": 1}
+    (failure,) = queue.failures().to_pylist()
+    assert failure["kind"] == "exception"
+    assert failure["reason"].startswith(type(error).__name__)
+
+
+def test_a_cancelled_task_of_a_coroutine_fails_its_message_alone(store, queue):
+    async def handler(message):
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        if message["number"] == 1:
+            task.cancel()
+            await task
+        return True
+
+    queue.load(orders(3))
+    with ConsumerPool(store, "orders", handler, concurrency=1) as pool:
+        assert pool.drain(PATIENCE)
+    assert pool.counts == {"deleted": 2, "sidelined": 1}

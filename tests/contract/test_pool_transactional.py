@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from queue_core import BadOption, ConsumerPool, batch_handler
+from queue_core import BadOption, ConsumerPool, Retry, batch_handler, constant
 from queue_core.pool import transactions
+from queue_core.pool.source import AcquiringSource
 from tests.contract.callers import Caller
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -124,6 +125,52 @@ def test_batches_and_coroutines_have_transactions(store, queue, caller):
     with ConsumerPool(store, "orders", later, transactional=True) as pool:
         assert pool.drain(PATIENCE)
     assert caller.sold()[-1] == 7
+
+
+def test_all_messages_of_a_call_are_settled_with_its_rows(store, caller, monkeypatch):
+    """A kill after the commit, and before the next settlement, repeats no call."""
+    queue = make_queue(store)
+    queue.load(orders(6))
+
+    @batch_handler
+    def handler(batch, connection):
+        numbers = batch.column("number").to_pylist()
+        connection.execute(INSERT, [{"number": number} for number in numbers])
+        outcomes = ["delete", "sideline", "reload", "delete", "sideline", "delete"]
+        columns = {"outcome": outcomes, "reason": ["no stock" if n == 4 else None for n in numbers]}
+        waits = pa.array([60.0 if n == 2 else None for n in numbers], pa.float64())
+        return pa.table({**columns, "delay": waits})
+
+    # The settlement that follows the call is that of a process that dies.
+    monkeypatch.setattr(AcquiringSource, "settle", lambda *_: pa.array([], pa.int64()).to_numpy())
+    with ConsumerPool(store, "orders", handler, transactional=True, concurrency=1, batch=6) as pool:
+        eventually(lambda: caller.sold() == list(range(6)))
+        eventually(lambda: store.view("queues").column("in_flight").to_pylist() == [0])
+    assert caller.sold() == list(range(6))
+    assert numbers_of(queue.browse(magazine="sideline")) == [1, 2, 4]
+    assert reasons(queue) == [None, "no stock"]
+    assert pool.counts == {"deleted": 3, "sidelined": 2, "reloaded": 1}
+
+
+def test_a_message_that_comes_back_at_once_is_settled_once_for_each_call(store, caller):
+    """Its outcome in the handler's transaction is not applied to its next call, too."""
+    queue = make_queue(store, retry=Retry(attempts=3, backoff=constant(0.001)))
+    queue.load(orders(4))
+    calls = []
+
+    @batch_handler
+    def handler(batch, connection):
+        numbers = batch.column("number").to_pylist()
+        calls.extend(numbers)
+        if numbers != [1]:
+            connection.execute(INSERT, [{"number": number} for number in numbers])
+        return pa.array([number != 1 or calls.count(1) == 3 for number in numbers])
+
+    with ConsumerPool(store, "orders", handler, transactional=True, concurrency=2, batch=4) as pool:
+        eventually(lambda: queue.browse().num_rows == 0 and calls.count(1) == 3)
+        eventually(lambda: queue.browse(magazine="sideline").num_rows == 0)
+    assert pool.counts == {"deleted": 4, "sidelined": 2}
+    assert caller.sold() == [0, 1, 2, 3]
 
 
 def test_payloads_come_before_the_connection(store, caller):

@@ -80,6 +80,12 @@ def test_kinds_choose_what_is_retried():
     assert [most.retries(kind) for kind in ("timeout", "rejected")] == [True, False]
 
 
+def test_work_that_was_done_without_a_decision_is_retried_only_if_a_policy_says_so():
+    assert not Retry().retries("undecided")
+    assert not Retry(not_on="timeout").retries("undecided")
+    assert Retry(on=("undecided", "timeout")).retries("undecided")
+
+
 def test_exceptions_are_chosen_by_their_classes():
     network = Retry(on=[ConnectionError, "timeout"])
     no_values = Retry(not_on=ValueError)

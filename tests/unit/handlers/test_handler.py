@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pyspark_ignis import batch_handler
+from queue_core.failure_kinds import reason_of
 from queue_core.handlers.handler import HandlerRunner, takes_batches
 from tests.unit.handlers.handler_runs import (
     DELETED,
@@ -128,9 +129,16 @@ def test_a_superclass_of_an_ignorable_exception_sidelines():
     )
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError()])
 @pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
-def test_an_error_that_ends_the_process_is_raised(error, mark):
+def test_an_error_that_would_end_the_process_sidelines(error, mark):
+    told = [("sideline", "exception", reason_of(error))] * 3
+    assert outcomes(mark(raising(error))) == told
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize("mark", [lambda handler: handler, batch_handler])
+def test_the_interrupt_of_a_person_is_raised(error, mark):
     with pytest.raises(type(error)):
         outcomes(mark(raising(error)))
 

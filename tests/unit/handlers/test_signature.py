@@ -78,3 +78,22 @@ def test_a_function_without_a_signature_passes():
             return True
 
     check_signature(Unreadable(), ONE)
+
+
+def in_parts(message):
+    yield True
+
+
+async def in_parts_later(message):
+    yield True
+
+
+class InParts:
+    def __call__(self, message):
+        yield True
+
+
+@pytest.mark.parametrize("handler", [in_parts, in_parts_later, InParts(), partial(in_parts, 1)])
+def test_a_generator_function_would_run_nothing(handler):
+    with pytest.raises(BadOption, match="is a generator function, and a call of it runs nothing"):
+        check_signature(handler, ONE)
