@@ -1,9 +1,10 @@
 """
 Kill processes at random while they work in transactions of their own, and compare both sides.
 
-A caller has two tables beside the catalog's: ``sales`` has a row for each message that it loads,
-and ``done`` one for each message that it has settled. Each row is written in the transaction of its
-message. So at any time each sale is either a message or done, and never both.
+A caller has tables beside the catalog's: ``sales`` has a row for each message that it loads,
+``done`` one for each message that it has deleted, and ``failed`` one for each failure that it has
+noted. Each row is written in the transaction of its message. So at any time each sale is either a
+message or done, and never both, and a message has failed at least as often as was noted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from queue_core import Conflict, ConsumerPool, Queue, Store
+from queue_core import Conflict, ConsumerPool, Queue, Store, batch_handler
 from queue_core.address import Address
 from tests.books import audit
 from tests.children import Child
@@ -40,6 +41,10 @@ SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False)])
 STATEMENTS = 250
 SECONDS = 0.004
 PATIENCE = 60.0
+#: What a handler of batches notes of a failure.
+NOTED = ("number", "_attempt")
+#: Messages that one transaction of a pool's process loads.
+LOADED = 4
 #: Messages that one transaction fires.
 FIRED = 3
 
@@ -59,6 +64,9 @@ def prepare(store: Store) -> Queue:
         for table in ("sales", "done"):
             statement = f"CREATE TABLE {table} (number INTEGER NOT NULL UNIQUE)"
             connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(
+            "CREATE TABLE failed (number INTEGER, attempt INTEGER, UNIQUE (number, attempt))"
+        )
         connection.commit()
     return store.create_queue("sales", SCHEMA, shards=4)
 
@@ -139,8 +147,12 @@ def check(store: Store) -> tuple[int, int]:
             set(connection.exec_driver_sql(f"SELECT number FROM {table}").scalars())
             for table in ("sales", "done")
         )
-    waiting = queue.browse().column("number").to_pylist()
-    waiting += queue.browse(magazine="sideline").column("number").to_pylist()
+        noted = connection.exec_driver_sql("SELECT number, attempt FROM failed").all()
+    messages = pa.concat_tables([queue.browse(), queue.browse(magazine="sideline")])
+    waiting = messages.column("number").to_pylist()
+    attempts = dict(zip(waiting, messages.column("_attempt").to_pylist(), strict=True))
+    early = [(number, attempt) for number, attempt in noted if attempts.get(number, 9) <= attempt]
+    assert not early, f"a failure was noted, and its message has not failed: {early}"
     assert len(waiting) == len(set(waiting)), "a message is there twice"
     assert not done & set(waiting), f"done, and still there: {sorted(done & set(waiting))}"
     lost = sold - done - set(waiting)
@@ -186,6 +198,32 @@ def trade(address: Address, first: int, shared: mmap.mmap) -> None:
 
 def handle(address: Address, first: int, shared: mmap.mmap) -> None:
     """Load in transactions of the caller, and settle in those of a pool, until killed."""
+
+    def done(message: dict[str, Any], connection: sa.Connection) -> bool:
+        row = {"number": message["number"]}
+        connection.execute(sa.text("INSERT INTO done VALUES (:number)"), row)
+        return True
+
+    _handle(address, first, shared, done)
+
+
+def handle_batches(address: Address, first: int, shared: mmap.mmap) -> None:
+    """Do the same with a handler of batches, in which some messages fail twice."""
+
+    @batch_handler
+    def judged(batch: pa.RecordBatch, connection: sa.Connection) -> pa.Array:
+        accepted = []
+        for number, attempt in zip(*(batch.column(n).to_pylist() for n in NOTED), strict=True):
+            accepted.append(attempt > 1 or number % 3 > 0)
+            text = "done VALUES (:number)" if accepted[-1] else "failed VALUES (:number, :attempt)"
+            row = {"number": number, "attempt": attempt}
+            connection.execute(sa.text(f"INSERT INTO {text}"), row)
+        return pa.array(accepted)
+
+    _handle(address, first, shared, judged)
+
+
+def _handle(address: Address, first: int, shared: mmap.mmap, handler: Callable[..., Any]) -> None:
     tell = _telling(shared)
     with Store(address) as store:
         queue = store.queue("sales")
@@ -194,19 +232,15 @@ def handle(address: Address, first: int, shared: mmap.mmap) -> None:
         queue.shovel(force=True)
         engine = sa.create_engine(address.catalog)
         _follow(tell)
-
-        def done(message: dict[str, Any], connection: sa.Connection) -> bool:
-            row = {"number": message["number"]}
-            connection.execute(sa.text("INSERT INTO done VALUES (:number)"), row)
-            return True
-
         with ConsumerPool(
-            store, "sales", done, transactional=True, concurrency=2, batch=5, tasks=[]
+            store, "sales", handler, transactional=True, concurrency=2, batch=5, tasks=[]
         ):
-            for number in range(first, first + 100):
+            for number in range(first, first + 100, LOADED):
+                numbers = range(number, number + LOADED)
                 with engine.connect() as connection:
-                    _run(connection, f"INSERT INTO sales VALUES ({number})")
-                    queue.load(pa.table({"number": [number]}), connection=connection)
+                    for each in numbers:
+                        _run(connection, f"INSERT INTO sales VALUES ({each})")
+                    queue.load(pa.table({"number": list(numbers)}), connection=connection)
                     connection.commit()
                 # The pool has its turn.
                 time.sleep(0.01)
@@ -251,4 +285,5 @@ def _follow(tell: Callable[[int], None]) -> None:
 WORKS: dict[str, Callable[[Address, int, mmap.mmap], None]] = {
     "caller": trade,
     "pool": handle,
+    "pool of batches": handle_batches,
 }
