@@ -132,10 +132,17 @@ def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
     assert not watch.wait(0)
 
 
+def apart(address):
+    """The same store at another URL: stores at one URL share their connections."""
+    if not address.catalog.startswith("postgresql"):
+        return address
+    return address._replace(catalog=f"{address.catalog}&application_name=apart")
+
+
 def test_a_firing_wakes_the_load_that_it_meets(store, address):
     queue = make_queue(store, max_size=0)
-    # Another store, because the load notifies as well when it leaves its line.
-    with Store(address) as other:
+    # With connections of its own, because the load notifies as well when it leaves its line.
+    with Store(apart(address)) as other:
         load = threading.Thread(target=other.queue("orders").load, args=(orders(1),))
         load.start()
         eventually(lambda: queue.peek().num_rows)
