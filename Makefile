@@ -3,7 +3,8 @@
 
 VENV ?= .venv
 #: Number of processes that run the tests.
-JOBS ?= 2
+# Processes of pytest. One of them runs Spark; many tests wait more than they compute.
+JOBS ?= 3
 #: Length of a soak, its catalog (sqlite or postgresql), and its seed: by default, another each time.
 MINUTES ?= 60
 CATALOG ?= sqlite
