@@ -9,6 +9,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from queue_core import Store
+from queue_core.address import Address
 from queue_core.catalog import dialect
 from queue_core.catalog.notifications import Watch
 from queue_core.queue import Queue
@@ -136,7 +137,7 @@ def apart(address):
     """The same store at another URL: stores at one URL share their connections."""
     if not address.catalog.startswith("postgresql"):
         return address
-    return address._replace(catalog=f"{address.catalog}&application_name=apart")
+    return Address(f"{address.catalog}&application_name=apart", address.storage)
 
 
 def test_a_firing_wakes_the_load_that_it_meets(store, address):
