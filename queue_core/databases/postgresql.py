@@ -70,6 +70,11 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     return f"{column} = ANY ({compiler.process(element.values, **options)})"
 
 
+def _array_of(column: ColumnElement[Any]) -> Any:
+    """Return the type of an array of a column's values."""
+    return _TEXTS if isinstance(column.type, String) else _NUMBERS
+
+
 def _code_of(error: DBAPIError) -> str | None:
     state = getattr(error.orig, "sqlstate", None)
     return str(state) if state else None
@@ -253,13 +258,11 @@ class Postgresql(Dialect):
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
         """Compare with an array."""
-        kind = _TEXTS if isinstance(column.type, String) else _NUMBERS
-        return OneOf(column, bindparam(None, list(values), kind))
+        return OneOf(column, bindparam(None, list(values), _array_of(column)))
 
     def one_of_given(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
         """Compare with an array."""
-        kind = postgresql.ARRAY(Text if isinstance(column.type, String) else BigInteger)
-        return column == func.any(cast(bindparam(name, type_=kind), kind))
+        return OneOf(column, bindparam(name, type_=_array_of(column)))
 
     def listed(self, values: Collection[int] | Collection[str]) -> Any:
         """Return a list, for an array."""

@@ -143,11 +143,7 @@ def test_the_vacuum_removes_notes_of_trials_after_a_week(store, monkeypatch):
 
 
 def test_a_batch_that_is_planned_twice_in_a_life_stays_whole(store):
-    queue = make_queue(store)
-    queue.load(orders(4))
-    ticket = planned(store, queue, next_life(store, ack="settle"), 4)
-    shown(store, queue, ticket)
-    next_life(store, ack="settle")
+    queue, ticket = one_trial(store)
 
     assert shown(store, queue, ticket) == shown(store, queue, ticket) == [0, 1]
 
