@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from urllib.parse import quote
 
@@ -11,7 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from ignis_console import under_way, wording
 from ignis_console.action_log import LogEntry
-from ignis_console.actions import Action, Prepared
+from ignis_console.actions import Action, Prepared, Started
+from ignis_console.ask import YES, Ask
 from ignis_console.auth import address_of
 from ignis_console.console import Console
 from ignis_console.openapi import Operation, Parameter
@@ -39,6 +41,8 @@ class ActionAnswer:
     #: Null: the parameters do not say yet which messages are meant.
     messages: int | None
     text: str
+    #: The job that it started, which moves the messages later; null: none.
+    job: str | None = None
 
 
 def shows(action: Action) -> Handler:
@@ -68,7 +72,7 @@ def api_shows(action: Action) -> Handler:
     """Return what tells a script what an action would do."""
 
     def answer(console: Console, call: Call) -> Response:
-        prepared = action.prepare(console, call.ask)
+        prepared = _prepare(console, call, action)
         return as_json(
             ActionAnswer(
                 action=action.name,
@@ -95,7 +99,8 @@ def api_does(action: Action) -> Handler:
                 action=action.name,
                 queue=call.ask.queue,
                 messages=entry.messages,
-                text=said(action, entry.messages or 0),
+                text=said(action, entry),
+                job=entry.job,
             )
         )
 
@@ -122,14 +127,32 @@ def operations(action: Action) -> tuple[Operation, Operation]:
     )
 
 
-def said(action: Action, messages: int) -> str:
+def said(action: Action, entry: LogEntry) -> str:
     """Return what has happened, in words."""
-    return action.done.format(wording.messages(messages))
+    of = wording.messages(entry.messages or 0)
+    if entry.job is not None:
+        return f"Job {entry.job} was started: it may {action.name} {of}. Nothing has moved yet."
+    return action.done.format(of)
+
+
+def _prepare(console: Console, call: Call, action: Action) -> Prepared | None:
+    names = [each.name for each in action.fields]
+    if "ids" in names:
+        names += [each.name for each in OF_GROUP]
+    call.ask.only([*names, *_OF_FORMS])
+    return action.prepare(console, call.ask)
+
+
+def _asked(ask: Ask, action: Action) -> dict[str, str]:
+    """Return what a request asks for, without the boxes that are not checked."""
+    boxes = {"group", *(each.name for each in action.fields if each.kind == "check")}
+    yes = {name for name in boxes if (ask.text(name) or "").lower() in YES}
+    return {name: text for name, text in ask.values.items() if name not in boxes - yes}
 
 
 def _run(console: Console, call: Call, action: Action, patience: float) -> LogEntry | None:
     """Run an action; return None if it is still under way after *patience* seconds."""
-    prepared = action.prepare(console, call.ask)
+    prepared = _prepare(console, call, action)
     if prepared is None:
         raise BadOption(f"{action.name}: say first which messages are meant")
     _check(call, action, prepared)
@@ -154,13 +177,17 @@ def _run(console: Console, call: Call, action: Action, patience: float) -> LogEn
 
 
 def _now(console: Console) -> str:
-    return (wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat()
+    """Return the catalog's time, or this machine's while the catalog cannot be reached."""
+    try:
+        return (wording.moment(console.store.catalog.now()) or wording.EPOCH).isoformat()
+    except IgnisError:
+        return datetime.now(UTC).isoformat()  # noqa: TID251 - it cannot be asked
 
 
 def _run_now(console: Console, call: Call, action: Action, prepared: Prepared) -> LogEntry:
     chosen = {k: v for k, v in call.ask.values.items() if k not in _OF_FORMS and v}
 
-    def noted(messages: int | None, error: str | None) -> LogEntry:
+    def noted(messages: int | None, error: str | None, job: str | None = None) -> LogEntry:
         return console.log.add(
             LogEntry(
                 at=_now(console),
@@ -171,6 +198,7 @@ def _run_now(console: Console, call: Call, action: Action, prepared: Prepared) -
                 chosen={name: value[:1000] for name, value in chosen.items()},
                 messages=messages,
                 error=error,
+                job=job,
             )
         )
 
@@ -181,15 +209,17 @@ def _noted(
     console: Console,
     call: Call,
     prepared: Prepared,
-    noted: Callable[[int | None, str | None], LogEntry],
+    noted: Callable[[int | None, str | None, str | None], LogEntry],
 ) -> LogEntry:
     try:
         changed = prepared.run(call.identity.name)
-    except IgnisError as error:
-        noted(None, str(error))
+    except Exception as error:
+        noted(None, str(error) if isinstance(error, IgnisError) else repr(error), None)
         raise
     else:
-        return noted(changed, None)
+        if isinstance(changed, Started):
+            return noted(prepared.messages, None, changed.job)
+        return noted(changed, None, None)
     finally:
         # An action that failed may have changed a part.
         console.changed(call.ask.queue)
@@ -200,7 +230,9 @@ def _check(call: Call, action: Action, prepared: Prepared) -> None:
     expected = call.ask.text("expected")
     if expected is None:
         raise BadOption(f"{action.name}: look first at how many messages it means (expected)")
-    if not expected.isascii() or not expected.isdigit() or prepared.messages > int(expected[:20]):
+    if not expected.isascii() or not expected.isdigit():
+        raise BadOption(f"expected={expected[:20]!r}: use the number of messages that was shown")
+    if action.on_messages and prepared.messages > int(expected[:20]):
         raise Conflict(
             f"nothing was changed: {expected[:20]} messages were shown, and now there are "
             f"{prepared.messages}; look again"
@@ -212,7 +244,7 @@ def _check(call: Call, action: Action, prepared: Prepared) -> None:
 def _form(console: Console, call: Call, action: Action, error: str | None, status: int) -> Response:
     prepared = None
     try:
-        prepared = action.prepare(console, call.ask)
+        prepared = _prepare(console, call, action)
     except (NoSuchQueue, NoSuchStore):
         raise
     except Invalid as invalid:
@@ -224,7 +256,7 @@ def _form(console: Console, call: Call, action: Action, error: str | None, statu
         status,
         queue=call.ask.queue,
         action=action,
-        asked=call.ask.values,
+        asked=_asked(call.ask, action),
         prepared=prepared,
         error=error,
     )

@@ -32,6 +32,8 @@ class LogEntry:
     messages: int | None
     #: The error with which it failed; None: it did not.
     error: str | None = None
+    #: The job that it started; the messages are those that it may move. None: it started none.
+    job: str | None = None
     #: Its number in this process, from 1.
     number: int = 0
 

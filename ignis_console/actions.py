@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from ignis_console import wording
@@ -24,14 +25,20 @@ class Field(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+class Started(NamedTuple):
+    """A job that was started, and has changed nothing yet."""
+
+    job: str
+
+
 class Prepared(NamedTuple):
     """An action that can be run: how many messages it means now, in words, and its verb."""
 
     messages: int
     #: A sentence with the number of messages.
     text: str
-    #: It gets the name of the person, and returns how many messages it has changed.
-    run: Callable[[str], int]
+    #: It gets the name of the person, and returns how many messages it has changed, or its job.
+    run: Callable[[str], int | Started]
 
 
 class Action(NamedTuple):
@@ -47,6 +54,8 @@ class Action(NamedTuple):
     done: str
     #: Whether it cannot be undone, so that the name of the queue must be typed.
     destroys: bool = False
+    #: Whether it acts on the messages that were counted, so that no more of them may be there.
+    on_messages: bool = True
 
 
 def _pause(console: Console, ask: Ask) -> Prepared:
@@ -92,16 +101,17 @@ def _scale(console: Console, ask: Ask) -> Prepared | None:
 
 def _shovel(console: Console, ask: Ask) -> Prepared:
     queue = console.store.queue(ask.queue)
-    selector, force = ask.text("selector"), bool(ask.text("force"))
+    selector, force = ask.text("selector"), ask.flag("force")
     limit = ask.number("limit", 0, 1, 1 << 40) or None
     rate = _rate(ask)
 
-    def run(who: str) -> int:
+    def run(who: str) -> int | Started:
         if not count:
             return 0
         if rate is not None:
-            queue.start_shovel(count, selector=selector, rate=rate, force=force, who=who[:200])
-            return count
+            return Started(
+                queue.start_shovel(count, selector=selector, rate=rate, force=force, who=who[:200])
+            )
         return queue.shovel(count, selector=selector, force=force)
 
     count = queue.shovel(limit, selector=selector, force=force, dry_run=True)
@@ -167,10 +177,15 @@ def _wait(count: int) -> str:
 
 def _rate(ask: Ask) -> float | None:
     text = ask.text("rate")
+    if text is None:
+        return None
     try:
-        return None if text is None else float(text)
-    except ValueError as error:
-        raise BadOption(f"rate={text!r}: use messages a second, such as 100") from error
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < inf:
+        raise BadOption(f"rate={text!r}: use messages a second, more than 0, such as 100")
+    return rate
 
 
 _IDS = Field("ids", "Ids", "Message ids, with spaces or commas between them.", "long")
@@ -188,6 +203,7 @@ ACTIONS = {
             (),
             _pause,
             "The queue is paused.",
+            on_messages=False,
         ),
         Action(
             "resume",
@@ -196,6 +212,7 @@ ACTIONS = {
             (),
             _resume,
             "The queue is resumed.",
+            on_messages=False,
         ),
         Action(
             "scale",
@@ -204,6 +221,7 @@ ACTIONS = {
             (Field("concurrency", "Concurrency", "0 to 100; 0 pauses the queue.", "number"),),
             _scale,
             "The concurrency is changed.",
+            on_messages=False,
         ),
         Action(
             "shovel",

@@ -95,7 +95,7 @@ def _notice(console: Console, number: str) -> str | None:
     entry = console.log.find(number)
     if entry is None or entry.messages is None:
         return None
-    return acting.said(ACTIONS[entry.action], entry.messages)
+    return acting.said(ACTIONS[entry.action], entry)
 
 
 def _message_by_id(_: Console, call: Call) -> Response:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from queue_core.errors import BadOption
+from queue_core.names import nearest
+
+#: The words for yes and no.
+YES = ("1", "true", "yes", "on")
+NO = ("0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +44,17 @@ class Ask:
         if not value.isascii() or not value.isdigit() or not low <= int(value[:20]) <= high:
             raise BadOption(f"{name}={value!r}: use a whole number from {low} to {high}")
         return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter says yes; it is no by default. Raises `BadOption`."""
+        value = (self.text(name) or NO[0]).lower()
+        if value not in YES + NO:
+            raise BadOption(f"{name}={value!r}: use {', '.join(YES)}, or {', '.join(NO)}")
+        return value in YES
+
+    def only(self, known: Sequence[str]) -> None:
+        """Raise `BadOption` for a parameter that is not known: it would be left out silently."""
+        for name in self.values:
+            if name not in known:
+                use = f"use {', '.join(known)}"
+                raise BadOption(f"{name[:40]!r} is no parameter here{nearest(name, known)}; {use}")

@@ -154,6 +154,8 @@ class Auth:
         return Identity(login.name, self._role(login.role), self._csrf(token))
 
     def _of_script(self, header: str, address: str) -> Identity | None:
+        # Also before a remembered login: its answer would tell a guess that is right.
+        self._check_failures(address)
         mark = hmac.digest(self._secret, header.encode(), "sha256")
         with self._lock:
             login = self._scripts.get(mark)

@@ -23,12 +23,19 @@ def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     Raises `BadOption`, `BadOutcome` for an id of another queue, and `BadSelector`.
     """
     queue = console.store.queue(ask.queue)
-    if ask.text("group"):
+    ids, selector, every = ask.text("ids"), ask.text("selector"), ask.flag("all")
+    if ask.flag("group"):
+        if every or ids or selector or ask.text("magazine") == "main":
+            raise BadOption(
+                "group: choose either a group of the sideline, or messages by ids, selector, all "
+                "or magazine"
+            )
         rows = console.store.view("sideline", ask.queue)
         kind, reason = ask.text("kind"), ask.values.get("reason") or None
         found = sideline.members(rows, kind, reason).column("message_id")
         return queue.choose(found.combine_chunks().cast(pa.int64()), magazine="sideline")
-    ids, selector, every = ask.text("ids"), ask.text("selector"), ask.text("all")
+    if ask.text("kind") or ask.text("reason"):
+        raise BadOption("kind and reason choose a group of the sideline: send group=1 with them")
     if every and (ids or selector):
         raise BadOption("choose either all messages, or some by id or selector")
     if every:

@@ -15,6 +15,7 @@ from ignis_console.look import Look
 from ignis_console.places import Places
 from ignis_console.poller import Poller
 from ignis_console.problems import Problem, find
+from ignis_console.rehearsal import Rehearsal
 from ignis_console.shared import Shared
 from ignis_console.sideline_view import SidelineView
 from ignis_console.snapshot import SnapshotReader
@@ -45,6 +46,7 @@ class Console:
         self.auth = Auth(options)
         self.log = ActionLog(options.action_log)
         self.poller = Poller(SnapshotReader(store.catalog).read)
+        self.rehearsal = Rehearsal(store.catalog)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
         self.long_actions = LongActions()
         self._found: tuple[Figures, list[Problem]] | None = None
@@ -53,6 +55,11 @@ class Console:
         #: When somebody acted on a queue last.
         self._acted: dict[str, float] = {}
         self._metrics: Shared[str] = Shared(METRICS_SECONDS)
+
+    def prepare(self) -> None:
+        """Make the first pages and actions quick, in threads; for a process of its own."""
+        self.poller.prepare()
+        self.rehearsal.start()
 
     def queue(self, name: str, span: str) -> Look[QueueReading]:
         """Return a queue in detail, at most some seconds old."""
@@ -104,4 +111,5 @@ class Console:
         """Wait for the actions under way, and end the poller and the log."""
         self.long_actions.close()
         self.poller.close()
+        self.rehearsal.close()
         self.log.close()

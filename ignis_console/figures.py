@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: Seconds after which the rates of a sample are not shown as present ones: six samples are missing.
+LATEST_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -62,10 +65,10 @@ class QueueFigures:
         """Whether it fires nothing, by a person or by its concurrency."""
         return self.paused_for is not None or self.concurrency == 0
 
-    @property
-    def latest(self) -> Sample | None:
-        """The newest sample."""
-        return self.samples[-1] if self.samples else None
+    def latest(self, now: float) -> Sample | None:
+        """Return the newest sample; None if it tells nothing of the present, *now*."""
+        newest = self.samples[-1] if self.samples else None
+        return newest if newest is not None and now - newest.taken_at <= LATEST_SECONDS else None
 
 
 @dataclass(frozen=True, slots=True)

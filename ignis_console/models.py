@@ -181,9 +181,9 @@ def _total(queues: list[QueueRow], name: str) -> int | None:
     return None if None in values else sum(values)
 
 
-def row_of(queue: QueueFigures, oldest_wanted: float) -> QueueRow:
-    """Return the row of a queue."""
-    latest = queue.latest
+def row_of(queue: QueueFigures, oldest_wanted: float, now: float) -> QueueRow:
+    """Return the row of a queue; *now*: the moment of its figures, in seconds since 1970."""
+    latest = queue.latest(now)
     state = "paused" if queue.is_paused else "active"
     return QueueRow(
         name=queue.name,
@@ -224,7 +224,7 @@ def queues_page(console: Console, ask: Ask) -> QueuesPage:
     search = ask.text("q") or ""
     sort = ask.one_of("sort", tuple(SORTS))
     rows = [
-        row_of(queue, console.options.oldest_wanted)
+        row_of(queue, console.options.oldest_wanted, figures.now / 1e6)
         for queue in figures.queues
         if search.lower() in queue.name.lower()
     ]
@@ -254,7 +254,7 @@ def queue_page(console: Console, ask: Ask) -> QueuePage:
     wanted = console.options.oldest_wanted
     return QueuePage(
         fresh=freshness(look, round(details.now * 1e6)),
-        queue=row_of(figures, wanted),
+        queue=row_of(figures, wanted, details.now),
         problems=tuple(of_queue(figures, wanted)),
         details=details,
     )
@@ -264,7 +264,7 @@ def sideline_page(console: Console, ask: Ask) -> SidelinePage:
     """Return the groups of a sideline, and the messages of one of them."""
     look = console.sideline(ask.queue)
     rows = look.seen.rows
-    chosen = ask.text("group") is not None
+    chosen = ask.flag("group")
     search = ask.text("q") or ""
     groups = sideline.group(rows, search, 1 if chosen else _page(ask))
     kind, reason = ask.text("kind"), ask.values.get("reason") or None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -39,12 +42,30 @@ def serve(store: Store, options: ConsoleOptions, announce: Callable[[str], None]
             except OSError as error:
                 raise BadOption(f"--tls-certificate, --tls-key: {error}") from error
             address = options.url(listening.getsockname()[1])
-            app.state.console.poller.prepare()
+            app.state.console.prepare()
             key = app.state.console.auth.key
             announce(f"{address}/login?key={key}" if key else address)
-            uvicorn.Server(config).run(sockets=[listening])
+            with _outliving_signals():
+                uvicorn.Server(config).run(sockets=[listening])
     finally:
         app.state.console.close()
+
+
+@contextmanager
+def _outliving_signals() -> Iterator[None]:
+    """
+    Let SIGTERM end the block, and not the process.
+
+    At its end, uvicorn raises the signal again. The actions under way must be noted before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -19,9 +19,9 @@ _ACTIVE_SECONDS = 15.0
 
 
 class _Slot(Generic[Answer]):
-    def __init__(self) -> None:
+    def __init__(self, former: Look[Answer] | None = None) -> None:
         self.lock = threading.Lock()
-        self.latest: Look[Answer] | None = None
+        self.latest = former
         self.error: Unavailable | None = None
         self.begun_at: float | None = None
         self.took = 0.0
@@ -39,11 +39,14 @@ class _Slot(Generic[Answer]):
 
     def compute(self, compute: Callable[[], Answer], now: float) -> None:
         """Compute the answer; keep the former one with the error of a store that is not reached."""
-        former, self.latest, self.begun_at, self.error = self.latest, None, None, None
+        self.begun_at, self.error = None, None
         try:
             self.latest = Look(compute(), now)
         except Unavailable as error:
-            self.latest, self.error = former, error
+            self.error = error
+        except BaseException:
+            self.latest = None
+            raise
         # Those who have waited for a failure would otherwise wait for the next one.
         self.begun_at = time.monotonic() if self.error else now
         self.took = time.monotonic() - now
@@ -92,6 +95,11 @@ class Shared(Generic[Answer]):
             return slot.latest
 
     def forget(self) -> None:
-        """Forget all answers, after something was changed."""
+        """
+        Compute all answers again, after something was changed.
+
+        The former ones are shown only while the store cannot be reached.
+        """
         with self._lock:
-            self._slots.clear()
+            # New ones, because an answer that is being computed may not see the change.
+            self._slots = {key: _Slot(slot.latest) for key, slot in self._slots.items()}

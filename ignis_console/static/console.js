@@ -90,6 +90,25 @@
   if (sort) sort.addEventListener("change", () => sort.form.requestSubmit());
   const form = document.querySelector("form[data-once]");
   if (form) form.addEventListener("submit", () => setTimeout(() => form.querySelectorAll("button").forEach((each) => (each.disabled = true))));
+  // The count, and the button, are for the values with which the page was made.
+  const choose = document.getElementById("choose");
+  if (form && choose) {
+    const text = (of) => new URLSearchParams(new FormData(of)).toString();
+    const made = choose.cloneNode(true);
+    made.reset();
+    const counted = text(made);
+    const act = form.querySelector("button");
+    const disabled = act.disabled;
+    const compare = () => {
+      const other = text(choose) !== counted;
+      act.disabled = disabled || other;
+      document.getElementById("again").textContent = other ? "Count again first: the fields are no longer those that were counted." : "";
+    };
+    for (const kind of ["input", "change"]) choose.addEventListener(kind, compare);
+    form.addEventListener("submit", (event) => text(choose) !== counted && event.preventDefault());
+    // A browser that comes back to a page brings back what was typed.
+    window.addEventListener("pageshow", compare);
+  }
   setInterval(refresh, EACH_MS);
   document.addEventListener("visibilitychange", refresh);
 })();

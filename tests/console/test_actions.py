@@ -1,6 +1,7 @@
 """Actions: each says how many messages it means, asks where it destroys, and is logged."""
 
 import json
+import re
 
 import pytest
 from sqlalchemy import update
@@ -64,10 +65,25 @@ def test_shovel(operator, queue):
 
 
 def test_a_shovel_with_a_rate_is_a_job(operator, store, queue):
-    act(operator, "shovel", rate="5", selector="number >= 0")
+    _, done = act(operator, "shovel", rate="5", selector="number >= 0")
 
     (job,) = store.view("jobs").to_pylist()
     assert (job["who"], job["rate"], job["limit"]) == ("console", 5.0, 2)
+    assert done["job"] == job["job"]
+    assert done["text"].startswith(f"Job {job['job']} was started: it may shovel 2 messages.")
+    (entry,) = operator.get("/api/log").json()["entries"]
+    assert entry["job"] == job["job"]
+    notice = operator.get(f"/queues/orders?done={entry['number']}").text
+    assert f"Job {job['job']} was started" in notice
+    assert "shovelled." not in notice
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "x"])
+def test_a_wrong_rate_is_refused_before_the_count(operator, queue, rate):
+    answer = operator.get("/api/queues/orders/actions/shovel", params={"rate": rate})
+
+    assert answer.status_code == 400
+    assert "more than 0" in answer.json()["message"]
 
 
 def test_sweep_takes_messages_of_dead_consumers(operator, store, queue):
@@ -143,9 +159,24 @@ def test_nothing_is_changed_if_there_are_more_messages_than_were_shown(operator,
     assert counts(queue) == (0, 2, 2)
 
 
+@pytest.mark.parametrize("name", ["pause", "resume", "scale"])
+def test_a_busy_queue_can_be_paused(operator, queue, name):
+    """These acts concern the queue, and no messages that were counted."""
+    queue.load(orders(5, first=50))
+    fields = {"concurrency": "3"} if name == "scale" else {}
+    form = fields | {"expected": "6", "csrf": token(operator)}
+
+    answer = operator.post(f"/queues/orders/actions/{name}", data=form)
+
+    assert answer.status_code == 200
+    assert "The " in re.search(r'class="notice"[^>]*>(.*?)<', answer.text)[1]
+
+
 @pytest.mark.parametrize("name", ACTIONS)
 def test_no_action_runs_unseen(operator, queue, name):
-    fields = {"concurrency": 1, "all": "1", "confirm": "orders", "consumer": "till"}
+    known = {field.name for field in ACTIONS[name].fields}
+    fields = {"concurrency": 1, "all": "1", "consumer": "till"}
+    fields = {key: fields[key] for key in fields.keys() & known} | {"confirm": "orders"}
     headers = {"X-CSRF-Token": token(operator)}
 
     answer = operator.post(f"/api/queues/orders/actions/{name}", json=fields, headers=headers)
@@ -153,6 +184,27 @@ def test_no_action_runs_unseen(operator, queue, name):
     assert answer.status_code == 400
     assert "expected" in answer.json()["message"]
     assert counts(queue) == (6, 2, 2)
+
+
+def test_the_page_says_for_which_values_it_has_counted(operator, queue):
+    """Also without script, where the fields can be edited beside an old count."""
+
+    def counted(name, **fields):
+        page = operator.get(f"/queues/orders/actions/{name}", params=fields).text
+        found = re.search(r'<dl class="facts" id="counted">(.*?)</dl>', page, re.DOTALL)[1]
+        names = re.findall(r"<dt>(.*?)</dt>", found)
+        return dict(zip(names, re.findall(r"<dd[^>]*>(.*?)</dd>", found), strict=True))
+
+    assert counted("sideline", selector="number < 5", reason_text="odd") == {
+        "Selector": "number &lt; 5",
+        "Reason": "odd",
+    }
+    assert counted("delete", all="1", magazine="main") == {
+        "All messages": "yes",
+        "Magazine": "main",
+    }
+    assert counted("scale", concurrency="3") == {"Concurrency": "3"}
+    assert counted("shovel") == {"Every field": "left empty"}
 
 
 @pytest.mark.parametrize("name", ["sideline", "requeue", "reload", "delete", "scale"])
@@ -181,6 +233,49 @@ def test_a_wrong_choice_is_refused_with_its_reason(operator, queue, fields):
     assert page.status_code == 400
     assert 'role="alert"' in page.text
     assert counts(queue) == (6, 2, 2)
+
+
+GROUP = {"group": "1", "kind": "exception", "reason": "no such customer"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "hint"),
+    [
+        ({"selector": "number > 0", "magazin": "sideline"}, "did you mean 'magazine'?"),
+        ({"all": "1", "selectr": "number = 1"}, "did you mean 'selector'?"),
+        ({"all": "maybe"}, "false"),
+        (GROUP | {"selector": "number = 1"}, "either a group"),
+        (GROUP | {"ids": "1"}, "either a group"),
+        (GROUP | {"all": "1"}, "either a group"),
+        (GROUP | {"magazine": "main"}, "either a group"),
+        ({"all": "1", "kind": "exception"}, "group=1"),
+    ],
+)
+def test_what_would_be_left_out_is_refused(operator, queue, fields, hint):
+    path = "/api/queues/orders/actions/delete"
+    form = fields | {"expected": "100", "confirm": "orders"}
+
+    shown = operator.get(path, params=fields)
+    done = operator.post(path, json=form, headers={"X-CSRF-Token": token(operator)})
+
+    assert (shown.status_code, done.status_code) == (400, 400)
+    assert hint in shown.json()["message"]
+    assert shown.json() == done.json()
+    assert counts(queue) == (6, 2, 2)
+
+
+@pytest.mark.parametrize("word", ["0", "false", "no", "off", "False", ""])
+def test_no_does_not_mean_all(operator, queue, word):
+    path = "/api/queues/orders/actions/delete"
+    headers = {"X-CSRF-Token": token(operator)}
+
+    assert operator.get(path, params={"all": word}).json()["messages"] is None
+    assert "Choose messages first" in operator.get(path[4:], params={"all": word}).text
+    for value in (word, False, 0):
+        form = {"all": value, "expected": 9, "confirm": "orders"}
+        assert operator.post(path, json=form, headers=headers).status_code == 400
+    assert counts(queue) == (6, 2, 2)
+    assert operator.get(path, params={"all": "yes"}).json()["messages"] == 8
 
 
 def test_the_page_after_an_action_says_what_was_done(operator, queue):

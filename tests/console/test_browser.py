@@ -1,8 +1,10 @@
 """Every page and action in Chromium: by mouse and by keyboard, without an error in its console."""
 
+import re
+import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
@@ -283,6 +285,90 @@ def test_each_action_by_mouse(page, queue, name):
     row = css(page, "#rows tr").text
     assert name in row
     assert queue.name in row
+
+
+@pytest.mark.parametrize(
+    ("name", "counted", "edited"),
+    [
+        ("sideline", {"selector": "number = 5"}, {"selector": " OR number > 5"}),
+        ("sideline", {"selector": "number = 5"}, {"reason_text": "typed later"}),
+        ("scale", {"concurrency": "2"}, {"concurrency": "1"}),
+        ("shovel", {}, {"force": None}),
+    ],
+)
+def test_the_button_acts_only_on_what_was_counted(page, queue, name, counted, edited):
+    open_action(page, queue, name)
+    for field, value in counted.items():
+        css(page, f"form[method=get] [name={field}]").send_keys(value)
+    css(page, "form[method=get] button").click()
+    wait(page, lambda _: "?" in page.current_url)
+    wait(page, lambda _: css(page, "form[data-once] button").is_enabled())
+
+    for field, value in edited.items():
+        element = css(page, f"form[method=get] [name={field}]")
+        element.send_keys(value) if value else element.click()
+
+    assert not css(page, "form[data-once] button").is_enabled()
+    assert "Count again first" in css(page, "form[data-once]").text
+    css(page, "form[method=get] button").click()
+    wait(page, lambda _: css(page, "form[data-once] button").is_enabled())
+    assert "Count again first" not in css(page, "form[data-once]").text
+    for field, value in (counted | edited).items():
+        assert (value or "yes").strip() in css(page, "#counted").text, field
+
+
+@contextmanager
+def hardly_writable(store):
+    """Others hold the catalog's file nearly all the time."""
+    ended = threading.Event()
+
+    def hold():
+        with closing(sqlite3.connect(store.catalog.file, isolation_level=None, timeout=30)) as one:
+            while not ended.is_set():
+                one.execute("BEGIN IMMEDIATE")
+                time.sleep(0.4)
+                one.execute("ROLLBACK")
+                time.sleep(0.04)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        holding.join()
+
+
+def test_a_long_action_shows_how_far_it_is(page, store):
+    queue = make_queue(store, f"long-{time.monotonic_ns()}")
+    for number in range(1200):
+        queue.load(orders(1, number))
+    open_action(page, queue, "sideline")
+    css(page, "form[method=get] [name=selector]").send_keys("number >= 0")
+    css(page, "form[method=get] button").click()
+    wait(page, lambda _: "selector" in page.current_url)
+    seen = []
+
+    def progress(_):
+        text = css(page, "#rows tr").text
+        found = re.search(r"([\d,]+) of 1,200 done", text)
+        if found is not None:
+            seen.append(int(found[1].replace(",", "")))
+        return "under way" not in text
+
+    with hardly_writable(store):
+        css(page, "form[method=post][data-once] button").click()
+        wait(page, lambda _: page.current_url.endswith("/log"), 20)
+        wait(page, lambda _: len(set(seen)) > 1 or progress(_), 60)
+    wait(page, progress, 60)
+
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1, "the page follows the action"
+    assert 0 < seen[-1] < 1200
+    row = css(page, "#rows tr").text
+    assert "sideline" in row
+    assert "1,200" in row
+    queue.deactivate()
 
 
 def test_reload_and_the_actions_of_a_message(page, store, queue):

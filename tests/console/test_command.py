@@ -3,10 +3,15 @@
 import http.client
 import json
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
+from base64 import b64encode
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +19,7 @@ import pytest
 from ignis_console import passwords, server
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
-from tests.factories import make_queue
+from tests.factories import make_queue, orders
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery"
@@ -36,6 +41,44 @@ def ended(process):
     assert process.wait(20) in (0, -15)
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+def sideline(site, queue, messages):
+    """Act as a script does, which loses the answer when the console ends."""
+    host = http.client.HTTPConnection(site.removeprefix("http://").partition("/")[0], timeout=30)
+    login = b64encode(f"ann:{PASSWORD}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    body = json.dumps({"selector": "amount >= 0", "expected": messages})
+    with suppress(OSError, http.client.HTTPException):
+        host.request("POST", f"/api/queues/{queue}/actions/sideline", body, headers)
+        host.getresponse()
+
+
+def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
+    address, store, tmp_path
+):
+    queue = make_queue(store, "orders")
+    queue.load(orders(6))
+    log, users = tmp_path / "actions.jsonl", tmp_path / "users"
+    users.write_text(passwords.line("ann", passwords.Role.OPERATE, PASSWORD) + "\n")
+    files = ("--action-log", str(log), "--users", str(users))
+    process, site = started(store.catalog.file.parent, *files)
+    with closing(sqlite3.connect(store.catalog.file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        acting = threading.Thread(target=sideline, args=(site, "orders", 6))
+        acting.start()
+        time.sleep(1)
+        process.terminate()
+        time.sleep(7)
+        assert process.poll() is None, "it waits for the action"
+        writer.execute("ROLLBACK")
+    assert process.wait(20) == 0
+    acting.join(20)
+    process.stderr.close()
+
+    (entry,) = map(json.loads, log.read_text().splitlines())
+    assert (entry["action"], entry["messages"], entry["error"]) == ("sideline", 6, None)
+    assert queue.browse(magazine="sideline").num_rows == 6
 
 
 def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):

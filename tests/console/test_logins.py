@@ -95,6 +95,17 @@ def test_scripts_use_basic(serve, users):
         assert got.status_code == 401
 
 
+def test_a_remembered_login_of_a_script_waits_too(serve, users):
+    """Otherwise the answer to the right guess differs from the others."""
+    client = serve(users=users)
+    assert client.get("/api/queues", auth=("ann", PASSWORD)).status_code == 200
+    for _ in range(auth.MOST_FAILURES):
+        assert client.get("/api/queues", auth=("ann", "guess")).status_code == 401
+
+    assert client.get("/api/queues", auth=("ann", "guess")).status_code == 429
+    assert client.get("/api/queues", auth=("ann", PASSWORD)).status_code == 429
+
+
 @pytest.fixture
 def followed(users, tmp_path):
     """A file of logins of the test's own, and what writes it with other lines."""

@@ -8,7 +8,9 @@ from contextlib import closing
 import pytest
 
 from ignis_console import under_way
+from queue_core.by_hand.chosen import Chosen
 from queue_core.catalog.database import Catalog
+from queue_core.errors import CatalogUnavailable
 from queue_core.selection import rounds
 from tests.console.clients import token
 from tests.factories import make_queue, orders
@@ -87,6 +89,27 @@ def test_the_log_shows_how_many_messages_are_done(operator, queue, monkeypatch):
     assert "4 of 6 done" in page
     (entry,) = ended(operator)
     assert entry["messages"] == 6
+
+
+def test_an_action_that_loses_its_catalog_is_noted(operator, store, queue, monkeypatch):
+    """Whatever the error is, and although the catalog cannot tell the time."""
+    sent = form(operator)
+
+    def lost(*_):
+        monkeypatch.setattr(Catalog, "now", gone)
+        raise RuntimeError("the disk is gone")
+
+    def gone(_):
+        raise CatalogUnavailable("the catalog is gone")
+
+    monkeypatch.setattr(Chosen, "sideline", lost)
+    with pytest.raises(RuntimeError):
+        operator.post("/queues/orders/actions/sideline", data=sent)
+
+    (entry,) = operator.app.state.console.log.latest()
+    assert (entry.action, entry.messages) == ("sideline", None)
+    assert "the disk is gone" in entry.error
+    assert entry.at > "2026"
 
 
 def test_a_short_action_answers_with_what_it_has_done(operator, queue, monkeypatch):

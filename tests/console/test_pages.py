@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 from starlette.testclient import TestClient
 
 from ignis_console.actions import ACTIONS
@@ -12,9 +13,13 @@ from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.console import SIDELINE_SECONDS
 from ignis_console.pages import PAGES
+from ignis_console.poller import Poller
+from ignis_console.snapshot import SnapshotReader
 from ignis_console.wording import moment
 from queue_core import CatalogUnavailable, Store
 from queue_core.catalog import figures
+from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import samples
 from queue_core.tasks.sample import sample
 from tests.console.clients import ORIGIN, log_in, token
 from tests.console.clients import on_both as catalog_url  # noqa: F401 - a fixture
@@ -57,6 +62,27 @@ def test_the_queues(operator, store, queue):
     page = operator.get("/").text
     assert page.index(">empty<") < page.index(">orders<")
     assert '<span class="unknown">unknown</span>' in page
+
+
+def test_a_rate_of_the_past_is_not_shown_as_a_present_one(operator, store, queue):
+    sample(store.catalog)
+    time.sleep(0.05)
+    queue.load(orders(3, first=50))
+    sample(store.catalog)
+
+    def rates():
+        operator.app.state.console.changed("orders")
+        (row,) = operator.get("/api/queues").json()["queues"]
+        one = operator.get("/api/queues/orders").json()["queue"]
+        return row["loaded_per_s"], one["loaded_per_s"]
+
+    assert all(rates())
+    earlier = update(samples).values(taken_at=samples.c.taken_at - 90_000_000)
+    store.catalog.write(lambda connection: connection.execute(earlier))
+    operator.app.state.console.poller.close()
+    operator.app.state.console.poller = Poller(SnapshotReader(store.catalog).read)
+
+    assert rates() == (None, None)
 
 
 def test_queues_are_searched_and_ordered(operator, store, queue):
@@ -217,6 +243,26 @@ def test_old_figures_are_shown_as_old(operator, store, queue, monkeypatch):
     assert operator.get("/api/queues").json()["queues"][0]["waiting"] == 6
 
 
+@pytest.mark.parametrize("path", ["/queues/orders", "/queues/orders/sideline"])
+def test_a_former_reading_of_a_queue_is_shown_as_old(operator, queue, monkeypatch, path):
+    """Also right after an action, which has everything read anew."""
+    assert operator.get("/api" + path).json()["fresh"]["error"] is None
+
+    def fail(self):
+        raise CatalogUnavailable("the database is down")
+
+    monkeypatch.setattr(Catalog, "read", fail)
+    for _ in range(2):
+        operator.app.state.console.changed("orders")
+        page, twin = operator.get(path), operator.get("/api" + path)
+        assert (page.status_code, twin.status_code) == (200, 200)
+        assert "Old figures" in page.text
+        assert twin.json()["fresh"]["error"] == "the database is down"
+    monkeypatch.undo()
+    operator.app.state.console.changed("orders")
+    assert operator.get("/api" + path).json()["fresh"]["error"] is None
+
+
 def test_messages_of_a_dead_process_without_heartbeats_are_a_problem(operator, store):
     made = make_queue(store, sweep_after=0.1)
     made.load(orders(5))
@@ -292,7 +338,9 @@ def test_a_store_that_is_gone_is_an_error_page(address, operator, store, queue):
         app.state.console.changed("orders")
 
         paths += ["/queues/none", "/queues/orders/messages?selector=number+>+1"]
-        paths += [f"/queues/orders/actions/{name}?all=1" for name in ACTIONS]
+        for name, action in ACTIONS.items():
+            every = "?all=1" if "all" in [each.name for each in action.fields] else ""
+            paths.append(f"/queues/orders/actions/{name}{every}")
         found = {path: client.get(path) for path in paths}
 
         assert {path: each.status_code for path, each in found.items()} == dict.fromkeys(found, 503)
