@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_ignis.settlement import Handler
 from queue_core.errors import BadName, BadOption
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handlers.results import is_refusal
 from queue_core.handlers.signature import arguments_of, check_signature
 from queue_core.model import QueueInfo
 from queue_core.names import SIDELINE_SUFFIX, check_queue, listed
@@ -89,6 +90,9 @@ class ManagedQuery:
                 return
             self.running.stop()
         self._note_failure()
+        if shape == self.shape and self._error is not None and is_refusal(self._error):
+            # Another start would do the work of another message, and sideline it.
+            return
         try:
             self._query = self._start()
         except Exception as error:  # noqa: BLE001 - the other queues continue; `state` reports it

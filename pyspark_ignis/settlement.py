@@ -23,6 +23,7 @@ from queue_core.handlers.contract import Contract
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.payloads import Payload
 from queue_core.handlers.results import REFUSAL
+from queue_core.names import listed
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
 
 #: A function of one message, a function marked by `batch_handler`, or a boolean expression.
@@ -53,6 +54,12 @@ def settlement(
                 "ignorable, handler_timeout, payload, on_none and breaker are for handlers in "
                 "Python; an expression raises no exceptions, cannot be interrupted, and can use "
                 "from_json and coalesce"
+            )
+        if contract.retry is not None and contract.retry.classes:
+            names = listed([each.__name__ for each in contract.retry.classes])
+            raise BadOption(
+                f"retry={contract.retry}: an expression raises no exceptions, so its policy cannot "
+                f"name {names}; name kinds of failures, such as 'rejected'"
             )
         return _observed(_by_expression(messages, handler))
     runner = runner_of(handler, contract, timeout, messages.schema, may_put_off=may_put_off)

@@ -27,6 +27,10 @@ _SECRETS = re.compile(
 )
 
 
+#: Schemes of the URIs that Arrow reads and writes, beside that of buckets.
+_FILE_SYSTEMS = ("gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+
+
 class Address(NamedTuple):
     """The catalog and the storage of a store."""
 
@@ -45,6 +49,8 @@ class Address(NamedTuple):
 
         Raises `BadOption` unless exactly one of these two is given.
         """
+        for option, value in {"path": path, "catalog": catalog, "storage": storage}.items():
+            _check_text(option, value)
         if path is not None and (catalog or storage):
             raise BadOption("pass either path=, or catalog= and storage=, not both")
         if path is None or not str(path):
@@ -56,6 +62,16 @@ class Address(NamedTuple):
             return Address(_catalog(catalog), _storage(storage))
         folder = _folder(str(path))
         return Address(f"sqlite:///{folder / CATALOG_FILE}", str(folder))
+
+
+def _check_text(option: str, value: object) -> None:
+    """Refuse what no address can be: another value than a text or a path, and the character NUL."""
+    if value is None:
+        return
+    if not isinstance(value, str | os.PathLike):
+        raise BadOption(f"{option}={value!r} is not a text; give the address in quotes")
+    if "\0" in str(value):
+        raise BadOption(f"{option}={masked(str(value))!r} has the character NUL; remove it")
 
 
 def _catalog(url: str) -> str:
@@ -105,11 +121,11 @@ def _folder(path: str, option: str = "path") -> Path:
     if "://" in path or path.startswith("file:"):
         parts = urlsplit(path)
         if parts.scheme != "file":
-            uri = masked(path)
-            bucket = re.sub("^s3[an]://", "s3://", uri)
+            raise BadOption(f"{shown} is not a local folder; {_advice(parts.scheme, masked(path))}")
+        if parts.netloc not in ("", "localhost"):
             raise BadOption(
-                f"path={uri!r} is not a local folder; pass catalog=postgresql+psycopg://… and "
-                f"storage={bucket}"
+                f"{shown} names the host {parts.netloc!r}, and a folder has none; write "
+                f"file:///{parts.netloc}{parts.path}, or the mounted folder"
             )
         return Path(unquote(parts.path)).absolute()
     path = os.path.expandvars(path)
@@ -122,6 +138,22 @@ def _folder(path: str, option: str = "path") -> Path:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:
         raise BadOption(f"{shown} names no home folder: {error}") from error
+
+
+def _advice(scheme: str, uri: str) -> str:
+    """Return what to pass instead of a path that is the URI of something else."""
+    database = scheme.partition("+")[0]
+    if database == "sqlite":
+        return f"pass catalog={uri} and storage=some/folder, or path= with only the folder"
+    if database in ("postgresql", "postgres"):
+        return "pass catalog=postgresql+psycopg://… and storage=s3://bucket/prefix"
+    if scheme in ("s3", "s3a", "s3n", *_FILE_SYSTEMS):
+        bucket = re.sub("^s3[an]://", "s3://", uri)
+        return f"pass catalog=postgresql+psycopg://… and storage={bucket}"
+    if scheme == "dbfs":
+        return "a mounted one is /dbfs/…"
+    reached = ", ".join(f"{each}://" for each in ("s3", *_FILE_SYSTEMS))
+    return f"a storage is a folder, or one of {reached}"
 
 
 def masked(url: str) -> str:

@@ -949,12 +949,12 @@ class Queue:
             if dry_run:
                 return count_stuck(catalog, self.info, older_than, dead_after, consumer)
             return sweep(
-                catalog, self.info, older_than, dead_after, consumer=consumer, most=WHOLE_SLICES
+                catalog, self.info, older_than, dead_after, consumer=consumer, by_hand=True
             )
         if dry_run:
             stuck = count_stuck(catalog, self.info, older_than, dead_after)
             return stuck + count_overdelivered(catalog, self.info)
-        swept = sweep(catalog, self.info, older_than, dead_after, most=WHOLE_SLICES)
+        swept = sweep(catalog, self.info, older_than, dead_after, by_hand=True)
         return swept + abandon(catalog, self.info)
 
     def compact(self) -> int:

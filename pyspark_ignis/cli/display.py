@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pyspark_ignis.cli import json_maps
+
 # Wide enough for any table, because a pipe has no width.
 _PIPE_WIDTH = 10_000
 
@@ -94,7 +96,7 @@ def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 def _as_values(column: pa.ChunkedArray) -> list[Any]:
     try:
-        return list(column.to_pylist())
+        return [json_maps.of_pairs(value, column.type) for value in column.to_pylist()]
     except UnicodeDecodeError:
         if pa.types.is_string(column.type):
             return list(column.cast(pa.binary()).to_pylist())

@@ -10,11 +10,15 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
+    Update,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -132,8 +136,7 @@ def check(
     *logged* is the newest ticket in Spark's log. If this catalog has not fired it, the catalog is
     older than the checkpoint: all tickets up to it are skipped, and reported for the queues.
     """
-    here = select(consumers.c.last_ticket).where(_is_current(consumer))
-    last = connection.scalar(dialect.of(connection).locked(here))
+    last = connection.scalar(_locking(dialect.of(connection)), _life(consumer))
     if last is None:
         raise _fenced(consumer)
     if last < logged:
@@ -142,7 +145,7 @@ def check(
 
 def check_life(connection: Connection, consumer: Consumer) -> None:
     """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
-    if connection.scalar(select(consumers.c.id).where(_is_current(consumer))) is None:
+    if connection.scalar(_LIFE, _life(consumer)) is None:
         raise _fenced(consumer)
 
 
@@ -153,14 +156,26 @@ def check_committed(connection: Connection, consumer_id: int, committed: int) ->
     They were acknowledged before anything was fired or planned after them. Their messages must
     first be settled, by the publications that the catalog has now.
     """
-    here = select(consumers.c.acknowledged).where(consumers.c.id == consumer_id)
-    if (connection.scalar(here) or 0) < committed:
+    if (connection.scalar(_ACKNOWLEDGED, {"its_id": consumer_id}) or 0) < committed:
         raise Unacknowledged
+
+
+# Once for each life: to build it takes longer than SQLite needs to check it.
+@lru_cache(maxsize=256)
+def is_current(consumer: Consumer) -> ColumnElement[bool]:
+    """Whether a consumer was not started again, as a condition of any statement."""
+    its = (
+        consumers.c.id == consumer.id,
+        consumers.c.epoch == consumer.epoch,
+        # As in `_IS_CURRENT`.
+        consumers.c.name == consumer.name,
+    )
+    return select(consumers.c.id).where(*its).exists()
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
     """Record a heartbeat of the consumer; raises `ConsumerFenced`."""
-    _guarded(connection, consumer, heartbeat_at=dialect.now())
+    _guarded(connection, consumer, _HEARTBEAT)
 
 
 def new_ticket(
@@ -172,12 +187,7 @@ def new_ticket(
     With *seen*, its messages are handed out at once, without a plan. Such a ticket is never
     requested again, and needs no row.
     """
-    number, fired_at = _guarded(
-        connection,
-        consumer,
-        last_ticket=consumers.c.last_ticket + 1,
-        seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
-    )
+    number, fired_at = _guarded(connection, consumer, _NEXT_TICKET)
     if not seen or browsed is not None:
         row = {"consumer_id": consumer.id, "number": number, "fired_at": fired_at}
         connection.execute(
@@ -193,9 +203,7 @@ def ticket_behind(connection: Connection, consumer: Consumer, after: int) -> int
     An acknowledged ticket also counts, and is empty: a checkpoint that has lost its newest batches
     repeats their numbers, and the sink accepts no new rows under these numbers.
     """
-    acknowledged = connection.scalar(
-        select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
-    )
+    acknowledged = connection.scalar(_ACKNOWLEDGED, {"its_id": consumer.id})
     if acknowledged is not None and after < acknowledged:
         # One ticket for each batch, but a new checkpoint skips all earlier tickets at once.
         return after + 1 if after else int(acknowledged)
@@ -303,7 +311,8 @@ def close_tickets(
     logged = upto if logged is None else logged
     furthest = dialect.of(connection).greatest(consumers.c.acknowledged, upto)
     gain = (furthest - consumers.c.acknowledged) * seals.weight(consumers, "acknowledged")
-    last, _ = _guarded(connection, consumer, acknowledged=furthest, seal=consumers.c.seal + gain)
+    closing = _changing(acknowledged=furthest, seal=consumers.c.seal + gain)
+    last, _ = _guarded(connection, consumer, closing)
     if last < logged:
         _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
     # A browser's newest ticket says where it continues, even if it is older than a checkpoint.
@@ -328,7 +337,7 @@ def _skip_forgotten(
     """
     gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
     values = {"last_ticket": last, "seal": consumers.c.seal + gain}
-    connection.execute(update(consumers).where(_is_current(consumer)).values(values))
+    connection.execute(update(consumers).where(_IS_CURRENT).values(values), _life(consumer))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
     here = select(queues.c.id, queues.c.name).where(
         dialect.of(connection).one_of(queues.c.id, list(queue_ids))
@@ -347,27 +356,49 @@ def _skip_forgotten(
         )
 
 
-def _guarded(connection: Connection, consumer: Consumer, **values: object) -> tuple[int, int]:
+def _guarded(connection: Connection, consumer: Consumer, changing: Update) -> tuple[int, int]:
     """Change the consumer's row if its epoch is current; return its last ticket and the time."""
-    row = connection.execute(
-        update(consumers)
-        .where(_is_current(consumer))
-        .values(**values)
-        .returning(consumers.c.last_ticket, dialect.now().label("at"))
-    ).first()
+    row = connection.execute(changing, _life(consumer)).first()
     if row is None:
         raise _fenced(consumer)
     return int(row.last_ticket), int(row.at)
 
 
-def _is_current(consumer: Consumer) -> ColumnElement[bool]:
-    """Return the condition that a row belongs to the consumer in its present life."""
-    return and_(
-        consumers.c.id == consumer.id,
-        consumers.c.epoch == consumer.epoch,
-        # A restored catalog can have assigned the number to another consumer.
-        consumers.c.name == consumer.name,
+def _life(consumer: Consumer) -> dict[str, object]:
+    """Return the parameters of `_IS_CURRENT`."""
+    return {"its_id": consumer.id, "its_epoch": consumer.epoch, "its_name": consumer.name}
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+#: The condition that a row belongs to a consumer in its present life.
+_IS_CURRENT = and_(
+    consumers.c.id == bindparam("its_id"),
+    consumers.c.epoch == bindparam("its_epoch"),
+    # A restored catalog can have assigned the number to another consumer.
+    consumers.c.name == bindparam("its_name"),
+)
+_LIFE = select(consumers.c.id).where(_IS_CURRENT)
+_ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == bindparam("its_id"))
+
+
+def _changing(**values: object) -> Update:
+    """Return the statement that changes a consumer's row in its present life."""
+    at = dialect.now().label("at")
+    return (
+        update(consumers).where(_IS_CURRENT).values(**values).returning(consumers.c.last_ticket, at)
     )
+
+
+_HEARTBEAT = _changing(heartbeat_at=dialect.now())
+_NEXT_TICKET = _changing(
+    last_ticket=consumers.c.last_ticket + 1,
+    seal=consumers.c.seal + seals.weight(consumers, "last_ticket"),
+)
+
+
+@lru_cache(maxsize=2)
+def _locking(database: dialect.Dialect) -> Select[int]:
+    return database.locked(select(consumers.c.last_ticket).where(_IS_CURRENT))
 
 
 def _fenced(consumer: Consumer) -> ConsumerFenced:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.consumers import by_name, own_ids
+from queue_core.catalog.consumers import by_name, is_current, own_ids
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
@@ -20,7 +20,8 @@ def conditions(connection: Connection, holder: Holder) -> list[ColumnElement[boo
     Return the conditions of slices that the holder holds; raises `BadOption`.
 
     They are conditions on messages that are found by their segments. A consumer may hold many more,
-    so a database without statistics must not begin with its index.
+    so a database without statistics must not begin with its index. A `Consumer` that was started
+    again holds nothing: its messages are those of its new life.
     """
     consumer_id = dialect.of(connection).not_indexed(slices.c.consumer_id)
     match holder:
@@ -29,7 +30,7 @@ def conditions(connection: Connection, holder: Holder) -> list[ColumnElement[boo
             mine = slices.c.consumer_id == holder.consumer.id
             return [mine, slices.c.ticket == holder.number]
         case Consumer():
-            return [consumer_id == holder.id]
+            return [consumer_id == holder.id, is_current(holder)]
         case str():
             found = by_name(connection, holder)
             if found is None:

@@ -13,6 +13,8 @@ consumers fire at the same time, they still never get the same message.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -135,20 +137,8 @@ def open_to(
     `QueueTaken` where another consumer is exclusive. One statement, unless there are priorities or
     claims.
     """
-    some = exists().where(
-        interests.c.queue_id == queues.c.id,
-        interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
-    )
-    rows = connection.execute(
-        select(
-            queues.c.id,
-            queues.c.name,
-            queues.c.deactivated_at,
-            queues.c.settings,
-            queues.c.paused_at,
-            some.label("ranked"),
-        ).where(dialect.of(connection).one_of(queues.c.id, queue_ids))
-    ).all()
+    database = dialect.of(connection)
+    rows = connection.execute(_doors(database), {"these": database.listed(queue_ids)}).all()
     for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
@@ -243,3 +233,21 @@ def _taken(queue: str, by: str, exclusively: bool) -> QueueTaken:
     return QueueTaken(
         f"queue {queue!r} cannot be exclusive while consumer {by!r} is active; stop that one first"
     )
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _doors(database: dialect.Dialect) -> Select[Any]:
+    """Return the query for what opens and closes some queues to consumers."""
+    some = exists().where(
+        interests.c.queue_id == queues.c.id,
+        interests.c.priority.is_not(None) | (interests.c.claim != SHARED),
+    )
+    return select(
+        queues.c.id,
+        queues.c.name,
+        queues.c.deactivated_at,
+        queues.c.settings,
+        queues.c.paused_at,
+        some.label("ranked"),
+    ).where(database.one_of_given(queues.c.id, "these"))

@@ -43,19 +43,19 @@ def is_paused(row: Row[Any]) -> bool:
         return row.paused_at is not None or not _concurrency(row.settings)
 
 
-def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> list[int]:
+def concurrencies(connection: Connection, queue_ids: Sequence[int]) -> dict[str, int]:
     """
-    Return the setting ``concurrency`` of some queues, in no order, without dropped queues.
+    Return the setting ``concurrency`` of some queues by their names, without dropped queues.
 
     It is 0 for a queue that a person has paused.
     """
     query = select(queues.c.name, queues.c.settings, queues.c.paused_at).where(
         dialect.of(connection).one_of(queues.c.id, queue_ids)
     )
-    found = []
+    found = {}
     for row in connection.execute(query):
         with decoding(queues, f"name {row.name!r}"):
-            found.append(0 if row.paused_at is not None else _concurrency(row.settings))
+            found[row.name] = 0 if row.paused_at is not None else _concurrency(row.settings)
     return found
 
 

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Delete,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.sql.dml import ReturningDelete
 
 from queue_core.catalog import dialect, seals
 from queue_core.catalog.damage import damaged, decoding
@@ -64,11 +77,8 @@ def publish(connection: Connection, queue_id: int, staged: Staged) -> tuple[int,
 
 def sources(connection: Connection, segment_ids: Collection[int]) -> dict[int, SegmentRef]:
     """Return the references by which segments are read, with all of their chunks."""
-    rows = connection.execute(
-        select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
-        .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
-        .where(dialect.of(connection).one_of(segments.c.id, segment_ids))
-    )
+    database = dialect.of(connection)
+    rows = connection.execute(_sources(database), {"these": database.listed(segment_ids)})
     found = {}
     for row in rows:
         with decoding(segments, f"id {row.id}"):
@@ -83,16 +93,36 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
     """Remove the segments that no slice names; their files become garbage."""
     if not segment_ids:
         return
-    unnamed = dialect.of(connection).one_of(segments.c.id, segment_ids) & ~exists().where(
-        slices.c.segment_id == segments.c.id
-    )
-    gone = connection.execute(
-        delete(segments).where(unnamed).returning(segments.c.id, segments.c.location)
-    ).all()
+    database = dialect.of(connection)
+    given = {"these": database.listed(segment_ids)}
+    gone = connection.execute(_unnamed(database), given).all()
     if gone:
-        these = dialect.of(connection).one_of(id_map.c.segment_id, [row.id for row in gone])
-        connection.execute(delete(id_map).where(these))
+        given = {"these": database.listed([row.id for row in gone])}
+        connection.execute(_moved_by(database), given)
     discard(connection, [row.location for row in gone if row.location is not None])
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _sources(database: dialect.Dialect) -> Select[Any]:
+    return (
+        select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
+        .outerjoin(id_map, id_map.c.segment_id == segments.c.id)
+        .where(database.one_of_given(segments.c.id, "these"))
+    )
+
+
+@lru_cache(maxsize=2)
+def _unnamed(database: dialect.Dialect) -> ReturningDelete[Any]:
+    """Return the statement that removes those of some segments that no slice names."""
+    these = database.one_of_given(segments.c.id, "these")
+    named = exists().where(slices.c.segment_id == segments.c.id)
+    return delete(segments).where(these, ~named).returning(segments.c.id, segments.c.location)
+
+
+@lru_cache(maxsize=2)
+def _moved_by(database: dialect.Dialect) -> Delete:
+    return delete(id_map).where(database.one_of_given(id_map.c.segment_id, "these"))
 
 
 def discard(connection: Connection, locations: Collection[str]) -> None:

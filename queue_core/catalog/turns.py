@@ -48,7 +48,9 @@ def backlog(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, Backlog]:
     """Return the backlog of some shards, by default of all, without locking them."""
-    return _read(connection, _query(connection, queue_ids, magazine, shard_numbers))
+    database = dialect.of(connection)
+    given = _given(database, queue_ids, magazine, shard_numbers)
+    return _read(connection, _reading(database, of_shards="at" in given), given)
 
 
 def lock(
@@ -59,9 +61,7 @@ def lock(
 ) -> dict[ShardKey, Backlog]:
     """Wait for the turns of some shards, by default of all; return their backlog once locked."""
     database = dialect.of(connection)
-    given: dict[str, Any] = {"these": database.listed(queue_ids), "in": int(magazine)}
-    if shard_numbers is not None:
-        given["at"] = database.listed(shard_numbers)
+    given = _given(database, queue_ids, magazine, shard_numbers)
     return _read(connection, _locking(database, of_shards="at" in given), given)
 
 
@@ -79,7 +79,9 @@ def lock_free(
 
     *most*: how many turns to lock; those of *start* and the shards after it come first.
     """
-    query = _query(connection, queue_ids, magazine, shard_numbers).where(_WAITING > 0)
+    database = dialect.of(connection)
+    given = _given(database, queue_ids, magazine, shard_numbers)
+    query = _reading(database, of_shards="at" in given).where(_WAITING > 0)
     if start is not None:
         queue_id, _, shard = start
         later = (turns.c.queue_id > queue_id) | (
@@ -87,7 +89,7 @@ def lock_free(
         )
         in_turn = (case((later, 0), else_=1), turns.c.queue_id, turns.c.shard)
         query = query.order_by(None).order_by(*in_turn).limit(most)
-    return _read(connection, dialect.of(connection).skip_locked(query, turns))
+    return _read(connection, database.skip_locked(query, turns), given)
 
 
 def load_pointers(
@@ -111,24 +113,22 @@ def lock_load_pointers(
     return _pointers(connection, dialect.of(connection).locked(query))
 
 
-def _query(
-    connection: Connection,
+def _given(
+    database: dialect.Dialect,
     queue_ids: Collection[int],
     magazine: Magazine,
     shard_numbers: Collection[int] | None,
-) -> Select[tuple[int, int, int, int, int]]:
-    query = _BACKLOGS.where(
-        dialect.of(connection).one_of(turns.c.queue_id, queue_ids),
-        turns.c.magazine == int(magazine),
-    )
+) -> dict[str, Any]:
+    """Return the parameters of `_reading`."""
+    given: dict[str, Any] = {"these": database.listed(queue_ids), "in": int(magazine)}
     if shard_numbers is not None:
-        query = query.where(dialect.of(connection).one_of(turns.c.shard, shard_numbers))
-    return query
+        given["at"] = database.listed(shard_numbers)
+    return given
 
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=8)
-def _locking(
+@lru_cache(maxsize=4)
+def _reading(
     database: dialect.Dialect, *, of_shards: bool
 ) -> Select[tuple[int, int, int, int, int]]:
     where = [
@@ -137,13 +137,20 @@ def _locking(
     ]
     if of_shards:
         where.append(database.one_of_given(turns.c.shard, "at"))
-    return database.locked(_BACKLOGS.where(*where), turns)
+    return _BACKLOGS.where(*where)
+
+
+@lru_cache(maxsize=4)
+def _locking(
+    database: dialect.Dialect, *, of_shards: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    return database.locked(_reading(database, of_shards=of_shards), turns)
 
 
 def _read(
     connection: Connection,
     query: Select[tuple[int, int, int, int, int]],
-    given: dict[str, Any] | None = None,
+    given: dict[str, Any],
 ) -> dict[ShardKey, Backlog]:
     found = {}
     for row in connection.execute(query, given).all():

@@ -61,6 +61,8 @@ _READ_NOTIFIED = """
     SELECT queue_id, number FROM notified WHERE queue_id IN (SELECT value FROM json_each(?))
     ORDER BY queue_id
 """
+#: Built once: a text is searched for parameters each time that it is made.
+_LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
 _TEXT = String()
 #: The row of notifications for all queues; no queue has this id.
 _EVERY = 0
@@ -411,8 +413,7 @@ class Sqlite(Dialect):
 
     def last_id(self, connection: Connection, table: Table) -> int:
         """Read the counter of an AUTOINCREMENT column."""
-        query = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
-        return int(connection.scalar(query, {"name": table.name}) or 0)
+        return int(connection.scalar(_LAST_ID, {"name": table.name}) or 0)
 
     def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
         """Set the counter of an AUTOINCREMENT column; others follow their highest id."""

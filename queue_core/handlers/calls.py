@@ -45,7 +45,7 @@ IgnorableClasses: TypeAlias = tuple[type[Exception], ...]
 Outcome = TypeVar("Outcome")
 
 #: What a handler may raise. Each fails its messages alone: the process, and the pool, go on.
-_FAILURES = (Exception, CancelledError, SystemExit, KeyboardInterrupt)
+_FAILURES = (Exception, CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt)
 _log = logging.getLogger(__name__)
 
 
@@ -236,6 +236,13 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         return _RELOADED if begun else _UNHANDLED
 
 
+def _decides_nothing(decisions: Any) -> bool:
+    """Whether a list has nothing but None. A null in an array is a decision about its message."""
+    if not isinstance(decisions, list | tuple) or not decisions or decisions[0] is not None:
+        return False
+    return not any(each is not None for each in decisions)
+
+
 class BatchCall(HandlerCalls[Verdicts]):
     """One call for all messages that can be read, if there are any."""
 
@@ -271,6 +278,14 @@ class BatchCall(HandlerCalls[Verdicts]):
         return BatchCall(lists, len(read), ignorable, unreadable, results, retry)
 
     @property
+    def _ids(self) -> pa.Array | None:
+        """The ids of the messages of the call, if the handler sees them as columns."""
+        batch = self._arguments[0]
+        if isinstance(batch, pa.RecordBatch) and "_message_id" in batch.schema.names:
+            return batch.column("_message_id")
+        return None
+
+    @property
     def verdicts(self) -> Verdicts:
         """The handler's verdicts, and in their places those of unreadable messages."""
         if self._unreadable is None:
@@ -298,10 +313,14 @@ class BatchCall(HandlerCalls[Verdicts]):
             return self._same(SIDELINE, EXCEPTION, str(error))
         except TimedOut as late:
             return self._timed_out(str(late))
+        if _decides_nothing(decisions):
+            # As of a function without a return, called for each message.
+            decisions = None
         if decisions is None and self.results.none():
             return self._same(DELETE, None, None)
         try:
-            verdicts = Verdicts.of_batch(decisions, self._messages)
+            on_none = self.results.on_none
+            verdicts = Verdicts.of_batch(decisions, self._messages, on_none, self._ids)
         except BadOutcome as error:
             dead = self.results.refused
             return Verdicts.same(self._messages, SIDELINE, UNDECIDED, str(error), dead=dead)

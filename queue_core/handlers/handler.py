@@ -50,8 +50,10 @@ def batch_handler(handler: _Handler) -> _Handler:
             array, or a list), true to delete the message and false to sideline it; or a RecordBatch
             or Table with the column ``outcome`` (``delete``, ``sideline`` or ``reload``) and,
             optionally, the text columns ``kind`` and ``reason``, which say why it was sidelined,
+            the column ``_message_id``, with which the rows may be in any order,
             and the columns ``not_before``, ``delay`` and ``dead`` of `Settlement.of`, which say
-            when it is tried again.
+            when it is tried again. A null is no decision about its message, as None of a handler of
+            single messages.
 
     Returns:
         The same handler, or a wrapper of one that cannot be marked, such as a bound method.

@@ -19,6 +19,9 @@ from queue_core.errors import BadOption, BadOutcome
 from queue_core.names import listed, nearest
 from queue_core.outcomes import DELETE, SIDELINE
 
+#: What the errors of refused handlers say.
+_NONE = "returned None instead of a decision"
+_PUT_OFF = "puts messages of the sideline off"
 #: The outcomes that the argument ``on_none`` can give to a result of None.
 ON_NONE = (DELETE, SIDELINE)
 #: A column of a task's settlement: why its handler is refused, else null.
@@ -29,7 +32,8 @@ class Results:
     """The results of a handler so far, in one process. Thread-safe."""
 
     def __init__(self, on_none: str | None = None, *, may_put_off: bool = True) -> None:
-        self._on_none = on_none
+        #: The outcome of a result of None; None to refuse such a handler.
+        self.on_none = on_none
         self._may_put_off = may_put_off
         #: Whether the handler has decided about a message.
         self.decided = False
@@ -40,9 +44,9 @@ class Results:
 
     def none(self) -> bool:
         """Note a result of None; return whether it deletes the message."""
-        if self._on_none is None and not self.decided:
+        if self.on_none is None and not self.decided:
             self.refused = True
-        return self._on_none == DELETE
+        return self.on_none == DELETE
 
     def put_off(self) -> bool:
         """Note that the handler puts messages off; return whether it may."""
@@ -63,16 +67,15 @@ class Results:
             return None
         if self._put_off:
             return (
-                f"the handler {name_of(handler)} puts messages of the sideline off, with Later or "
-                "a delay, and would get them again at once: a consumer of the sideline fires "
-                "messages before their time. Return True or False, or requeue the messages and "
-                "handle them in main. The message that it put off waits as before"
+                f"the handler {name_of(handler)} {_PUT_OFF}, with Later or a delay, and would get "
+                "them again at once: a consumer of the sideline fires messages before their time. "
+                "Return True or False, or requeue the messages and handle them in main. The "
+                "message that it put off waits as before"
             )
         return (
-            f"the handler {name_of(handler)} returned None instead of a decision; return True to "
-            "delete a message and False to sideline it, or set on_none='delete' or "
-            "on_none='sideline'. The message that it handled is in the sideline as undecided and "
-            "dead, and the others wait"
+            f"the handler {name_of(handler)} {_NONE}; return True to delete a message and False to "
+            "sideline it, or set on_none='delete' or on_none='sideline'. The message that it "
+            "handled is in the sideline as undecided and dead, and the others wait"
         )
 
 
@@ -90,6 +93,7 @@ class _OfSideline(Results):
 
     def __init__(self, of: Results) -> None:
         self._of = of
+        self.on_none = of.on_none
 
     @property
     def decided(self) -> bool:
@@ -118,6 +122,11 @@ def name_of(handler: Callable[..., Any]) -> str:
     while isinstance(handler, partial):
         handler = handler.func
     return getattr(handler, "__qualname__", None) or type(handler).__qualname__
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether an error, or what Spark makes of it, says that a handler is refused."""
+    return any(text in str(error) for text in (_NONE, _PUT_OFF))
 
 
 def refusal(why: str, queues: Sequence[str]) -> BadOutcome:

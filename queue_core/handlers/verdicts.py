@@ -62,14 +62,24 @@ class Verdicts(NamedTuple):
         return Verdicts(outcomes, kinds, reasons, times)
 
     @staticmethod
-    def of_batch(result: Any, count: int) -> Verdicts:
-        """Read the result of a batch handler for *count* messages; raises `BadOutcome`."""
+    def of_batch(
+        result: Any, count: int, on_none: str | None = None, ids: pa.Array | None = None
+    ) -> Verdicts:
+        """
+        Read the result of a batch handler for *count* messages; raises `BadOutcome`.
+
+        *on_none* is the outcome of a message whose decision is null, by default the sideline. With
+        *ids*, the rows of a table that has ids may be in any order.
+        """
         if isinstance(result, pa.RecordBatch | pa.Table):
-            return _of_table(result, count)
+            if ids is not None and "_message_id" in result.schema.names:
+                result = _in_order(result, ids)
+            return _of_table(result, count, on_none)
         decisions = _booleans(result, count)
-        done = decisions.fill_null(False)
+        done = decisions.fill_null(on_none == DELETE)
         outcomes = pc.if_else(done, DELETE, SIDELINE)
         kinds = pc.if_else(decisions.is_valid(), pc.if_else(done, _NONE, REJECTED), UNDECIDED)
+        kinds = pc.if_else(done, _NONE, kinds)
         return Verdicts(outcomes, kinds, pa.nulls(count, pa.string()))
 
     def among(self, unreadable: list[str | None]) -> Verdicts:
@@ -107,13 +117,34 @@ class Verdicts(NamedTuple):
 _NONE = pa.scalar(None, pa.string())
 
 
-def _of_table(result: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
+def _in_order(result: pa.RecordBatch | pa.Table, ids: pa.Array) -> pa.RecordBatch | pa.Table:
+    """Return the rows of a table in the order of the messages; raises `BadOutcome`."""
+    given = _array(result.column("_message_id"), "_message_id", len(ids))
+    if given.type != pa.int64():
+        raise BadOutcome(f"the batch handler's _message_id column is {given.type}, not int64")
+    if given.equals(ids):
+        return result
+    rows = pc.index_in(ids, value_set=given)
+    if rows.null_count:
+        missing = ids.filter(rows.is_null())[0]
+        raise BadOutcome(
+            f"the batch handler's table has ids, and no row for message {missing}; give one row "
+            "for each message of the batch, or leave the ids out and keep the order"
+        )
+    return result.take(rows)
+
+
+def _of_table(
+    result: pa.RecordBatch | pa.Table, count: int, on_none: str | None = None
+) -> Verdicts:
     names = result.schema.names
     if "outcome" not in names:
         raise BadOutcome(
             f"the batch handler's table has no column 'outcome'{nearest('outcome', names)}"
         )
     outcomes = _strings(result.column("outcome"), "outcome", count)
+    undecided = outcomes.is_null()
+    outcomes = outcomes.fill_null(DELETE if on_none == DELETE else SIDELINE)
     if not pc.all(pc.is_in(outcomes, value_set=pa.array(OUTCOMES)), min_count=0).as_py():
         raise BadOutcome(
             f"the batch handler gave an outcome that is not one of {', '.join(OUTCOMES)}"
@@ -125,7 +156,8 @@ def _of_table(result: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
         for name in ("kind", "reason")
     )
     failed = pc.equal(outcomes, SIDELINE)
-    kinds = pc.if_else(failed, kinds.fill_null(REJECTED), _NONE)
+    kinds = pc.if_else(undecided, UNDECIDED, kinds.fill_null(REJECTED))
+    kinds = pc.if_else(failed, kinds, _NONE)
     for kind in pc.unique(kinds.drop_null()).to_pylist():
         check_kind(kind)
     times = {
@@ -145,6 +177,8 @@ def _of_table(result: pa.RecordBatch | pa.Table, count: int) -> Verdicts:
 
 def _booleans(result: Any, count: int) -> pa.Array:
     array = _array(result, "verdict", count)
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.bool_())
     if not pa.types.is_boolean(array.type):
         raise BadOutcome(
             f"the batch handler gave {array.type} values; give booleans, or a table with the "
@@ -164,7 +198,8 @@ def _strings(result: Any, name: str, count: int) -> pa.Array:
 def _array(result: Any, name: str, count: int) -> pa.Array:
     try:
         array = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except Exception as error:
+        # Whatever an object raises that is no array: a DataFrame raises KeyError.
         raise BadOutcome(
             f"the batch handler gave a {type(result).__name__}, not one {name} per message"
         ) from error

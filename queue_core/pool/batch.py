@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -27,12 +28,23 @@ class Batch:
         self.messages = messages
         #: Ids of messages that were settled in a transaction of the handler.
         self.committed: list[pa.Array] = []
+        #: Whether a call waits for its transaction, which its time does not include.
+        self.waits = False
         # With transactions, each call has one.
         self._handler = runner.handler if transactions is None else transactions.handler_of(self)
 
     def handle(self) -> None:
         """Make the remaining calls."""
         self.calls.run(self._handler)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for a transaction within the block."""
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
 
     def ids_of(self, arguments: Sequence[Any]) -> pa.Array:
         """Return the ids of the messages of the call in progress, which has these arguments."""

@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -105,8 +105,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             True, or a batch handler deletes at least one. Otherwise they are rolled back. The
             handler must not commit or roll back itself, or settle its own messages. A call that
             other transactions disturb is repeated. A call that cannot commit sidelines its
-            messages. On SQLite, one call runs at a time, and nobody else writes meanwhile. Cannot
-            be combined with *browse*, or for a batch handler with *payload* or *message_type*.
+            messages. On SQLite, one call runs at a time, and nobody else writes meanwhile; on
+            PostgreSQL, 16 do. To wait for a turn takes none of *handler_timeout*. Cannot be
+            combined with *browse*, or for a batch handler with *payload* or *message_type*.
         columns: The columns that the handler takes, besides ``_message_id``. By default, the
             queue's own columns with ``_queue`` and ``_attempt``; with a payload or a
             *message_type*, only the object.
@@ -239,10 +240,12 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._paused = False
         #: Whether the number of workers follows the queues' setting.
         self._follows = concurrency is None and not browse
-        #: Whether one of the queues is paused by its setting, as of the last look.
-        self._queue_paused = False
+        #: The queues that a person or their setting has paused, as of the last look.
+        self._paused_queues: list[str] = []
         self._ended = threading.Event()
         self._presence: Presence | None = None
+        #: Held while the pool is being stopped: two threads may do so at once.
+        self._stopping = threading.RLock()
         self._breaker: PoolBreaker | None = None
         self._context: WorkerContext | None = None
         self._transactions: Transactions | None = None
@@ -432,6 +435,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         Messages that other pools or processes hold are not waited for, nor those that wait for them
         in their groups. While the catalog or the storage is unavailable, the pool logs the error
         and tries again once a second. Its queues may have messages meanwhile, so this method waits.
+        It also waits while one of the queues is paused, by a person or by its setting
+        ``concurrency=0``, or while the pool has no workers, and logs a warning that says so.
 
         Args:
             timeout: The longest time to wait: seconds, a text such as ``"1m"``, or a ``timedelta``.
@@ -447,8 +452,13 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         seconds = check_timeout("timeout", timeout)
         end = None if seconds is None else time.monotonic() + seconds
+        # The watcher may not have looked yet, and a paused queue looks empty.
+        with suppress(Unavailable):
+            self._concurrencies()
         self._started.check_queues()
+        warned = False
         while not self._is_idle():
+            warned = warned or self._warn_of_rest()
             if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
                 self._raise()
                 return self._is_idle()
@@ -469,8 +479,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             IgnisError: The error that ended the pool early.
         """
         seconds = check_seconds("timeout", timeout)
-        if self._presence is None:
-            return
+        with self._stopping:
+            if self._presence is None:
+                return
+            self._stop(seconds)
+        self._raise()
+
+    def _stop(self, seconds: float) -> None:
+        assert self._presence is not None
         self._started.stop(seconds)
         self._ended.set()
         if self._side_tasks is not None:
@@ -489,7 +505,6 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             close_dispatcher(self._store.catalog, info)
         self._presence.leave()
         self._presence = None
-        self._raise()
 
     def __enter__(self) -> ConsumerPool:
         return self.start()
@@ -578,14 +593,43 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
         if self._config.browse:
             return
-        with self._store.catalog.read() as connection:
-            numbers = pauses.concurrencies(connection, [info.id for info in self._infos])
-        self._queue_paused = 0 in numbers
         # Where a queue is paused, the others keep their workers.
-        running = [number for number in numbers if number]
+        running = [number for number in self._concurrencies() if number]
         if self._follows and running:
             more = min(running) - self.concurrency
             (self._started.increase if more > 0 else self._started.decrease)(abs(more))
+
+    def _concurrencies(self) -> Collection[int]:
+        """Return the queues' `concurrency`, and note which of them are paused."""
+        if self._config.browse:
+            return []
+        with self._store.catalog.read() as connection:
+            numbers = pauses.concurrencies(connection, [info.id for info in self._infos])
+        paused = sorted(name for name, number in numbers.items() if not number)
+        if self._paused_queues and paused != self._paused_queues:
+            # What a worker found empty was perhaps only paused.
+            self._started.check_queues()
+        self._paused_queues = paused
+        return numbers.values()
+
+    def _warn_of_rest(self) -> bool:
+        """Say in the log why `drain` waits for nothing that happens by itself, if so."""
+        names = ", ".join(map(repr, self._paused_queues))
+        if names:
+            _log.warning(
+                "drain waits, since queue %s is paused and may have messages; let it go on with "
+                "ignis resume, with Queue.resume(), or with its setting concurrency above 0",
+                names,
+            )
+        elif not self.concurrency and not self._ended.is_set():
+            _log.warning(
+                "drain waits, since the pool of queue %s has no workers; add some with "
+                "ConsumerPool.increase()",
+                ", ".join(repr(info.name) for info in self._infos),
+            )
+        else:
+            return False
+        return True
 
     def _give_back(self) -> None:
         """Reload the messages that were fired ahead."""
@@ -596,7 +640,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def _is_idle(self) -> bool:
         arrivals = self._started.arrivals
         # A paused queue gives no messages, but it may have some.
-        is_idle = not self._queue_paused and self._started.found_nothing and self._credit.used == 0
+        is_idle = not self._paused_queues and self._started.found_nothing and self._credit.used == 0
         # A consumer that could not take messages has found nothing either.
         is_idle = is_idle and not self._is_in_trouble and not self._is_refused
         is_idle = is_idle and not (self._breaker is not None and self._breaker.holds_back)
@@ -649,7 +693,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 if presence is not None:
                     presence.check()
                 self._follow_settings()
-                if not self._is_interested() or self._queue_paused:
+                if not self._is_interested() or self._paused_queues:
                     self._give_back()
             except Unavailable:
                 continue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import Connection
 
 from queue_core.breakers.gate import Gate
@@ -22,7 +23,7 @@ from queue_core.coalescing import Coalescer
 from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Ticket, TicketRange, magazine_of
-from queue_core.outcomes import Settlement
+from queue_core.outcomes import DELETE, Settlement
 from queue_core.pool.narrowing import narrowed
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.stalls import Stalls
@@ -198,8 +199,8 @@ class AcquiringSource:
         return firing.messages.select(self._columns)
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
-        merged = Settlement.of(pa.concat_tables(settlements))
         catalog = self._queue.store.catalog
+        merged = Settlement.of(_once(pa.concat_tables(settlements)))
         lost = settle_or_lose(catalog, self._queue.info, merged, self._consumer, self._retry)
         return [lost] * len(settlements)
 
@@ -285,6 +286,22 @@ class BrowsingSource:
         # The last ticket is kept, because it holds the browser's position.
         catalog.write(lambda connection: consumers.close_tickets(connection, consumer, number - 1))
         return messages
+
+
+def _once(settlement: pa.Table) -> pa.Table:
+    """
+    Return one row for each message.
+
+    A message that was put back during its call may be in the hands of another worker, or of the
+    same one again. If one of its calls deletes it, its work is done. Otherwise the last one counts.
+    """
+    ids = settlement.column("_message_id").to_numpy()
+    if len(np.unique(ids)) == len(ids):
+        return settlement
+    deletes = pc.equal(settlement.column("outcome"), DELETE).to_numpy().astype(bool)
+    order = np.lexsort((np.arange(len(ids)), deletes, ids))
+    last = np.append(ids[order][1:] != ids[order][:-1], True)
+    return settlement.take(np.sort(order[last]))
 
 
 def _split(

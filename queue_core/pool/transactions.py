@@ -99,6 +99,8 @@ class Transactions:
         driver = self._open.pop(thread, None) if thread is not None else None
         if driver is not None:
             self._dialect.abort(driver, self._catalog.engine)
+            # The late call may never return.
+            self._free.release()
 
     def close(self) -> None:
         """Close the connections."""
@@ -125,7 +127,7 @@ class Transactions:
             time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
 
     def _try(self, batch: Batch, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
-        with self._begun() as connection:
+        with self._begun(batch) as connection:
             _here.error, _here.used = None, not self._dialect.writes_in_parallel
             try:
                 _here.in_handler = True
@@ -153,25 +155,33 @@ class Transactions:
         if decision is None:
             deleted = self._on_none == DELETE
         elif self._in_batches:
-            return _of_batch(batch, decision, ids)
+            return _of_batch(batch, decision, ids, self._on_none)
         else:
             deleted = isinstance(decision, bool | np.bool_) and bool(decision)
         return settlement_rows(ids, Verdicts.same(len(ids), DELETE)) if deleted else None
 
     @contextmanager
-    def _begun(self) -> Iterator[Connection]:
+    def _begun(self, batch: Batch) -> Iterator[Connection]:
         """Begin a transaction, which is rolled back unless the block commits it."""
-        thread = threading.get_ident()
-        with self._free, self._connected() as connection:
-            self._open[thread] = driver = connection.connection.driver_connection
-            try:
-                self._dialect.begin(connection, write=True)
-                yield connection
-            finally:
-                if self._open.pop(thread, None) is None or not self._rolled_back(driver):
-                    # Another thread has ended its transaction, or it is lost.
-                    with suppress(SQLAlchemyError):
-                        connection.invalidate()
+        thread, aborted = threading.get_ident(), False
+        with batch.waiting():
+            self._free.acquire()
+        try:
+            with self._connected() as connection:
+                self._open[thread] = driver = connection.connection.driver_connection
+                try:
+                    with batch.waiting():
+                        self._dialect.begin(connection, write=True)
+                    yield connection
+                finally:
+                    aborted = self._open.pop(thread, None) is None
+                    if aborted or not self._rolled_back(driver):
+                        # Another thread has ended its transaction, or it is lost.
+                        with suppress(SQLAlchemyError):
+                            connection.invalidate()
+        finally:
+            if not aborted:
+                self._free.release()
 
     def _rolled_back(self, driver: Any) -> bool:
         """Roll back what is not committed; False if the connection is lost."""
@@ -189,9 +199,11 @@ class Transactions:
             raise _NoConnection from error
 
 
-def _of_batch(batch: Batch, decision: Any, ids: pa.Array) -> pa.RecordBatch | None:
+def _of_batch(
+    batch: Batch, decision: Any, ids: pa.Array, on_none: str | None
+) -> pa.RecordBatch | None:
     try:
-        verdicts = Verdicts.of_batch(decision, len(ids))
+        verdicts = Verdicts.of_batch(decision, len(ids), on_none, ids)
     except BadOutcome:
         return None
     if not pc.any(pc.equal(verdicts.outcomes, DELETE), min_count=0).as_py():

@@ -138,7 +138,7 @@ class Worker:
         """Time out the call in progress if checks have seen it for longer than *seconds*."""
         batch = self.batch
         seen = (batch, batch.calls.completed if batch is not None else 0)
-        if batch is None or seen != self._seen:
+        if batch is None or seen != self._seen or batch.waits:
             self._seen, self._since = seen, time.monotonic()
         elif time.monotonic() - self._since > seconds:
             late = self._thread

@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from queue_core.catalog import dialect, failures, holders, id_map
 from queue_core.catalog import queues as catalog_queues
@@ -268,15 +269,10 @@ def check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -
     """Refuse ids that no message of these queues can have."""
     queue_ids = {queue.id for queue in queues}
     names = ", ".join(repr(queue.name) for queue in queues)
-    newest = dialect.of(connection).last_id(connection, segments)
-    known = {
-        row.id: row
-        for row in connection.execute(
-            select(segments.c.id, segments.c.queue_id, segments.c.rows).where(
-                dialect.of(connection).one_of(segments.c.id, ids.segments)
-            )
-        )
-    }
+    database = dialect.of(connection)
+    newest = database.last_id(connection, segments)
+    given = {"these": database.listed(ids.segments)}
+    known = {row.id: row for row in connection.execute(_owners(database), given)}
     for segment in ids.segments:
         rows = ids.rows(segment)
         row = known.get(segment)
@@ -290,3 +286,11 @@ def check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -
             f"message {first_id(segment) + strange} is not of queue {names}; "
             "take the ids from its _message_id column"
         )
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _owners(database: dialect.Dialect) -> Select[tuple[int, int, int]]:
+    return select(segments.c.id, segments.c.queue_id, segments.c.rows).where(
+        database.one_of_given(segments.c.id, "these")
+    )

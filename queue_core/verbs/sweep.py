@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from sqlalchemy import (
@@ -48,6 +49,7 @@ from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 from queue_core.selection.request import START, Position
+from queue_core.selection.rounds import PART_MESSAGES, WHOLE_SLICES
 from queue_core.verbs.lose import dead_holders, lose
 
 #: The most slices that one transaction of a sweep moves.
@@ -60,6 +62,13 @@ BATCH_MESSAGES = 100_000
 _POINT = update(counters).values(
     sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"])
 )
+
+
+class _Size(NamedTuple):
+    """The most slices of a batch, and the messages with which it ends."""
+
+    slices: int
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +113,24 @@ def sweep(
     dead_after: float = DEAD_AFTER_SECONDS,
     guard: Guard | None = None,
     consumer: str | None = None,
-    most: int | None = None,
+    *,
+    by_hand: bool = False,
 ) -> int:
     """
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
     By default, the queue's settings give the age, which is higher for the sideline than for main.
     With *consumer*, only its messages are swept; by default, at any age. Those that its query has
-    published to this store are deleted, and counted too. *most*: the most slices of a batch, if
-    fewer than usual. Raises `NotLeading` when *guard* does; messages that were swept by then stay
-    swept.
+    published to this store are deleted, and counted too. *by_hand*: smaller batches, since nobody
+    expects work to stand still for a person's act. Raises `NotLeading` when *guard* does; messages
+    that were swept by then stay swept.
     """
     clock.check(catalog)
     task_log.prepare()
     limits = _limits(queue, older_than, dead_after, consumer)
-    size = BATCH_SLICES if most is None else min(most, BATCH_SLICES)
+    size = _Size(BATCH_SLICES, BATCH_MESSAGES)
+    if by_hand:
+        size = _Size(min(WHOLE_SLICES, BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
     # First, because each batch would see fewer messages that were lost together.
     swept = _count_losses(catalog, queue, limits, guard)
     for stretch in _round(catalog, queue):
@@ -204,7 +216,7 @@ def _sweep_batch(
     stretch: _Stretch,
     begin: Position,
     guard: Guard | None,
-    most: int,
+    most: _Size,
 ) -> tuple[int, Position | None]:
     """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
     position = tuple_(slices.c.shard, slices.c.position)
@@ -218,7 +230,7 @@ def _sweep_batch(
         conditions.append(position < stretch.end)
 
     def work(connection: Connection) -> tuple[int, Position | None]:
-        found = bunches.read(connection, *conditions, limit=most + 1)
+        found = bunches.read(connection, *conditions, limit=most.slices + 1)
         size = _batch_size(found, most)
         batch = found[:size]
         following = None
@@ -248,10 +260,10 @@ def _published(connection: Connection, consumer: str | None) -> int:
     return publications.newest_ticket(connection, consumer) or 0 if deletes else 0
 
 
-def _batch_size(found: Bunch, most: int) -> int:
+def _batch_size(found: Bunch, most: _Size) -> int:
     """Return how many of the first slices make a batch; a slice is never split."""
-    before = int(np.searchsorted(np.cumsum(found.count), BATCH_MESSAGES))
-    return min(before + 1, len(found), most)
+    before = int(np.searchsorted(np.cumsum(found.count), most.messages))
+    return min(before + 1, len(found), most.slices)
 
 
 def _set_pointers(

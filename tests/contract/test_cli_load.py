@@ -149,6 +149,26 @@ def test_maps_are_objects_in_json_and_can_be_loaded_again(ignis, store):
     assert numbers_of_scores(store.queue("scores")) == [[("ada", 1)], None]
 
 
+def test_the_maps_that_peek_prints_can_be_loaded_again(ignis, store):
+    numbered = pa.map_(pa.int64(), pa.list_(pa.map_(pa.string(), pa.float64())))
+    schema = MAPS.append(pa.field("numbered", numbered))
+    here, there = (store.create_queue(name, schema, shards=1) for name in ("here", "there"))
+    full = {
+        "id": 1,
+        "scores": [("ada", 3), ("bob", None)],
+        "deep": [("a", [[("x", 0.5)], []])],
+        "numbered": [(7, [[("x", 0.5)]]), (8, None)],
+    }
+    twice = {"id": 2, "scores": [("ada", 3), ("ada", 4)]}
+    here.load(pa.Table.from_pylist([full, twice, {"id": 3}], schema))
+
+    said = ignis("peek", "here", "--json").stdout
+    assert answer(ignis("load", "there", "--json", input=said)) == [{"loaded": 3, "left_out": 0}]
+
+    assert json.loads(said.splitlines()[0])["scores"] == {"ada": 3, "bob": None}
+    assert there.peek().select(schema.names).equals(here.peek().select(schema.names))
+
+
 def numbers_of_scores(queue):
     return queue.peek(9).column("scores").to_pylist()
 

@@ -3,11 +3,13 @@
 import os
 import threading
 
+import pyarrow as pa
 import pytest
 
 from queue_core import ConsumerPool
 from queue_core.catalog import consumers
 from queue_core.errors import BadName, ConsumerFenced
+from queue_core.outcomes import Settlement
 from queue_core.presence import own_consumer
 from queue_core.tasks.purge import purge
 from tests.dump import dump
@@ -53,6 +55,37 @@ def test_an_older_life_is_fenced_off_and_changes_nothing(store, act):
     with pytest.raises(ConsumerFenced, match="consumer 'till-1' was started again elsewhere"):
         acts[act]()
     assert dump(store) == before
+
+
+@pytest.mark.parametrize("act", ["delete", "sideline", "reload", "settle"])
+def test_an_older_life_settles_no_message_of_its_new_life(store, act):
+    queue = make_queue(store)
+    queue.load(orders(4))
+    old = store.consumer("till-1")
+    queue.reload(queue.fire("all", consumer=old))
+    new = store.consumer("till-1")
+    firing = queue.fire("all", consumer=new)
+    outcomes = Settlement.of(pa.table({"_message_id": firing.ids, "outcome": ["delete"] * 4}))
+    settle = {
+        "delete": lambda consumer: queue.delete(firing.ids, consumer=consumer),
+        "sideline": lambda consumer: queue.sideline(firing.ids, "broken", consumer=consumer),
+        "reload": lambda consumer: queue.reload(firing.ids, consumer=consumer),
+        "settle": lambda consumer: queue.settle(outcomes, consumer=consumer),
+    }[act]
+    before = dump(store)
+
+    assert settle(old) == 0
+    assert dump(store) == before
+    assert settle(new) == 4
+
+
+def test_a_person_who_names_a_consumer_means_its_present_life(store):
+    queue = make_queue(store)
+    ids = queue.load(orders(4))
+    queue.fire(2, consumer=store.consumer("till-1"))
+    queue.fire(2, consumer=store.consumer("till-1"))
+
+    assert queue.reload(ids, consumer="till-1") == 4
 
 
 def test_a_consumer_is_found_by_its_name_as_it_lives_now(store):

@@ -104,6 +104,35 @@ def test_one_paused_queue_of_a_pool_does_not_stop_the_other(store, queue):
         assert pool.drain(PATIENCE)
 
 
+@pytest.mark.parametrize("how", ["by a person", "by its setting"])
+def test_drain_waits_for_the_end_of_a_pause_and_says_so(store, queue, caplog, how):
+    queue.load(orders(3))
+    begin, end = {
+        "by a person": (queue.pause, queue.resume),
+        "by its setting": (
+            lambda: queue.change_settings(concurrency=0),
+            lambda: queue.change_settings(concurrency=2),
+        ),
+    }[how]
+    begin()
+    with ConsumerPool(store, "orders", Recorder()) as pool:
+        pool.increase()
+        assert not pool.drain(0.2)
+        assert "drain waits, since queue 'orders' is paused" in caplog.text
+        end()
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 3}
+
+
+def test_drain_of_a_pool_without_workers_says_so(store, queue, caplog):
+    queue.load(orders(3))
+    with ConsumerPool(store, "orders", Recorder(), concurrency=0) as pool:
+        assert not pool.drain(0.1)
+        assert "the pool of queue 'orders' has no workers" in caplog.text
+        pool.increase()
+        assert pool.drain(PATIENCE)
+
+
 def test_only_a_whole_queue_in_use_is_paused(store, queue):
     with pytest.raises(BadOption, match="needs the whole queue"):
         store.queue("orders_SIDELINE").pause()

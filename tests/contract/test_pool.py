@@ -3,12 +3,13 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
 
-from queue_core import ConsumerPool, Pressure, batch_handler
+from queue_core import ConsumerPool, Later, Pressure, batch_handler
 from queue_core.consumers import trace
 from queue_core.consumers.manager import NotifyReason
 from queue_core.consumers.trace import Step
@@ -450,3 +451,60 @@ def test_messages_that_were_taken_away_are_counted_as_lost(store, queue):
     swept = queue.browse(magazine="sideline").num_rows
     assert swept >= 1
     assert counts == {"lost": swept} | ({"deleted": 4 - swept} if swept < 4 else {})
+
+
+# A person acts beside the pool.
+
+
+def test_a_message_put_back_during_its_call_is_handled_again_and_settled_once(store, queue):
+    """Both calls are settled together, since the worker is quick."""
+    queue.load(orders(1))
+    attempts = []
+
+    def handler(message):
+        attempts.append(message["number"])
+        if len(attempts) > 1:
+            return True
+        assert queue.choose("all").reload(consumer="till") == 1
+        return False
+
+    with ConsumerPool(store, "orders", handler, name="till", concurrency=1) as pool:
+        eventually(lambda: queue.browse().num_rows == 0)
+        assert pool.error is None
+
+    assert attempts == [0, 0]
+    assert queue.browse(magazine="sideline").num_rows == 0
+
+
+def test_a_pool_survives_a_person_who_puts_its_messages_back_again_and_again(store, queue):
+    queue.load(orders(200))
+    failed = set()
+
+    def handler(message):
+        time.sleep(0.002)
+        if message["number"] % 3 or message["number"] in failed:
+            return True
+        failed.add(message["number"])
+        raise Later(0.05)
+
+    with ConsumerPool(store, "orders", handler, name="till", concurrency=6, batch=10) as pool:
+        for _ in range(20):
+            queue.choose("all").reload(consumer="till")
+            time.sleep(0.02)
+        assert pool.drain(PATIENCE)
+
+    assert queue.browse().num_rows == queue.browse(magazine="sideline").num_rows == 0
+
+
+def test_two_threads_may_stop_a_pool_at_once(store, queue):
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(5):
+            pool = ConsumerPool(store, "orders", lambda message: True, concurrency=2).start()
+            together = threading.Barrier(4)
+
+            def stop(pool=pool, together=together):
+                together.wait()
+                pool.stop()
+
+            for future in [threads.submit(stop) for _ in range(4)]:
+                future.result(PATIENCE)

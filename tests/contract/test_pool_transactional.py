@@ -391,3 +391,54 @@ def test_what_cannot_be_combined_is_refused(store, queue):
             transactional=True,
             payload="customer",
         )
+
+
+def timed(store, handler, timeout, concurrency):
+    """A pool whose calls have a transaction, little time, and one attempt."""
+    return ConsumerPool(
+        store,
+        "orders",
+        handler,
+        transactional=True,
+        concurrency=concurrency,
+        batch=2,
+        handler_timeout=timeout,
+        retry=Retry(attempts=1),
+    )
+
+
+def test_the_wait_for_a_transaction_does_not_count_as_time_of_the_call(store, queue, monkeypatch):
+    monkeypatch.setattr(transactions, "AT_ONCE", 2)
+    queue.load(orders(12))
+    calls = []
+
+    def handler(message, connection):
+        calls.append(message["number"])
+        time.sleep(0.4)
+        return True
+
+    with timed(store, handler, 1, concurrency=6) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 12}
+
+    assert sorted(calls) == list(range(12))
+
+
+def test_a_call_that_never_ends_keeps_no_other_call_from_its_transaction(store, queue, monkeypatch):
+    monkeypatch.setattr(transactions, "AT_ONCE", 1)
+    queue.load(orders(8))
+    go_on = threading.Event()
+
+    def handler(message, connection):
+        if message["number"] == 0:
+            # It blocks, so it cannot be interrupted.
+            go_on.wait(PATIENCE)
+        return True
+
+    with timed(store, handler, 0.5, concurrency=2) as pool:
+        eventually(lambda: pool.counts.get("deleted") == 7)
+        go_on.set()
+        assert pool.drain(PATIENCE)
+
+    (row,) = queue.browse(magazine="sideline").to_pylist()
+    assert row["number"] == 0

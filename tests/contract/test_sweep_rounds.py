@@ -70,6 +70,18 @@ def test_a_batch_ends_with_the_slice_that_brings_enough_messages(store, monkeypa
     assert pointers(queue) == [0]
 
 
+def test_a_sweep_by_hand_ends_its_batches_with_ten_thousand_messages(store):
+    queue = make_queue(store, shards=1)
+    for first in range(0, 30_000, 6_000):
+        queue.load(orders(6_000, first))
+    queue.fire("all")
+    backdate(store, 100_000)
+
+    interrupted(queue, "sweep.committed")
+    assert (len(aside(queue)), pointers(queue)) == (12_000, [12_000])
+    assert sweep(store.catalog, queue.info, 10) == 18_000
+
+
 @pytest.mark.usefixtures("_small_batches")
 def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
     queue = fired_in_slices(store, 10)

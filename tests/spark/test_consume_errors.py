@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from pyspark_ignis import batch_handler, consume
+from queue_core import Retry
 from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
 from tests.spark.consuming import counts, make_cases
 
@@ -100,6 +101,7 @@ def test_a_wrong_call_is_refused_by_name(spark, tmp_path, checkpoint, how, error
         (lambda: F.col("number") > 1, {"handler_timeout": 1}, "for handlers in Python"),
         (lambda: F.col("number") > 1, {"payload": "what"}, "for handlers in Python"),
         (lambda: F.col("number") > 1, {"on_none": "delete"}, "for handlers in Python"),
+        (lambda: F.col("number") > 1, {"retry": Retry(on=[ValueError])}, "name ValueError"),
     ],
 )
 def test_an_expression_that_decides_nothing_is_refused(

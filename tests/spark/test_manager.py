@@ -86,6 +86,21 @@ class Particular:
         return [KeyError]
 
 
+def test_a_handler_that_is_refused_is_not_started_again(rig, manage):
+    with manage({"orders": lambda order: None}) as manager:
+        queue = rig.orders(10)
+        manager.refresh()
+        wait_until(lambda: manager.state()["orders"].status == "failed")
+
+        for _ in range(3):
+            manager.refresh()
+
+        state = manager.state()["orders"]
+        assert (state.status, state.starts) == ("failed", 1)
+        assert "returned None instead of a decision" in str(state.error)
+        assert counts(queue, "sidelined") == [1]
+
+
 def test_handlers_come_and_go_while_the_manager_runs(rig, manage):
     with manage({}) as manager:
         queue = manager.create_queue(

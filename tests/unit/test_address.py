@@ -49,6 +49,16 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
         ("hdfs://host/store", "storage=hdfs://host/store"),
         ("s3a://bucket/store", "storage=s3://bucket/store"),
         ("~nobody-has-this-name/store", "names no home folder"),
+        ("sqlite:///x.db", "pass catalog=sqlite:///x.db and storage=some/folder"),
+        ("postgresql://me@host/x", "pass catalog=postgresql+psycopg://… and storage=s3://"),
+        ("postgresql+psycopg://me@host/x", "pass catalog=postgresql+psycopg://…"),
+        ("abfss://box@account/x", "storage=abfss://box@account/x"),
+        ("dbfs:///x", "is not a local folder; a mounted one is /dbfs/…"),
+        ("http://host/x", "is not a local folder; a storage is a folder, or one of s3://"),
+        ("wasbs://box@account/x", "is not a local folder; a storage is a folder, or one of s3://"),
+        ("file://host/x", "names the host 'host', and a folder has none"),
+        (5, "path=5 is not a text"),
+        ("/tmp/a\0b", "has the character NUL"),
     ],
 )
 def test_places_that_are_no_folder_are_refused(path, said, tmp_path, monkeypatch):

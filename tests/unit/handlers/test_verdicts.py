@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pyspark_ignis import batch_handler
+from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.verdicts import Verdicts
 from tests.unit.handlers.handler_runs import DELETED, REJECTED, messages, outcomes
 
@@ -72,6 +73,16 @@ def test_a_table_of_outcomes_needs_no_reasons():
     ]
 
 
+class Unreadable:
+    """As a DataFrame of pandas, which is no array and has other keys."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, key):
+        raise KeyError(key)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -83,7 +94,15 @@ def test_a_table_of_outcomes_needs_no_reasons():
             pa.table({"outcome": ["delete", "drop", "delete"]}),
             "not one of delete, sideline, reload",
         ),
-        (pa.table({"outcome": ["delete", None, "delete"]}), "not one of delete, sideline, reload"),
+        (Unreadable(), "gave a Unreadable, not one verdict per message"),
+        (
+            pa.table({"outcome": ["delete"] * 3, "_message_id": [1, 2, 99]}),
+            "no row for message",
+        ),
+        (
+            pa.table({"outcome": ["delete"] * 3, "_message_id": ["1", "2", "3"]}),
+            "_message_id column is string",
+        ),
         (pa.table({"outcome": ["delete"]}), "gave 1 outcomes for 3 messages"),
         (pa.table({"outcome": [[1]] * 3}), "outcome column is list<item: int64>"),
         (pa.table({"outcome": ["sideline"] * 3, "kind": ["No word"] * 3}), "kind='No word'"),
@@ -95,6 +114,58 @@ def test_an_invalid_result_sidelines_the_batch_and_is_never_ignored(given, told)
 
     assert {verdict[:2] for verdict in settled} == {("sideline", "undecided")}
     assert all(told in reason for _, _, reason in settled)
+
+
+UNDECIDED = ("sideline", "undecided", None)
+
+
+@pytest.mark.parametrize(
+    "given", [[True, None, False], pa.table({"outcome": ["delete", None, "sideline"]})]
+)
+@pytest.mark.parametrize(
+    ("on_none", "middle"), [(None, UNDECIDED), ("sideline", UNDECIDED), ("delete", DELETED)]
+)
+def test_a_null_among_decisions_is_a_none_of_its_message(given, on_none, middle):
+    settled = outcomes(batch_handler(lambda _: given), on_none=on_none)
+
+    assert settled == [DELETED, middle, REJECTED]
+
+
+@pytest.mark.parametrize("given", [[None] * 3, None])
+def test_a_batch_handler_that_decides_nothing_is_refused_like_any_other(given):
+    batches = []
+    runner = HandlerRunner(batch_handler(lambda batch: batches.append(batch) or given))
+
+    settled = list(runner.run([messages(3), messages(3)]))
+
+    assert len(batches) == 1
+    assert "returned None instead of a decision" in runner.refusal
+    assert settled[0].column("outcome").to_pylist() == ["sideline"] * 3
+    assert settled[0].column("dead").to_pylist() == [True] * 3
+    assert settled[1].column("outcome").to_pylist() == ["reload"] * 3
+
+
+@pytest.mark.parametrize(
+    "given", [pa.nulls(3, pa.bool_()), pa.table({"outcome": pa.nulls(3, pa.string())})]
+)
+def test_columns_of_nulls_refuse_no_handler(given):
+    """They are computed, and another batch may have decisions."""
+    assert outcomes(batch_handler(lambda _: given)) == [UNDECIDED] * 3
+
+
+def test_a_batch_handler_that_decides_nothing_by_intention_deletes():
+    handler = batch_handler(lambda batch: [None] * batch.num_rows)
+
+    assert outcomes(handler, on_none="delete") == [DELETED] * 3
+
+
+def test_the_rows_of_a_table_with_ids_may_be_in_any_order():
+    def handler(batch):
+        ids = batch.column("_message_id").to_pylist()
+        verdicts = pa.table({"_message_id": ids, "outcome": ["delete", "delete", "sideline"]})
+        return verdicts.take([2, 0, 1])
+
+    assert outcomes(batch_handler(handler)) == [DELETED, DELETED, REJECTED]
 
 
 def test_reloaded_messages_with_a_time_are_put_off():
