@@ -2,7 +2,7 @@
 # Needs make and Python 3.11 or later; no root, no active virtual environment.
 
 VENV ?= .venv
-#: Number of processes that run the tests. One of them runs Spark, and many tests mostly wait.
+#: Number of processes that run the tests. Two of them run Spark, and many tests mostly wait.
 JOBS ?= 3
 #: Length of a soak, its catalog (sqlite or postgresql), and its seed: by default, another each time.
 MINUTES ?= 60

@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ class Outage(NamedTuple):
     requests: int
     #: Seconds from the return of the service to the first message that needs it.
     late: float
-    #: Messages a second of the other tenants, before and during the outage.
+    #: Messages a second of the other tenants, before the outage, and during it while some are left.
     before: float
     during: float
     seconds: float
@@ -177,6 +178,7 @@ def run(
         return sum(counter[name] for name in tenants)
 
     rest = [name for name in names if name not in affected]
+    messages_of_rest = messages * len(rest) // TENANTS
     begun = time.monotonic()
     with ConsumerPool(
         store, "calls", handler, concurrency=workers, batch=max(batch, 10), breaker=breaker
@@ -188,9 +190,9 @@ def run(
             counted(affected, client.requests),
             counted(rest, client.by_tenant),
         )
-        time.sleep(down)
+        lasted = _wait(down, lambda: counted(rest, client.by_tenant) >= messages_of_rest)
         requests = counted(affected, client.requests) - requests
-        during = (counted(rest, client.by_tenant) - others_handled) / down
+        during = (counted(rest, client.by_tenant) - others_handled) / lasted
         client.first.clear()
         back = time.monotonic()
         failing.start()
@@ -212,6 +214,17 @@ def run(
         during=during,
         seconds=ended - begun,
     )
+
+
+def _wait(seconds: float, done: Callable[[], bool]) -> float:
+    """Wait *seconds*, and return after how many of them it was *done*."""
+    begun = time.monotonic()
+    lasted = seconds
+    while (left := begun + seconds - time.monotonic()) > 0:
+        if lasted == seconds and done():
+            lasted = seconds - left
+        time.sleep(min(left, 0.5))
+    return lasted
 
 
 def main() -> None:

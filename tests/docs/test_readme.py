@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pyspark_ignis.cli import app
 from tests.examples import CONNECT, DATABASE, FOLDER, ROOT, blocks, execute, files
+from tests.groups import spark_group
 
 #: The pages with examples in Python; those that need jars are in tests/connectors.
 PAGES = sorted(
@@ -21,10 +22,10 @@ PAGES = sorted(
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     if "\n```python\n" in (text := page.read_text()) and "spark.jars.packages" not in text
 )
-#: The programs that a page runs on files that it shows. A server of Spark Connect has a port, which
-#: only one test can use at a time.
+#: The programs that a page runs on files that it shows.
 PROGRAMS = ("python", "spark-pipelines")
-CONNECTED = ("docs/how-to/pipelines.md", "docs/how-to/spark-connect.md")
+#: A server of Spark Connect has a port, which only one test can use at a time.
+ONE_AT_A_TIME = pytest.mark.xdist_group(spark_group("test_connect.py"))
 #: The commands that pages show on the store that their examples have made.
 COMMANDS = {
     "README.md": {"queues", "failures", "shovel", "top"},
@@ -36,17 +37,19 @@ def test_the_pages_with_examples_are_found():
     assert {"README.md", "docs/guide.md", "docs/consumers.md", "docs/policies.md"} <= {*PAGES}
 
 
+def with_spark(page: str) -> bool:
+    """Whether the examples of a page need Spark."""
+    return any("SparkSession" in code for code in blocks(page, "python"))
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[pytest.mark.xdist_group("spark")] if page in CONNECTED else [])
-        for page in PAGES
-    ],
+    [pytest.param(page, marks=ONE_AT_A_TIME if with_spark(page) else []) for page in PAGES],
 )
 def test_the_examples_return_what_they_say(page, request, tmp_path, monkeypatch):
     names: dict[str, Any] = {"__name__": "__main__"}
     code = list(blocks(page, "python"))
-    if any("SparkSession" in each for each in code):
+    if with_spark(page):
         request.getfixturevalue("spark")
 
     meant = {FOLDER: f"{tmp_path}/shop", CONNECT: "local[2]"}
@@ -88,6 +91,8 @@ def run_programs(code: str, folder: Path) -> None:
         "PATH": os.pathsep.join(paths),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "PYSPARK_PYTHON": sys.executable,
+        # With it, PySpark gives its server of Spark Connect a free port.
+        "SPARK_TESTING": "1",
     }
     for line in code.splitlines():
         words = shlex.split(line)

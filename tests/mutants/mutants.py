@@ -112,7 +112,7 @@ MUTANTS = (
     _of(
         "fire does not check the epoch",
         "queue_core/catalog/consumers",
-        "        consumers.c.epoch == consumer.epoch,\n",
+        '    consumers.c.epoch == bindparam("its_epoch"),\n',
         "",
         "consumers",
     ),
@@ -170,7 +170,8 @@ MUTANTS = (
     _of(
         "forgotten tickets are not skipped",
         "queue_core/catalog/consumers",
-        "    connection.execute(update(consumers).where(_is_current(consumer)).values(values))\n",
+        "    connection.execute(update(consumers).where(_IS_CURRENT).values(values), "
+        "_life(consumer))\n",
         "",
         "source_restored",
     ),
@@ -251,7 +252,7 @@ MUTANTS = (
     _of(
         "a firing takes no turns",
         "queue_core/catalog/turns",
-        "dialect.of(connection).skip_locked(query, turns)",
+        "database.skip_locked(query, turns)",
         "query",
         f"{_RACES}/test_fire.py",
     ),

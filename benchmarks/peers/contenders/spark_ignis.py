@@ -11,6 +11,7 @@ from benchmarks.peers.peer import Client
 from benchmarks.peers.servers import Servers
 from benchmarks.peers.spark import PARTITIONS, SparkPeer, session
 from queue_core import Store
+from queue_core.verbs.drop import drop
 
 
 class _Ignis(SparkPeer):
@@ -44,7 +45,9 @@ class _Ignis(SparkPeer):
     def drop(self, place: str) -> None:
         """Drop the queue with its files; nobody else writes."""
         with Store(address_of(self._address)) as store:
-            store.drop_queue(place)
+            queue = store.queue(place)
+            queue.deactivate()
+            drop(store.catalog, queue.info)
             store.vacuum(grace=0.0)
 
     def again(self, place: str, rows: DataFrame) -> None:

@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
 ]
 MESSAGES = 20_000
 LIMIT = 2_000

@@ -12,7 +12,7 @@ from tests.crash.spark.driver import Job
 from tests.crash.spark.runs import Death, live_through
 from tests.crash.spark.scene import Scene
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 DEATHS = [
     # Fired, and Spark has not noted it: the next life has to find that ticket.

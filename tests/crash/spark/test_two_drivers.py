@@ -13,7 +13,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("spark"),
 ]
 
 

@@ -7,7 +7,7 @@ from tests.crash.spark.lives import Life
 from tests.crash.spark.scene import Scene
 from tests.waiting import standing, until
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 BATCH = 1_000
 MESSAGES = 2 * BATCH

@@ -16,7 +16,6 @@ pytestmark = [
     pytest.mark.crash,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
 ]
 #: Two cores, and up to six attempts of a task: several workers may die of the same task.
 RETRYING = "local[2,6]"
