@@ -118,8 +118,11 @@ def test_actions_write_one_row_each_to_the_log_of_tasks_which_a_vacuum_forgets(
     csrf = token(operator)
     for _ in range(3):
         for action in ("sideline", "requeue", "pause", "resume"):
-            body = {"all": True, "expected": 100, "csrf": csrf}
-            assert operator.post(path + action, json=body).status_code == 200
+            body = {"expected": 100, "csrf": csrf}
+            if action in ("sideline", "requeue"):
+                body["all"] = True
+            answer = operator.post(path + action, json=body)
+            assert answer.status_code == 200, answer.text
             operator.get("/problems")
 
     rows = store.view("reports", "orders").num_rows
