@@ -828,7 +828,8 @@ class Queue:
 
             to: The name of another queue of the store, instead of main. The messages are loaded
                 there, with new ids and without their attempts, and removed here, in one transaction
-                for each part. Its columns must fit. By default, and with this queue's own name, main.
+                for each part. Its columns must fit. By default, and with this queue's own
+                name, main.
             dry_run: Whether to count the messages without moving them.
 
         Returns:
