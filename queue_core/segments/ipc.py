@@ -10,7 +10,8 @@ import pyarrow as pa
 def pack(table: pa.Table, compression: Literal["zstd"] | None = None) -> bytes:
     """Return a table as the bytes of an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
+    # Transactions wait for it: other threads would take longer to begin than to compress.
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
