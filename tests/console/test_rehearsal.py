@@ -108,6 +108,8 @@ def test_a_rehearsal_sends_no_statement_and_leaves_no_folder(store, queue, tmp_p
 
 @pytest.fixture
 def _unfrozen():
+    # Another test of this process may have opened a console.
+    gc.unfreeze()
     yield
     gc.unfreeze()
 
