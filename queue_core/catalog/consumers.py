@@ -164,13 +164,7 @@ def check_committed(connection: Connection, consumer_id: int, committed: int) ->
 @lru_cache(maxsize=256)
 def is_current(consumer: Consumer) -> ColumnElement[bool]:
     """Whether a consumer was not started again, as a condition of any statement."""
-    its = (
-        consumers.c.id == consumer.id,
-        consumers.c.epoch == consumer.epoch,
-        # As in `_IS_CURRENT`.
-        consumers.c.name == consumer.name,
-    )
-    return select(consumers.c.id).where(*its).exists()
+    return _LIFE.params(_life(consumer)).exists()
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
