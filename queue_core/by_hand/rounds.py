@@ -6,8 +6,6 @@ between leaves the messages of the other rounds as they were.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from queue_core.catalog import progress, task_log
 from queue_core.catalog.database import Catalog
 from queue_core.model import QueueInfo
@@ -30,15 +28,7 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
             break
         done = 0
         for part in parts:
-            only = (part.magazine,)
-            step = replace(
-                intervention,
-                ids=part.ids,
-                magazines=only,
-                within=part.within,
-                shards=part.shards,
-            )
-            count = intervene(catalog, queue, step)
+            count = intervene(catalog, queue, intervention.of_part(part))
             progress.add(count)
             done += count
             if part is not parts[-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,15 +41,35 @@ _KEPT = pa.schema(
 _INSERT = insert(failures)
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Failures of messages for one reason, packed before the transaction that records them."""
+
+    messages: int
+    #: How often each of them had failed before.
+    attempts: int
+    arrow: bytes
+
+    def are_of(self, moved: Moved) -> bool:
+        """Return whether these are the failures of *moved*, which are some of the messages."""
+        complete = sum(len(rows) for _, rows in moved) == self.messages
+        return complete and all(piece.attempts == self.attempts for piece, _ in moved)
+
+
+def prepare(ids: Numbers, attempts: int, kind: str, reason: str | None) -> Prepared:
+    """Pack failures of messages, in order of their ids, for `record_prepared`."""
+    packed = _packed(ids, [*_words(len(ids), kind, reason), np.full(len(ids), attempts, np.int32)])
+    return Prepared(len(ids), attempts, packed)
+
+
+def record_prepared(connection: Connection, queue_id: int, prepared: Prepared) -> None:
+    """Store the failures of messages of one queue, which nobody held."""
+    _store(connection, queue_id, None, prepared.arrow)
+
+
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
     """Return the `FAILURES` of messages that were sidelined for one reason."""
-    return of_ids(*_attempts(moved), kind, reason)
-
-
-def of_ids(
-    ids: Numbers, attempts: npt.NDArray[np.int32], kind: str, reason: str | None
-) -> pa.Table:
-    """Return the `FAILURES` of some ids, sidelined for one reason; *attempts*: earlier failures."""
+    ids, attempts = _attempts(moved)
     texts = (pa.repeat(pa.scalar(text, pa.string()), len(ids)) for text in (kind, reason))
     return pa.table([ids, *texts, attempts], schema=FAILURES)
 
@@ -80,17 +101,21 @@ def record(
         failed.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")
     ]
     columns = [*words, failed.column("attempt")]
-    if (ids[1:] < ids[:-1]).any():
-        order = np.argsort(ids)
-        ids, columns = ids[order], [column.take(order) for column in columns]
-    kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
-    row = {
-        "queue_id": queue_id,
-        "failed_at": dialect.read_clock(connection),
-        "consumer": consumer_name,
-        "arrow": pack(kept, "zstd"),
-    }
-    connection.execute(_INSERT, seals.sealed(failures, row))
+    _store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+
+
+def record_same(
+    connection: Connection,
+    queue_id: int,
+    consumer_name: str | None,
+    ids: Numbers,
+    attempts: npt.NDArray[np.int32],
+    kind: str,
+) -> None:
+    """Store failures of one *kind*, without a reason; *attempts*: how often each failed before."""
+    ids = id_map.logical(connection, ids)
+    columns = [*_words(len(ids), kind, None), pa.array(attempts)]
+    _store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -145,6 +170,36 @@ def forget(connection: Connection, until: Mapping[int, int]) -> None:
     for queue_id, time in until.items():
         here = failures.c.queue_id == queue_id
         connection.execute(delete(failures).where(here, failures.c.failed_at < time))
+
+
+def _words(count: int, *texts: str | None) -> list[pa.DictionaryArray]:
+    """Return columns with one text each, *count* times."""
+    zeros = pa.array(np.zeros(count, np.int32))
+    return [pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string())) for text in texts]
+
+
+def _sorted(ids: Numbers, columns: list[Any]) -> tuple[Numbers, list[Any]]:
+    if not (ids[1:] < ids[:-1]).any():
+        return ids, columns
+    order = np.argsort(ids)
+    return ids[order], [column.take(order) for column in columns]
+
+
+def _packed(ids: Numbers, columns: Sequence[Any]) -> bytes:
+    """Pack failures, in order of their ids, from the other columns of `_KEPT`."""
+    kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
+    # Packing holds up a transaction: LZ4 takes a fraction of the time of Zstandard.
+    return pack(kept, "lz4")
+
+
+def _store(connection: Connection, queue_id: int, consumer_name: str | None, arrow: bytes) -> None:
+    row = {
+        "queue_id": queue_id,
+        "failed_at": dialect.read_clock(connection),
+        "consumer": consumer_name,
+        "arrow": arrow,
+    }
+    connection.execute(_INSERT, seals.sealed(failures, row))
 
 
 def _unpacked(row: Row[Any]) -> pa.Table:

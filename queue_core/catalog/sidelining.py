@@ -78,8 +78,7 @@ def set_bunch_aside(
     for holder in np.unique(bunch.consumer_id).tolist():
         theirs = bunch.consumer_id[of] == holder
         attempts = bunch.attempts[of][theirs].astype(np.int32)
-        failed = failures.of_ids(ids[theirs], attempts, kind, None)
-        failures.record(connection, queue.id, names.get(holder), failed)
+        failures.record_same(connection, queue.id, names.get(holder), ids[theirs], attempts, kind)
     moves = Moves()
     moves.add_bunch(bunch, magazine, Magazine.SIDELINE)
     moves.record(connection, queue.id, "sweep")

@@ -7,6 +7,7 @@ consumers, tickets, allotments, turns, slices, queues, interests, load pointers,
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -76,16 +77,31 @@ def fetch(
     *lock* ``"skip"`` passes over slices that other transactions have locked, ``"wait"`` waits for
     them. The result shows each slice as it is after it was locked; it may no longer match *where*.
     """
-    query = select(slices).where(*where).limit(limit)
+    query = _fetching(dialect.of(connection), select(slices).where(*where).limit(limit), lock)
+    return _in_order(read_slices(connection, query), lock)
+
+
+def fetch_given(
+    connection: Connection, query: Select[Any], given: Mapping[str, Any], lock: str | None = None
+) -> list[Slice]:
+    """Return the slices of a query that was built once, with its parameters, as `fetch` does."""
+    query = _fetching_once(dialect.of(connection), query, lock)
+    return _in_order(read_slices(connection, query, given), lock)
+
+
+def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -> Select[Any]:
     if lock == "wait":
         # By id: positions change, and two transactions that wait in different orders deadlock.
-        query = dialect.of(connection).locked(query.order_by(slices.c.id))
-    else:
-        in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
-        query = query.order_by(*in_order)
-        if lock == "skip":
-            query = dialect.of(connection).skip_locked(query)
-    found = read_slices(connection, query)
+        return database.locked(query.order_by(slices.c.id))
+    in_order = (slices.c.queue_id, slices.c.magazine, slices.c.shard, slices.c.position)
+    query = query.order_by(*in_order)
+    return database.skip_locked(query) if lock == "skip" else query
+
+
+_fetching_once = lru_cache(maxsize=8)(_fetching)
+
+
+def _in_order(found: list[Slice], lock: str | None) -> list[Slice]:
     if lock is not None:
         found.sort(key=lambda s: (s.queue_id, s.magazine, s.shard, s.position))
     return found
@@ -209,10 +225,12 @@ def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[S
     return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
 
 
-def read_slices(connection: Connection, query: Select[Any]) -> list[Slice]:
+def read_slices(
+    connection: Connection, query: Select[Any], given: Mapping[str, Any] | None = None
+) -> list[Slice]:
     """Return the slices of a query, in its order; raises `DamagedCatalog`."""
     found = []
-    for row in connection.execute(query):
+    for row in connection.execute(query, given):
         try:
             found.append(_slice(row))
         except UNREADABLE as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select
@@ -58,19 +59,27 @@ class Moves:
     def __len__(self) -> int:
         return sum(self._counts.values())
 
+    def packed(self) -> bytes:
+        """Return the counts as the log stores them; a repetition costs little."""
+        counts = sorted(self._counts.items(), key=repr)
+        return _packed(tuple((shard, moved, *way) for (shard, *way), moved in counts))
+
     def record(self, connection: Connection, queue_id: int, task: str) -> None:
         """Write the counts to the log, if there are any."""
         if not self._counts:
             return
-        rows = [
-            {"shard": shard, "moved": moved, "from": source, "to": target}
-            for (shard, source, target), moved in sorted(self._counts.items(), key=repr)
-        ]
-        moved = pack(pa.Table.from_pylist(rows, schema=MOVED))
-        values = {"queue_id": queue_id, "task": task, "arrow": moved}
+        values = {"queue_id": queue_id, "task": task, "arrow": self.packed()}
         named_locks.share(connection, named_locks.REPORTING)
         values["done_at"] = dialect.read_clock(connection)
         connection.execute(_INSERT, seals.sealed(task_log, values))
+
+
+# Whoever knows the counts before a transaction packs them first, and finds them here.
+@lru_cache(maxsize=64)
+def _packed(counts: tuple[tuple[int | None, int, str | None, str | None], ...]) -> bytes:
+    names = ("shard", "moved", "from", "to")
+    rows = [dict(zip(names, each, strict=True)) for each in counts]
+    return pack(pa.Table.from_pylist(rows, schema=MOVED))
 
 
 def last(

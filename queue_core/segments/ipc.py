@@ -7,7 +7,7 @@ from typing import Literal
 import pyarrow as pa
 
 
-def pack(table: pa.Table, compression: Literal["zstd"] | None = None) -> bytes:
+def pack(table: pa.Table, compression: Literal["zstd", "lz4"] | None = None) -> bytes:
     """Return a table as the bytes of an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     # Transactions wait for it: other threads would take longer to begin than to compress.

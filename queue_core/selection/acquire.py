@@ -13,12 +13,13 @@ from sqlalchemy import Connection, select, tuple_
 
 from queue_core.catalog import bunches, dialect, id_map, turns
 from queue_core.catalog.bunches import Bunch
-from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.slices import ShardKey
 from queue_core.catalog.tables import slices
 from queue_core.catalog.turns import Backlog
 from queue_core.ids import IdSet
 from queue_core.model import Slice
 from queue_core.plan import Taken, share, take, within_bytes
+from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import START, Candidates, FireRequest, Position
 from queue_core.selection.shares import take_shares
@@ -131,23 +132,14 @@ def _take_candidates(
     connection: Connection, request: FireRequest, candidates: Candidates, lock: Lock
 ) -> dict[ShardKey, list[Taken]]:
     """Take the remaining candidates from shards whose turns are locked."""
-    shards = {
-        key
-        for key, shard in _backlog(connection, request, lock).items()
-        if candidates.fired.get(key, shard.fired) == shard.fired
-    }
+    shards = _unfired(connection, request, candidates, lock)
     # The present rows of the candidates. Compaction needs the turns too, so they no longer move.
     ids = id_map.located(connection, request.queue_ids, candidates.ids)
-    found = fetch(
-        connection,
-        *eligible_slices(connection, request, by_segment=True),
-        dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
-        lock="skip" if lock else None,
-    )
+    found = fetch_of_segments(connection, request, ids.segments, "skip" if lock else None)
     whole = {piece.id: piece for piece in found}
     chosen: dict[ShardKey, list[Taken]] = {}
     for key, pieces in by_shard(found).items():
-        if key in shards:
+        if shards is None or key in shards:
             narrowed = [_narrowed(piece, ids) for piece in pieces]
             left = [piece for piece in narrowed if piece.rows]
             # The first candidate of a slice may come after those of later slices.
@@ -156,6 +148,20 @@ def _take_candidates(
         chosen = _first(chosen, request.max_messages)
     return {
         key: [(whole[piece.id], rows) for piece, rows in taken] for key, taken in chosen.items()
+    }
+
+
+def _unfired(
+    connection: Connection, request: FireRequest, candidates: Candidates, lock: Lock
+) -> set[ShardKey] | None:
+    """Lock turns; return the shards that nobody fired from since the search (None: all)."""
+    locks = lock is not None and dialect.of(connection).writes_in_parallel
+    if not locks and not candidates.fired:
+        return None
+    return {
+        key
+        for key, shard in _backlog(connection, request, lock).items()
+        if candidates.fired.get(key, shard.fired) == shard.fired
     }
 
 

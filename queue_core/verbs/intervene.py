@@ -26,6 +26,7 @@ from queue_core.catalog.consumers import (
     reserved,
 )
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.failures import Prepared
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.task_log import Moves
@@ -40,7 +41,7 @@ from queue_core.plan import Taken, having
 from queue_core.selection.acquire import acquire
 from queue_core.selection.conditions import ago, eligible_slices, movable, within
 from queue_core.selection.request import Candidates, FireRequest, Stretch
-from queue_core.selection.rounds import still_there
+from queue_core.selection.rounds import Part, still_there
 
 
 class Act(StrEnum):
@@ -67,9 +68,8 @@ class Intervention:
     #: The kind and the reason of an act `Act.SIDELINE`.
     kind: str = BY_HAND
     reason: str | None = None
-    #: Only slices that begin in this part of the magazine, and in these shards; None: in any.
-    within: Stretch | None = None
-    shards: tuple[int, ...] | None = None
+    #: Only this part of them; None: all.
+    part: Part | None = None
     #: For `Act.RELOAD`: the holder; None: consumers without a sign of life for some seconds.
     consumer: str | None = None
     dead_after: float = DEAD_AFTER_SECONDS
@@ -79,6 +79,15 @@ class Intervention:
         """The magazines from which the act takes messages."""
         only = _FROM.get(self.act)
         return tuple(m for m in self.magazines if only is None or m is only)
+
+    @property
+    def within(self) -> Stretch | None:
+        """Where the slices begin; None: anywhere."""
+        return None if self.part is None else self.part.within
+
+    def of_part(self, part: Part) -> Intervention:
+        """Return the intervention for a part of the messages."""
+        return replace(self, ids=part.ids, magazines=(part.magazine,), part=part)
 
 
 def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
@@ -90,12 +99,13 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
     by_age = intervention.act is Act.RELOAD and intervention.consumer is None
     if by_age:
         clock.check(catalog)
+    prepared = _prepared(intervention)
 
     def work(connection: Connection) -> int:
         if intervention.act is Act.RELOAD:
             moves = _reload(connection, queue, intervention)
         else:
-            moves = _take_waiting(connection, queue, intervention)
+            moves = _take_waiting(connection, queue, intervention, prepared)
         moves.record(connection, queue.id, BY_HAND)
         if by_age:
             clock.confirm(connection)
@@ -114,25 +124,65 @@ def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -
     return having(fetch(connection, here, *_held(connection, queue, intervention)), located)
 
 
-def _take_waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
+def _prepared(intervention: Intervention) -> Prepared | None:
+    """
+    Pack what the transaction will write if all messages of its part are still there.
+
+    On SQLite, others wait for the transaction, and Arrow takes a good part of its time.
+    """
+    part = intervention.part
+    if part is None:
+        return None
+    moves = Moves()
+    for shard, messages in part.messages.items():
+        _note(moves, intervention.act, shard, part.magazine, messages)
+    moves.packed()
+    if intervention.act is not Act.SIDELINE or part.attempts is None:
+        return None
+    ids = intervention.ids.numbers()
+    return failures.prepare(ids, part.attempts, intervention.kind, intervention.reason)
+
+
+def _note(moves: Moves, act: Act, shard: int, magazine: Magazine, messages: int) -> None:
+    """Note messages of a shard that an act changes."""
+    source = magazine.name.lower()
+    match act:
+        case Act.DELETE:
+            moves.count(shard, messages, source, None)
+        case Act.SIDELINE:
+            moves.count(shard, messages, source, Magazine.SIDELINE.name.lower())
+        case Act.REQUEUE:
+            moves.count(shard, messages, source, Magazine.MAIN.name.lower())
+        case Act.RELOAD:
+            moves.count(shard, messages, f"in flight from {source}", source)
+
+
+def _take_waiting(
+    connection: Connection,
+    queue: QueueInfo,
+    intervention: Intervention,
+    prepared: Prepared | None,
+) -> Moves:
     taken = _waiting(connection, queue, intervention)
     changes, moves = Changes([queue]), Moves()
-    now = dialect.read_clock(connection)
+    act = intervention.act
+    now = dialect.read_clock(connection) if act is Act.REQUEUE else None
     for piece, rows in taken:
-        match intervention.act:
+        match act:
             case Act.DELETE:
                 changes.remove(piece, rows, "deleted")
-                moves.add(piece, len(rows), None)
             case Act.SIDELINE:
                 changes.move(piece, rows, Magazine.SIDELINE, "sidelined", due_at=NEVER)
-                moves.add(piece, len(rows), Magazine.SIDELINE)
             case Act.REQUEUE:
                 changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
-                moves.add(piece, len(rows), Magazine.MAIN)
+        _note(moves, act, piece.shard, piece.magazine, len(rows))
     changes.apply(connection)
-    if taken and intervention.act is Act.SIDELINE:
-        reasons = failures.of_same(taken, intervention.kind, intervention.reason)
-        failures.record(connection, queue.id, None, reasons)
+    if taken and act is Act.SIDELINE:
+        if prepared is not None and prepared.are_of(taken):
+            failures.record_prepared(connection, queue.id, prepared)
+        else:
+            reasons = failures.of_same(taken, intervention.kind, intervention.reason)
+            failures.record(connection, queue.id, None, reasons)
     return moves
 
 
@@ -146,9 +196,8 @@ def _waiting(connection: Connection, queue: QueueInfo, intervention: Interventio
     # All turns before all slices, and only those of shards with chosen messages.
     narrowed = []
     for request in requests:
-        shards = intervention.shards
-        if shards is None:
-            shards = _shards(connection, queue, request, intervention.ids)
+        part = intervention.part
+        shards = part.shards if part else _shards(connection, queue, request, intervention.ids)
         if shards and len(requests) > 1:
             turns.lock(connection, [queue.id], request.magazine, shards)
         if shards:
@@ -200,8 +249,7 @@ def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention
         changes.release(piece, rows)
         changes.count(piece, reloaded=len(rows))
         if rows:
-            name = piece.magazine.name.lower()
-            moves.count(piece.shard, len(rows), f"in flight from {name}", name)
+            _note(moves, Act.RELOAD, piece.shard, piece.magazine, len(rows))
     changes.apply(connection)
     return moves
 

@@ -12,7 +12,7 @@ Before the first batch, the messages of dead consumers count as lost (`lose`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,8 +59,19 @@ BATCH_SLICES = 1000
 BATCH_MESSAGES = 100_000
 
 
-_POINT = update(counters).values(
-    sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"])
+#: Greater than the number of any shard, as far as databases store it.
+_NO_SHARD = 2**31 - 1
+
+_POINT = (
+    update(counters)
+    .where(
+        counters.c.queue_id == bindparam("queue"),
+        counters.c.magazine == bindparam("in"),
+        counters.c.shard >= bindparam("first"),
+        counters.c.shard < bindparam("end"),
+        counters.c.sweep_pointer != bindparam("to"),
+    )
+    .values(sweep_pointer=bindparam("to"), seal=seals.resealing(counters, ["sweep_pointer"]))
 )
 
 
@@ -274,17 +285,13 @@ def _set_pointers(
     following: Position | None,
 ) -> None:
     """Reset the sweep pointers of finished shards; set that of the unfinished one, if any."""
-    here = (counters.c.queue_id == queue.id, counters.c.magazine == int(magazine))
-    finished = [counters.c.shard >= begin[0], counters.c.sweep_pointer != 0]
+
+    def point(first: int, end: int, to: int) -> None:
+        given = {"queue": queue.id, "in": int(magazine), "first": first, "end": end, "to": to}
+        connection.execute(_POINT, given | seals.gain(counters, {"sweep_pointer": to}))
+
+    shard, position = following or (_NO_SHARD, 0)
     if following is not None:
-        finished.append(counters.c.shard < following[0])
-        unfinished = (*here, counters.c.shard == following[0])
-        _set_pointer(connection, unfinished, following[1])
-    _set_pointer(connection, (*here, *finished), 0)
-
-
-def _set_pointer(
-    connection: Connection, where: Sequence[ColumnElement[bool]], position: int
-) -> None:
-    values = {"sweep_pointer": position}
-    connection.execute(_POINT.where(*where), {"to": position} | seals.gain(counters, values))
+        point(shard, shard + 1, position)
+    if begin[0] < shard:
+        point(begin[0], shard, 0)

@@ -89,6 +89,37 @@ def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, mon
     assert in_order(queue, "sideline") == list(range(160))
 
 
+@pytest.mark.parametrize("others", ["fire", "compact", "nothing"])
+def test_the_failures_of_an_act_are_of_the_messages_that_it_has_moved(store, monkeypatch, others):
+    queue = make_queue(store, shards=2)
+    load_singly(queue, 24)
+    for number in (1, 9, 10):
+        queue.sideline(queue.fire(1, selector=f"number = {number}").ids)
+    queue.shovel()
+    taken = set()
+
+    def give_way():
+        if others == "fire":
+            taken.update(queue.fire(1).ids.to_pylist())
+        elif others == "compact":
+            compact(store.catalog, store.storage, queue.info)
+
+    chosen = queue.choose("all", magazine="main")
+    monkeypatch.setattr(store.catalog, "give_way", give_way)
+    ids = set(chosen.ids.to_pylist())
+    count = chosen.sideline("as it was")
+
+    found = [row for row in queue.failures().to_pylist() if row["kind"] == "by_hand"]
+    assert bool(taken) == (others == "fire")
+    assert sorted(row["message_id"] for row in found) == sorted(ids - taken)
+    assert {row["reason"] for row in found} == {"as it was"}
+    aside = queue.browse(magazine="sideline").to_pylist()
+    attempts = {row["_message_id"]: row["_attempt"] for row in aside}
+    assert {row["message_id"]: row["attempt"] for row in found} == attempts
+    assert len(set(attempts.values())) == 2
+    assert sum(moved(store)) == count == len(found)
+
+
 def test_an_interrupted_act_is_repeated_for_the_others(store):
     queue = make_queue(store, shards=1)
     load_singly(queue, 9)
