@@ -6,6 +6,7 @@ from sqlalchemy import event, update
 from queue_core.catalog import seals
 from queue_core.catalog.tables import slices
 from queue_core.faults import InjectedFault, arm
+from queue_core.selection.rounds import WHOLE_SLICES
 from queue_core.verbs import expire, shovel, sweep
 from tests.factories import make_queue, numbers_of, orders
 
@@ -66,10 +67,10 @@ def statements(store, work):
 
 
 def test_the_statements_of_a_round_do_not_grow_with_its_slices(store):
-    few, many = (stuck(store, n, name=f"queue-{n}", message_expiry=None) for n in (4, 40))
+    few, many = (stuck(store, n, name=f"queue-{n}", message_expiry=None) for n in (4, WHOLE_SLICES))
     for verb in ("sweep", "shovel"):
         assert statements(store, getattr(few, verb)) == statements(store, getattr(many, verb))
-    assert many.metadata()["waiting"].to_pylist() == [40, 0]
+    assert many.metadata()["waiting"].to_pylist() == [WHOLE_SLICES, 0]
     for queue in (few, many):
         queue.change_settings(message_expiry=3600.0)
     make_old(store, slices.c.loaded_at)
