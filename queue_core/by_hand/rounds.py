@@ -24,6 +24,9 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         with catalog.read() as connection:
             found = find(connection, queue, intervention)
             parts = in_parts(connection, found)
+        expected = sum(len(rows) for _, rows in found)
+        # Thousands of objects, which each garbage collection within a round would look through.
+        del found
         if not parts:
             break
         done = 0
@@ -34,6 +37,6 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
             if part is not parts[-1]:
                 catalog.give_way()
         changed += done
-        if done == sum(len(rows) for _, rows in found) or (not done and len(parts) > 1):
+        if done == expected or (not done and len(parts) > 1):
             break
     return changed

@@ -108,9 +108,11 @@ def eligible_slices(
     if request.shards is not None:
         conditions.append(dialect.of(connection).one_of(slices.c.shard, request.shards))
     if request.horizon is not None:
-        at = request.horizon.at
-        # A future time comes from a clock that was ahead; it is not a firing since the horizon.
-        conditions.append(
-            slices.c.fired_at.is_(None) | (slices.c.fired_at < at) | (slices.c.fired_at > ago(0))
-        )
+        conditions.append(not_fired_since(request.horizon.at))
     return conditions
+
+
+def not_fired_since(at: int | ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition of slices that were not fired since a time, in microseconds."""
+    # A future time comes from a clock that was ahead; it is not a firing since then.
+    return slices.c.fired_at.is_(None) | (slices.c.fired_at < at) | (slices.c.fired_at > ago(0))

@@ -26,7 +26,7 @@ from queue_core.selection.request import FireRequest, Stretch
 PART_SLICES = 16
 PART_MESSAGES = 10_000
 #: The most slices of a round that moves them whole, which costs far less for each.
-WHOLE_SLICES = 32
+WHOLE_SLICES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
