@@ -65,6 +65,8 @@ class Peer(ABC):
     conditions: ClassVar[str]
     client: ClassVar[type[Client]]
 
+    #: Whether a consumer can wait for messages.
+    waits: ClassVar[bool] = True
     #: The name of its server in `Servers`; empty if there is none.
     server: ClassVar[str] = ""
     address: str = ""

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.peers import fetch
 from benchmarks.peers.peer import Client, Missing
 from benchmarks.peers.servers import Servers
+from pyspark_ignis import tuned
 
 #: Partitions of what is written, shards, and partitions of a topic.
 PARTITIONS = 8
@@ -77,7 +78,11 @@ def connector() -> tuple[Path, ...]:
 
 @cache
 def session() -> SparkSession:
-    """Return the session of this process, of two cores, with Kafka's connector if it can be had."""
+    """
+    Return the session of this process, of two cores, with Kafka's connector if it can be had.
+
+    It is built as the how-to page advises, with `tuned`, for all peers.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
@@ -94,6 +99,6 @@ def session() -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = tuned(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _TASK_PEERS = (
     ("ignis", "IgnisSqlite"),
     ("ignis", "IgnisPostgres"),
+    ("bare_commits", "BareCommits"),
     ("skip_locked", "SkipLocked"),
     ("pgmq", "Pgmq"),
     ("redis", "RedisEverySecond"),
@@ -37,8 +38,8 @@ def task_peers() -> list[Peer]:
 
 
 def pool_peers() -> list[Peer]:
-    """Return the pools of ignis, then all peers of plain Python, not started."""
-    return [*_made(_POOL_PEERS), *task_peers()]
+    """Return the pools of ignis, then all peers of plain Python that wait for messages."""
+    return [*_made(_POOL_PEERS), *(peer for peer in task_peers() if peer.waits)]
 
 
 def spark_peers() -> list[SparkPeer]:

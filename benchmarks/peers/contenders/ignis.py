@@ -105,7 +105,10 @@ class IgnisPostgres(Peer):
 class _Pool(Peer):
     """The same store, whose consumer is a pool."""
 
-    conditions = "segments and commits synced; a pool of 4 threads, a handler of single messages"
+    conditions = (
+        "segments and commits synced; a handler of single messages in a pool of 4 threads, of 16 "
+        "for batches of 1"
+    )
     client = IgnisClient
 
     def serve(
@@ -122,7 +125,7 @@ class _Pool(Peer):
 
         with (
             Store(address_of(self.address)) as store,
-            ConsumerPool(store, queue, handle, concurrency=4, batch=batch),
+            ConsumerPool(store, queue, handle, concurrency=16 if batch == 1 else 4, batch=batch),
         ):
             while not until():
                 time.sleep(_LOOK_SECONDS)

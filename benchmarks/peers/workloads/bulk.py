@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -68,11 +69,14 @@ class Bulk(Workload):
         messages = scale.of(full, PARTITIONS)
         rows = session().range(0, messages, 1, PARTITIONS).selectExpr(*columns)
         with _places(peer) as (here, there):
+            _settle_disk()
             begin = time.perf_counter()
             _write(peer, rows, here)
             written = Result(measure="write", rate=messages / (time.perf_counter() - begin))
+            _settle_disk()
             read = _queried(peer.stream(here, rows).writeStream.format("noop"), messages)
             peer.again(here, peer.packed(rows))
+            _settle_disk()
             through = _through(peer, rows, here, there, messages)
         return [written, *_both("read", read, messages), *_both("through", through, messages)]
 
@@ -86,6 +90,11 @@ def _places(peer: SparkPeer) -> Iterator[list[str]]:
     yield places
     for place in places:
         peer.drop(place)
+
+
+def _settle_disk() -> None:
+    """Let the disk write what was left to it, by this peer or by those before."""
+    os.sync()
 
 
 def _write(peer: SparkPeer, rows: DataFrame, place: str) -> None:

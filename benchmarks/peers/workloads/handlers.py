@@ -13,7 +13,9 @@ from benchmarks.peers.servers import Servers
 from benchmarks.peers.workload import Scale, Workload
 from benchmarks.peers.workloads.passing import bodies
 
-_MESSAGES, _SIZE = 50_000, 100
+_SIZE = 100
+#: Messages of the full run, and the least of any run, by the size of the batch.
+_CASES = {100: (50_000, 5_000), 1: (5_000, 200)}
 _PATIENCE_SECONDS = 300.0
 
 
@@ -21,19 +23,23 @@ class Handlers(Workload):
     """Messages wait; from the start of the consumer until all are acknowledged."""
 
     name = "handlers"
-    title = "a handler of single messages that does nothing, batches of 100, start included"
+    title = "a handler of single messages that does nothing, start included"
 
     def peers(self) -> Sequence[Any]:
         """With the pools."""
         return pool_peers()
 
     def cases(self, scale: Scale) -> Sequence[str]:
-        """By the number of messages."""
-        return [f"{scale.of(_MESSAGES, 5_000):,} messages of {_SIZE} bytes"]
+        """By the size of the batch that is taken and acknowledged."""
+        return [
+            f"{scale.of(full, least):,} messages of {_SIZE} bytes, batches of {batch}"
+            for batch, (full, least) in _CASES.items()
+        ]
 
     def measure(self, peer: Peer, case: str, scale: Scale, servers: Servers) -> list[Result]:
         """Fill a queue, and empty it."""
-        messages = scale.of(_MESSAGES, 5_000)
+        batch = int(case.rpartition(" ")[2])
+        messages = scale.of(*_CASES[batch])
         client = peer.connect()
         for first in range(0, messages, 1000):
             client.produce(bodies(first, min(1000, messages - first), _SIZE))
@@ -50,7 +56,7 @@ class Handlers(Workload):
         def is_done() -> bool:
             return len(handled) >= messages or time.perf_counter() > end
 
-        peer.serve(queue, handler, is_done)
+        peer.serve(queue, handler, is_done, batch)
         seconds = time.perf_counter() - began
         if len(handled) != messages:
             raise RuntimeError(f"{len(handled):,} of {messages:,} messages were handled")
