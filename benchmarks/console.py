@@ -32,7 +32,7 @@ from rich.table import Table
 from sqlalchemy import text, update
 
 from benchmarks.asgi import Client
-from benchmarks.growth import SCHEMA, make, run
+from benchmarks.fabricated import SCHEMA, make, run
 from benchmarks.holds import noted
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions

@@ -1,7 +1,7 @@
-"""Measure what consumers and producers cost each other: ``python benchmarks/contention.py ROW``.
+"""Measure what consumers and producers cost each other: ``python -m benchmarks.contention ROW``.
 
-    python benchmarks/contention.py slices|shards|consumers|loads|idle
-        [--catalog postgresql+psycopg://… --storage DIR] [--seconds 5]
+    python -m benchmarks.contention slices|shards|consumers|loads|idle
+        [--postgresql] [--catalog postgresql+psycopg://… --storage DIR] [--seconds 5]
 
 *slices*: CPU and statements to fire 100,000 messages, by the size of their slices. *shards*: the
 statements of each verb for 1,000 messages, by the number of shards. *consumers*: processes that
@@ -21,13 +21,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 from sqlalchemy import event
 
+from benchmarks.costs import Meter
+from benchmarks.peers.servers import Servers
 from queue_core import Store
 from queue_core.address import Address
 from queue_core.selection.request import FireRequest
@@ -41,6 +43,16 @@ _spawn = multiprocessing.get_context("spawn")
 def rows(count: int) -> pa.Table:
     """Return messages of 100 bytes."""
     return pa.table({"number": range(count), "payload": [b"x" * 100] * count})
+
+
+class Measured(NamedTuple):
+    """What processes do in a second, and the CPU milliseconds and statements of one unit."""
+
+    rate: float
+    client: float
+    server: float
+    statements: float
+    cores: float
 
 
 class Cost:
@@ -115,14 +127,29 @@ def _life(queue: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def consumers(store: Store, seconds: float) -> Table:
     """Fire, read and delete 100 messages at a time, in some processes."""
-    table = Table("processes", "messages a second", "CPU ms of 100", title="consumers of 100")
+    table = _side_by_side("messages a second", "consumers of 100, CPU ms of 100 messages")
     for count in PROCESSES:
         queue = store.create_queue(f"for{count}", rows(1).schema, shards=32, key="number")
         for _ in range(20):
             queue.load(rows(50_000))
-        rate, cpu = _rate(consume, store, queue.name, count, seconds)
-        table.add_row(f"{count}", f"{rate:,.0f}", f"{cpu * 100:.1f}")
+        _add(table, count, _rate(consume, store, queue.name, count, seconds), 100)
     return table
+
+
+def _side_by_side(rate: str, title: str) -> Table:
+    # No busy machine can give more cores than it has: those that are used say what is left.
+    return Table("processes", rate, "client", "server", "statements", "cores used", title=title)
+
+
+def _add(table: Table, count: int, measured: Measured, unit: int) -> None:
+    table.add_row(
+        f"{count}",
+        f"{measured.rate:,.0f}",
+        f"{measured.client * unit:.1f}",
+        f"{measured.server * unit:.1f}",
+        f"{measured.statements * unit:.1f}",
+        f"{measured.cores:.2f}",
+    )
 
 
 def consume(store: Store, name: str, number: int) -> Callable[[], int]:
@@ -140,11 +167,10 @@ def consume(store: Store, name: str, number: int) -> Callable[[], int]:
 
 def loads(store: Store, seconds: float) -> Table:
     """Load single messages in some processes, while nobody and while somebody waits."""
-    table = Table("processes", "loads a second", "CPU ms of one", title="loads of 1")
+    table = _side_by_side("loads a second", "loads of 1, CPU ms of one")
     for count in PROCESSES:
         queue = store.create_queue(f"by{count}", rows(1).schema, shards=32, key="number")
-        rate, cpu = _rate(load, store, queue.name, count, seconds)
-        table.add_row(f"{count}", f"{rate:,.0f}", f"{cpu:.1f}")
+        _add(table, count, _rate(load, store, queue.name, count, seconds), 1)
     return table
 
 
@@ -190,8 +216,8 @@ def _rate(
     name: str,
     count: int,
     seconds: float,
-) -> tuple[float, float]:
-    """Return what some processes do in a second, and the CPU milliseconds that each unit costs."""
+) -> Measured:
+    """Return what some processes do in a second, and what each unit costs."""
     ready, begin, end = (_spawn.Semaphore(0), _spawn.Event(), _spawn.Event())
     done = _spawn.Queue()
     address = (store.catalog.url, store.storage.uri)
@@ -206,10 +232,17 @@ def _rate(
     begin.set()
     time.sleep(seconds)
     end.set()
-    counts, times = zip(*(done.get() for _ in processes), strict=True)
+    found = [done.get() for _ in processes]
     for process in processes:
         process.join()
-    return sum(counts) / seconds, sum(times) * 1e3 / sum(counts)
+    count, client, server, statements = (sum(each) for each in zip(*found, strict=True))
+    return Measured(
+        rate=count / seconds,
+        client=client / count,
+        server=server / count,
+        statements=statements / count,
+        cores=(client + server) / 1e3 / seconds,
+    )
 
 
 def _repeat(
@@ -223,14 +256,16 @@ def _repeat(
     done: Any,
 ) -> None:
     with Store(Address(*address)) as store:
+        cost = Meter(store)
         once = work(store, name, number)
         once()
         ready.release()
         begin.wait()
-        count, before = 0, time.process_time()
+        count, before = 0, (cost.client(), cost.server(), cost.statements)
         while not end.is_set():
             count += once()
-        done.put((count, time.process_time() - before))
+        after = (cost.client(), cost.server(), cost.statements)
+        done.put((count, *(late - early for late, early in zip(after, before, strict=True))))
 
 
 def _address(store: Store) -> Address:
@@ -244,6 +279,7 @@ def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("row", choices=ROWS)
+    arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
     arguments.add_argument("--catalog")
     arguments.add_argument("--storage")
     arguments.add_argument("--seconds", type=float, default=5.0)
@@ -256,10 +292,14 @@ def main() -> int:
 @contextmanager
 def _store(given: argparse.Namespace, folder: str) -> Iterator[Store]:
     address: Address = Address.of(Path(folder) / "store")
-    if given.catalog:
-        address = Address.of(catalog=given.catalog, storage=given.storage)
-    with Store(address) as store:
-        yield store
+    with Servers(Path(folder)) as servers:
+        if given.postgresql:
+            url = servers.database("contention").replace("postgresql:", "postgresql+psycopg:", 1)
+            address = Address.of(catalog=url, storage=f"{folder}/data")
+        elif given.catalog:
+            address = Address.of(catalog=given.catalog, storage=given.storage)
+        with Store(address) as store:
+            yield store
 
 
 if __name__ == "__main__":

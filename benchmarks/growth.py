@@ -24,9 +24,10 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import event, text
+from sqlalchemy import event
 
-from queue_core import Firing, Queue, Store
+from benchmarks.fabricated import make, run
+from queue_core import Queue, Store
 from queue_core.catalog.tables import metadata
 from queue_core.model import ReadPlan, TicketRange
 from queue_core.segments.reader import read as read_plan
@@ -37,32 +38,8 @@ from queue_core.tasks.task import TaskContext
 from queue_core.verbs.fire import fire as fire_verb
 from queue_core.verbs.read_tickets import read_tickets
 
-SCHEMA = pa.schema([("number", pa.int64())])
-SHARDS = 32
 ROUNDS = 3
 DAY = 24 * 3600 * 10**6
-
-#: Copies the only slice of a queue, and its segment, so that they are *count* in all.
-_SEGMENTS = """
-    INSERT INTO segments (queue_id, schema_version, data, rows, bytes, chunks, loaded_at)
-    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count - 1)
-    SELECT queue_id, schema_version, data, rows, bytes, chunks, loaded_at
-    FROM segments, n WHERE id = :segment
-"""
-_SLICES = """
-    INSERT INTO slices (queue_id, magazine, shard, state, position, segment_id, row_start, row_stop,
-        count, bytes, attempts, deliveries, loaded_at, moved_at)
-    SELECT s.queue_id, s.magazine, g.id % :shards, s.state, (10 + g.id - :segment) * s.count, g.id,
-        s.row_start, s.row_stop, s.count, s.bytes, 0, 0, s.loaded_at, s.moved_at
-    FROM slices s, segments g WHERE s.segment_id = :segment AND g.id > :segment
-"""
-_COUNTS = """
-    UPDATE shards SET load_pointer = (10 + :count) * :each,
-        loaded = (SELECT coalesce(sum(s.count), 0) FROM slices s
-            WHERE s.queue_id = shards.queue_id AND s.magazine = shards.magazine
-            AND s.shard = shards.shard)
-    WHERE queue_id = (SELECT queue_id FROM segments WHERE id = :segment)
-"""
 
 
 class Statements:
@@ -118,39 +95,6 @@ class Growth:
                 break
         median = statistics.median(times) * 1e3
         print(f"{label:36} {size:>9,} {median:>10.1f} ms {statements.number:>5}", flush=True)
-
-
-def make(
-    store: Store,
-    name: str,
-    slices: int,
-    each: int = 1,
-    *,
-    analyze: bool = True,
-    **settings: object,
-) -> Queue:
-    """Return a queue with this many slices of *each* messages, by default of one."""
-    # Messages with the same key are loaded into one shard, as one slice.
-    queue = store.create_queue(name, SCHEMA, shards=SHARDS, key="number", **settings)
-    queue.load(pa.table({"number": [1] * each}))
-    segment = store.view("slices", name)["segment_id"][0].as_py()
-    values = {"count": slices, "segment": segment, "shards": SHARDS, "each": each}
-
-    def work(connection) -> None:
-        if slices > 1:
-            connection.execute(text(_SEGMENTS), values)
-            connection.execute(text(_SLICES), values)
-            connection.execute(text(_COUNTS), values)
-        if analyze and connection.dialect.name == "postgresql":
-            connection.execute(text("ANALYZE"))
-
-    store.catalog.write(work)
-    return queue
-
-
-def run(store: Store, statement: str) -> None:
-    """Run a statement on the catalog."""
-    store.catalog.write(lambda connection: connection.execute(text(statement)))
 
 
 def age_failures(store: Store, days: int) -> None:
@@ -261,34 +205,6 @@ def settle(growth: Growth) -> None:
             )
 
 
-def whole(growth: Growth) -> None:
-    """Verbs in one queue: alone with few large slices, and in stores of more and more slices."""
-    for queues, slices, each in ((1, 100, 10_000), (1_000, 100, 100), (1, 100_000, 100)):
-        with growth.store() as store:
-            queue, *_ = [make(store, f"queue-{n}", slices, each) for n in range(queues)]
-            print(f"{queues:,} queues of {slices:,} slices of {each:,} messages", flush=True)
-            _verbs(growth, store, queue, queues * slices * each)
-
-
-def _verbs(growth: Growth, store: Store, queue: Queue, size: int) -> None:
-    fired: list[Firing] = []
-
-    def fire() -> None:
-        fired.append(queue.fire(100))
-
-    def aside() -> None:
-        queue.sideline(queue.fire(100), reason="benchmark")
-
-    fire()
-    fired[-1].messages  # noqa: B018 - the first reading imports
-    growth.measure("fire 100", size, store, fire)
-    growth.measure("read them", size, store, lambda: fired[-1].messages, before=fire)
-    growth.measure("delete them", size, store, lambda: queue.delete(fired[-1]), before=fire)
-    growth.measure("shovel 100", size, store, queue.shovel, before=aside)
-    growth.measure("peek(10)", size, store, partial(queue.peek, 10))
-    growth.measure("metadata()", size, store, queue.metadata)
-
-
 def read(growth: Growth) -> None:
     """Read 500 MB of large messages, beside bare Arrow, which reads the same files."""
     for size in (1_000, 100_000, 1_000_000, 10_000_000):
@@ -369,8 +285,7 @@ def _plan(folder: str) -> ReadPlan:
 
 
 ROWS = {
-    row.__name__: row
-    for row in (read, forget, compact, candidates, views, expire, vacuum, settle, whole)
+    row.__name__: row for row in (read, forget, compact, candidates, views, expire, vacuum, settle)
 }
 
 

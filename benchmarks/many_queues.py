@@ -1,16 +1,23 @@
 """Measure what one query of many queues costs its driver: each step, by the number of queues.
 
-    python benchmarks/many_queues.py [--queues 10,100,1000]
+    python -m benchmarks.many_queues [--queues 10,100,1000] [--seconds 30] [--postgresql]
 
-Each queue has two shards, and two messages per round. The figures are CPU seconds of this process,
-and statements, which do not depend on how busy the machine is. Nothing of Spark runs: these are the
-steps that a micro-batch makes in the driver, and one vain look for messages.
+Each queue has two shards, and two messages per round. The first figures are CPU seconds of this
+process, and statements, which do not depend on how busy the machine is: of the steps that a
+micro-batch makes in the driver, and of one vain look for messages. Nothing of Spark runs.
+
+Then the same driver runs with all side tasks for some seconds, with empty queues, and while another
+process loads ten messages a second into queues at random. The figures are the transactions that it
+begins in a second. A *round of tasks* lets all tasks be due at once; they are due every 300 seconds
+and more seldom, except for samples.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import random
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,12 +25,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, update
 
+from benchmarks.peers.servers import Servers
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.session import Session
 from queue_core import Store
+from queue_core.catalog.tables import schedule
 
 SCHEMA = pa.schema([("number", pa.int64())])
 T = TypeVar("T")
@@ -81,15 +90,84 @@ def measure(count: int, folder: Path) -> dict[str, object]:
     return {"queues": count, **costs}
 
 
+def at_work(count: int, seconds: float, address: dict[str, str]) -> dict[str, object]:
+    """Return the transactions a second of a driver with all side tasks, at rest and busy."""
+    names = [f"queue-{number:05}" for number in range(count)]
+    with Store.open(**address) as store:
+        for name in names:
+            store.create_queue(name, SCHEMA, shards=2, message_expiry=86_400.0)
+    options = {"queues": ",".join(names), "ack": "onCommit", "consumer": "measured"}
+    session = Session(SourceOptions.of({**address, **options}))
+    catalog = session.store.catalog
+    begun: list[float] = []
+    event.listen(catalog.engine, "begin", lambda _: begun.append(time.process_time()))
+    offset = Offset("measured", 0)
+
+    def run(seconds: float) -> dict[str, float]:
+        nonlocal offset
+        transactions, cpu, end = len(begun), time.process_time(), time.monotonic() + seconds
+        batches = 0
+        while time.monotonic() < end:
+            following = session.next(offset, None, None)
+            if following.ticket > offset.ticket:
+                session.plan(offset, following)
+                session.acknowledge(following)
+                offset, batches = following, batches + 1
+        return {
+            "transactions a second": round((len(begun) - transactions) / seconds, 1),
+            "cores": round((time.process_time() - cpu) / seconds, 3),
+            "batches a second": round(batches / seconds, 1),
+        }
+
+    run(15.0)  # The first looks of all tasks, which claim them for the first time.
+    rest = run(seconds)
+    again = update(schedule).values(begun_at=0, due_at=0)
+    catalog.write(lambda connection: connection.execute(again))
+    before, cpu = len(begun), time.process_time()
+    run(15.0)
+    usual = 15.0 * rest["transactions a second"]
+    a_round = {
+        "transactions": round(len(begun) - before - usual),
+        "cpu": round(time.process_time() - cpu - 15.0 * rest["cores"], 2),
+    }
+    load = multiprocessing.get_context("spawn").Process(target=_load, args=(address, names))
+    load.start()
+    try:
+        run(5.0)
+        busy = run(seconds)
+    finally:
+        load.kill()
+        load.join()
+    session.close()
+    return {"queues": count, "at rest": rest, "a round of tasks": a_round, "busy": busy}
+
+
+def _load(address: dict[str, str], names: list[str]) -> None:
+    with Store.open(**address) as store:
+        while True:
+            store.queue(random.choice(names)).load([{"number": 1}])
+            time.sleep(0.1)
+
+
 def main() -> None:
-    """Print one line of JSON per number of queues."""
+    """Print two lines of JSON per number of queues."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--queues", default="10,100,1000", help="numbers, separated by commas")
-    counts = [int(each) for each in parser.parse_args().queues.split(",")]
+    parser.add_argument("--seconds", type=float, default=30.0, help="0: only the steps")
+    parser.add_argument("--postgresql", action="store_true", help="the driver at work there")
+    given = parser.parse_args()
+    counts = [int(each) for each in given.queues.split(",")]
     event.listen(Engine, "after_cursor_execute", _count)
     for count in counts:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=".") as folder, Servers(Path(folder)) as servers:
             print(json.dumps(measure(count, Path(folder) / "store")), flush=True)
+            if not given.seconds:
+                continue
+            address = {"path": f"{folder}/second"}
+            if given.postgresql:
+                url = servers.database("queues").replace("postgresql:", "postgresql+psycopg:", 1)
+                address = {"catalog": url, "storage": f"{folder}/data"}
+            print(json.dumps(at_work(count, given.seconds, address)), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from unittest import mock
 
-from benchmarks.growth import Growth, Statements, make, run
+from benchmarks.fabricated import make, run
+from benchmarks.growth import Growth, Statements
 from queue_core import Queue, Store
 
 SIZES = (1_000, 10_000, 100_000)

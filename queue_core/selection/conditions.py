@@ -6,6 +6,7 @@ has the time of its oldest message.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, not_, or_, select, tuple_
@@ -26,13 +27,17 @@ def ago(seconds: float) -> ColumnElement[int]:
 
 def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
     """Return the rules of a firing: no expired messages, and from main none fired too often."""
-    rules: list[ColumnElement[bool]] = []
+    # A rule for each of a thousand queues would be too large for a statement.
+    alike: dict[tuple[float | None, int | None], list[QueueInfo]] = defaultdict(list)
     for queue in queues:
-        own = [not_(rule) for rule in expired(queue, magazine)]
-        most = queue.settings.max_deliveries
-        if most is not None and magazine is Magazine.MAIN:
+        most = queue.settings.max_deliveries if magazine is Magazine.MAIN else None
+        alike[expiry_in(queue, magazine), most].append(queue)
+    rules: list[ColumnElement[bool]] = []
+    for (_, most), some in alike.items():
+        own = [not_(rule) for rule in expired(some[0], magazine)]
+        if most is not None:
             own.append(slices.c.deliveries < most)
-        rules.extend(own if len(queues) == 1 else (_only(queue, rule) for rule in own))
+        rules.extend(own if len(alike) == 1 else (_only(some, rule) for rule in own))
     return tuple(rules)
 
 
@@ -68,8 +73,8 @@ def overdelivered(queue: QueueInfo) -> Rules:
     return () if most is None else (slices.c.deliveries >= most,)
 
 
-def _only(queue: QueueInfo, rule: ColumnElement[bool]) -> ColumnElement[bool]:
-    return or_(slices.c.queue_id != queue.id, rule)
+def _only(queues: Sequence[QueueInfo], rule: ColumnElement[bool]) -> ColumnElement[bool]:
+    return or_(slices.c.queue_id.not_in([queue.id for queue in queues]), rule)
 
 
 def _microseconds(seconds: float) -> int:

@@ -11,6 +11,7 @@ which vacuum removes. Crash after it: the catalog names the messages in their ne
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -52,6 +53,13 @@ def run(context: TaskContext, queue: QueueInfo) -> int:
     return compact(context.catalog, context.storage, queue, ROUND_SLICES)
 
 
+def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return the queues that may have slices worth compacting."""
+    with catalog.read() as connection:
+        places = _promising(connection, some)
+    return [queue for queue in some if queue.id in places]
+
+
 def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None = None) -> int:
     """
     Compact both magazines of a queue where it pays; return how many messages were rewritten.
@@ -61,7 +69,7 @@ def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | No
     before it was in place.
     """
     with catalog.read() as connection:
-        places = _promising(connection, queue)
+        places = _promising(connection, [queue]).get(queue.id, {})
     rewritten = looked = 0
     for magazine, shards in _together(places):
         if most is not None and looked >= most:
@@ -72,18 +80,23 @@ def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | No
     return rewritten
 
 
-def _promising(connection: Connection, queue: QueueInfo) -> dict[tuple[Magazine, int], int]:
+def _promising(
+    connection: Connection, some: Sequence[QueueInfo]
+) -> dict[int, dict[tuple[Magazine, int], int]]:
     """
     Return the shards that may have slices worth compacting, and their numbers of small slices.
 
-    The database counts; no slice is fetched.
+    By the ids of the queues that have some. The database counts; no slice is fetched.
     """
-    place = (slices.c.magazine, slices.c.shard)
+    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+    here = dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in some])
     # An index has all columns of it. The slices of a small segment are small themselves.
     small = (
         select(*place, func.count().label("small"))
         .where(
-            slices.c.queue_id == queue.id,
+            here,
+            # The index begins with both.
+            slices.c.magazine.in_([int(magazine) for magazine in Magazine]),
             slices.c.state == int(State.LOADED),
             slices.c.bytes <= SMALL_BYTES,
         )
@@ -99,14 +112,17 @@ def _promising(connection: Connection, queue: QueueInfo) -> dict[tuple[Magazine,
     alive = (
         select(slices.c.segment_id)
         .join(segments, segments.c.id == slices.c.segment_id)
-        .where(slices.c.queue_id == queue.id, or_(segments.c.location.is_not(None), no_size))
+        .where(here, or_(segments.c.location.is_not(None), no_size))
         .group_by(slices.c.segment_id)
         .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
     )
-    sparse = select(*place).where(slices.c.queue_id == queue.id, slices.c.segment_id.in_(alive))
-    found = {(row.magazine, row.shard): 0 for row in connection.execute(sparse.distinct())}
-    found |= {(row.magazine, row.shard): row.small for row in connection.execute(small)}
-    return {(Magazine(magazine), shard): n for (magazine, shard), n in found.items()}
+    sparse = select(*place).where(here, slices.c.segment_id.in_(alive))
+    found: dict[int, dict[tuple[Magazine, int], int]] = defaultdict(dict)
+    for row in connection.execute(sparse.distinct()):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
+    for row in connection.execute(small):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
+    return dict(found)
 
 
 def _together(

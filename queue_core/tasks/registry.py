@@ -29,12 +29,14 @@ _ROWS = (
         run="queue_core.tasks.expire:run",
         steps=("retire", "expire"),
         timing=Timing(300.0),
+        chooser="queue_core.tasks.expire:with_work",
     ),
     Task(
         name="compact",
         run="queue_core.tasks.compaction:run",
         steps=("compact",),
         timing=Timing(300.0),
+        chooser="queue_core.tasks.compaction:with_work",
         living_only=True,
     ),
     Task(

@@ -8,11 +8,14 @@ person removes.
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import queues
+from queue_core.catalog.tables import queues as queue_rows
 from queue_core.integrity import clock
 from queue_core.model import QueueInfo
 from queue_core.verbs.deactivate import deactivate
@@ -21,20 +24,47 @@ from queue_core.verbs.drop import drop
 
 def retire(catalog: Catalog, queue: QueueInfo) -> None:
     """Deactivate or drop a queue when it is due."""
-    age = select(
-        (dialect.now() - queues.c.created_at).label("created"),
-        (dialect.now() - queues.c.deactivated_at).label("deactivated"),
-    ).where(queues.c.id == queue.id)
     with catalog.read() as connection:
-        ago = connection.execute(age).first()
-    if ago is None:
+        ages = _ages(connection, [queue])
+    if not ages:
         return
     # After the ages were read, so that a jump before the reading is noticed.
     clock.check(catalog)
+    verb = _due(queue, ages[queue.id])
+    if verb is deactivate:
+        deactivate(catalog, queue)
+    elif verb is drop:
+        drop(catalog, queue, keeps_sideline=True)
+
+
+def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
+    """Return the ids of the queues that are due."""
+    ages = _ages(connection, queues)
+    return {queue.id for queue in queues if queue.id in ages and _due(queue, ages[queue.id])}
+
+
+class _Ages(NamedTuple):
+    """Microseconds since a queue was created, and since it was deactivated."""
+
+    created: int
+    deactivated: int | None
+
+
+def _ages(connection: Connection, queues: Sequence[QueueInfo]) -> dict[int, _Ages]:
+    ages = select(
+        queue_rows.c.id,
+        (dialect.now() - queue_rows.c.created_at).label("created"),
+        (dialect.now() - queue_rows.c.deactivated_at).label("deactivated"),
+    ).where(dialect.of(connection).one_of(queue_rows.c.id, [queue.id for queue in queues]))
+    return {row.id: _Ages(row.created, row.deactivated) for row in connection.execute(ages)}
+
+
+def _due(queue: QueueInfo, ages: _Ages) -> Callable[..., object] | None:
+    """Return the verb that is due for a queue; None: none."""
     settings = queue.settings
     lifetime = settings.queue_expiry or settings.message_expiry
-    if ago.deactivated is None:
-        if settings.queue_expiry is not None and ago.created >= settings.queue_expiry * 1e6:
-            deactivate(catalog, queue)
-    elif lifetime is not None and ago.deactivated >= 2 * lifetime * 1e6:
-        drop(catalog, queue, keeps_sideline=True)
+    if ages.deactivated is None:
+        is_old = settings.queue_expiry is not None and ages.created >= settings.queue_expiry * 1e6
+        return deactivate if is_old else None
+    is_over = lifetime is not None and ages.deactivated >= 2 * lifetime * 1e6
+    return drop if is_over else None

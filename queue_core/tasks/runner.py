@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 from queue_core.by_hand.jobs import JobThreads
 from queue_core.catalog import jobs as open_jobs
@@ -27,6 +29,10 @@ from queue_core.tasks.retries import Retries
 from queue_core.tasks.task import Task, TaskContext, Timing
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.shovel import Shovelful
+
+#: The most queues for which a task is claimed in one transaction. If the process dies, the task
+#: runs for all of them when it is next due.
+TOGETHER = 64
 
 
 class SideTasks:
@@ -92,10 +98,8 @@ class SideTasks:
         if self._jobs_here is not None:
             for job_id in shovels:
                 self._jobs_here.start(job_id)
-        for job in due:
-            queue, timing = jobs[job]
-            if self._claim(job, timing):
-                ran += self._attempt(job, queue)
+        for name, of_task in groupby(due, key=itemgetter(1)):
+            ran += self._run_claimed(REGISTRY[name], [*of_task], jobs)
         return ran
 
     def stop(self) -> None:
@@ -150,9 +154,45 @@ class SideTasks:
                 job = (schedule.STORE, task.name)
                 schedule.ask_for(self._context.catalog, job, timing.every)
 
-    def _claim(self, job: schedule.Job, timing: Timing) -> bool:
+    def _run_claimed(
+        self,
+        task: Task,
+        due: Sequence[schedule.Job],
+        jobs: Mapping[schedule.Job, tuple[QueueInfo | None, Timing]],
+    ) -> list[Ran]:
+        """Claim and run the due jobs of a task; of queues without work, many at once."""
+        ran: list[Ran] = []
+        at_once = 1 if task.chooser is None else TOGETHER
+        for first in range(0, len(due), at_once):
+            timings = {job: jobs[job][1] for job in due[first : first + at_once]}
+            claimed = {job: jobs[job][0] for job in self._claim(timings)}
+            working = self._with_work(task, [queue for queue in claimed.values() if queue])
+            for job, queue in claimed.items():
+                if queue is None or queue.id in working:
+                    ran += self._attempt(job, queue)
+                else:
+                    ran.append(Ran(task=task.name, queue=queue.name))
+        return ran
+
+    def _with_work(self, task: Task, queues: Sequence[QueueInfo]) -> set[int]:
+        """Return the ids of the queues in which a task may have work."""
+        if not queues:
+            return set()
+        try:
+            return {queue.id for queue in task.choose(self._context.catalog, queues)}
+        except IgnisError:
+            # Each of them tries by itself, and reports what is wrong.
+            return {queue.id for queue in queues}
+
+    def _claim(self, timings: Mapping[schedule.Job, Timing]) -> list[schedule.Job]:
+        """Claim jobs in one transaction; return those that no other process has claimed."""
+        # In one order, so that no two processes wait for each other.
         return self._context.catalog.write(
-            lambda connection: schedule.claim(connection, *job, timing.every, timing.first)
+            lambda connection: [
+                job
+                for job in sorted(timings)
+                if schedule.claim(connection, *job, timings[job].every, timings[job].first)
+            ]
         )
 
     def _attempt(self, job: schedule.Job, queue: QueueInfo | None) -> list[Ran]:

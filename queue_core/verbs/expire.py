@@ -10,15 +10,18 @@ longer take them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from queue_core.catalog import bunches, dialect, task_log
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch_these
+from queue_core.catalog.tables import queues as queue_rows
+from queue_core.catalog.tables import slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
@@ -31,7 +34,7 @@ from queue_core.selection.acquire import (
 )
 from queue_core.selection.ages import Ages, compacted_segments, read_ages
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import expired, expiry_in
+from queue_core.selection.conditions import ago, expired, expiry_in
 from queue_core.selection.queue_rules import of_expiry
 from queue_core.selection.request import START, Candidates, FireRequest, Position
 from queue_core.selection.selection import Selection
@@ -50,6 +53,32 @@ def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
     task_log.prepare()
     by_column = _expire_by_column(catalog, storage_uri, queue)
     return by_column + _expire_by_age(catalog, storage_uri, queue)
+
+
+def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
+    """
+    Return the ids of the queues that may have expired messages.
+
+    These are all queues whose messages have their own times, and those with a slice that is too
+    old. Queues with the same expiry share a statement.
+    """
+    found = {queue.id for queue in queues if of_expiry(queue)}
+    alike: dict[tuple[Magazine, float], list[int]] = defaultdict(list)
+    for queue in queues:
+        for magazine in Magazine:
+            expiry = expiry_in(queue, magazine)
+            if expiry is not None and queue.id not in found:
+                alike[magazine, expiry].append(queue.id)
+    for (magazine, expiry), ids in alike.items():
+        old = select(slices.c.id).where(
+            slices.c.queue_id == queue_rows.c.id,
+            slices.c.magazine == int(magazine),
+            slices.c.state == int(State.LOADED),
+            slices.c.loaded_at <= ago(expiry),
+        )
+        some = dialect.of(connection).one_of(queue_rows.c.id, ids)
+        found.update(connection.scalars(select(queue_rows.c.id).where(some, old.exists())))
+    return found
 
 
 def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import event, update
 
-from benchmarks.growth import DAY, SHARDS, age_failures, make, run
+from benchmarks.fabricated import SHARDS, make, run
+from benchmarks.growth import DAY, age_failures
 from ignis_console import messages
 from ignis_console.details import read_queue
 from ignis_console.snapshot import SnapshotReader

@@ -1,18 +1,30 @@
 """Side tasks: of all processes that ask, one runs a due task; only the leader sweeps."""
 
+from datetime import UTC, datetime
+
+import pyarrow as pa
 import pytest
+from sqlalchemy import event
 
 from queue_core.catalog import schedule
-from queue_core.errors import BadOption, CatalogUnavailable, DamagedSegment, NotLeading
+from queue_core.errors import (
+    BadOption,
+    CatalogUnavailable,
+    DamagedSegment,
+    NotLeading,
+    QueueDeactivated,
+)
+from queue_core.integrity import clock
 from queue_core.leader import leases
 from queue_core.leader.lease import LeaseLeader
+from queue_core.tasks import runner
 from queue_core.tasks import shovel as shovel_task
 from queue_core.tasks import sweep as sweep_task
 from queue_core.tasks.registry import TASKS
 from queue_core.tasks.runner import Ran, SideTasks
 from queue_core.tasks.task import Timing
 from queue_core.verbs.shovel import Shovelful
-from tests.dump import backdate, dump
+from tests.dump import age, backdate, dump, load_earlier
 from tests.factories import make_queue, numbers_of, orders
 
 #: Everything is due whenever somebody comes.
@@ -165,6 +177,82 @@ def test_a_sweep_of_many_idle_queues_is_one_transaction(store, leader, monkeypat
 
     assert tasks.run_due([]) == []
     assert len(writes) == 1
+
+
+def test_tasks_of_many_idle_queues_are_few_transactions(store, leader):
+    infos = [make_queue(store, f"q{n}", shards=1, message_expiry=9e4).info for n in range(100)]
+    tasks = SideTasks(
+        store.catalog, store.storage, leader, tasks=["expire", "compact"], timings=ALWAYS
+    )
+    begun, begin = [], lambda _: begun.append(1)
+    event.listen(store.catalog.engine, "begin", begin)
+    try:
+        ran = tasks.run_due(infos)
+    finally:
+        event.remove(store.catalog.engine, "begin", begin)
+
+    assert len(ran) == 200
+    assert len(begun) <= 20
+
+
+def test_the_first_look_only_claims(store, leader):
+    infos = [make_queue(store, f"q{n}", shards=1, message_expiry=9e4).info for n in range(3)]
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["expire", "compact"])
+    begun, begin = [], lambda _: begun.append(1)
+    event.listen(store.catalog.engine, "begin", begin)
+    try:
+        assert tasks.run_due(infos) == []
+    finally:
+        event.remove(store.catalog.engine, "begin", begin)
+
+    # One looks at the schedule, and two write to it.
+    assert len(begun) == 3
+
+
+def test_of_many_queues_those_with_work_are_run(store, leader, monkeypatch):
+    monkeypatch.setattr(runner, "TOGETHER", 4)
+    queues = [
+        make_queue(store, f"q{n}", shards=1, message_expiry=3600.0 if n % 2 else None)
+        for n in range(10)
+    ]
+    for queue in queues:
+        queue.load(orders(3))
+    own = store.create_queue(
+        "own", pa.schema([("until", pa.timestamp("us", "UTC"))]), expires_at="until"
+    )
+    own.load([{"until": datetime(2001, 1, 1, tzinfo=UTC)}])
+    gone = make_queue(store, "gone", queue_expiry=3600.0, message_expiry=None)
+    small = make_queue(store, "small", shards=1)
+    for number in range(64):
+        small.load(orders(1, number))
+    load_earlier(store, 7200)
+    age(store, 7200)
+    tasks = SideTasks(
+        store.catalog, store.storage, leader, tasks=["expire", "compact"], timings=ALWAYS
+    )
+
+    ran = tasks.run_due([queue.refresh().info for queue in (*queues, own, gone, small)])
+
+    moved = {(done.task, done.queue): done.moved for done in ran if done.moved}
+    assert moved == {
+        **{("expire", f"q{n}"): 3 for n in range(1, 10, 2)},
+        ("expire", "own"): 1,
+        ("compact", "small"): 64,
+    }
+    with pytest.raises(QueueDeactivated):
+        gone.load(orders(1))
+
+
+def test_a_clock_that_jumped_keeps_each_queue_from_expiring(store, leader, monkeypatch):
+    def jumped(_):
+        raise CatalogUnavailable("the clock has jumped")
+
+    monkeypatch.setattr(clock, "check", jumped)
+    queues = [make_queue(store, f"q{n}", message_expiry=3600.0).info for n in range(3)]
+    tasks = SideTasks(store.catalog, store.storage, leader, tasks=["expire"], timings=ALWAYS)
+
+    ran = tasks.run_due(queues)
+    assert [str(done.error) for done in ran] == ["the clock has jumped"] * 3
 
 
 def test_one_queue_that_fails_keeps_no_other_from_being_swept(store, leader, monkeypatch):

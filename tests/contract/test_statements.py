@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from queue_core.catalog import slices
-from queue_core.model import Slice
+from benchmarks.fabricated import make, multiply
+from queue_core.catalog import queues, slices
+from queue_core.model import Magazine, Slice
 from queue_core.queue import Queue
+from queue_core.selection.conditions import fireable
+from queue_core.selection.request import FireRequest
+from queue_core.verbs.fire import fire
+from tests.dump import load_earlier
 from tests.factories import make_queue, orders
 
 #: A verb, and what happens first.
@@ -43,6 +48,29 @@ def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
         counts.append(len(statements))
 
     assert counts[1] <= counts[0] + 2 <= 40
+
+
+def test_a_firing_from_many_queues_needs_no_more_statements(store):
+    """Of a thousand queues with two kinds of settings, which one statement can state."""
+    queue = make(store, "one", 1, shards=1, message_expiry=90_000.0)
+    multiply(store, queue, 1_102)
+    store.queue("one-7").change_settings(message_expiry=3600.0, max_deliveries=5)
+    load_earlier(store, 7200)
+    with store.catalog.read() as connection:
+        infos = queues.find_all(connection)
+    counts = []
+    for some in (infos[:2], infos[2:]):
+        request = FireRequest(
+            queue_ids=tuple(info.id for info in some), rules=fireable(some, Magazine.MAIN)
+        )
+        with counted(store) as statements:
+            ticket = fire(store.catalog, store.consumer("reader"), request)
+        assert ticket is not None
+        # The message of one queue has expired.
+        assert ticket.messages == len(some) - ("one-7" in {info.name for info in some})
+        counts.append(len(statements))
+
+    assert counts[1] <= counts[0] + 2
 
 
 def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):

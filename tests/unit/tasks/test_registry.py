@@ -1,5 +1,6 @@
 """The registry of side tasks: each row names an existing function that does its steps."""
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -56,6 +57,16 @@ def test_a_row_says_when_the_task_is_due(task):
 @pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
 def test_a_task_of_the_leader_alone_finds_its_queues_itself(task):
     assert (task.finder is not None) == task.leader_only
+
+
+@pytest.mark.parametrize("task", REGISTRY.values(), ids=TASKS)
+def test_a_chooser_chooses_among_queues_of_any_process(task):
+    if task.chooser is not None:
+        assert not task.leader_only
+        assert not task.of_store
+        module, _, function = task.chooser.partition(":")
+        chooser = getattr(importlib.import_module(module), function)
+        assert len(inspect.signature(chooser).parameters) == 2
 
 
 def test_the_page_has_a_row_for_each_task():
