@@ -45,13 +45,20 @@ def noted(store: Store) -> Iterator[Transactions]:
     """Note the transactions of a store meanwhile."""
     engine, found = store.catalog.engine, Transactions()
     kind = type(dialect.of(engine))
-    begin = kind.begin
+    begin, take = kind.begin, kind.take
 
-    def begin_noted(self: Any, connection: Any, *, write: bool) -> None:
+    def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
         found.begun += 1
-        begin(self, connection, write=write)
-        if write:
+        begin(self, connection, write=write, late=late)
+        late = late and not self.writes_in_parallel
+        connection.info["late"] = write and late
+        if write and not late:
             # SQLite has its one lock now, and PostgreSQL takes its locks from now on.
+            connection.info["since"] = Hold(time.perf_counter(), time.thread_time())
+
+    def take_noted(self: Any, connection: Any) -> None:
+        take(self, connection)
+        if connection.info.pop("late", False):
             connection.info["since"] = Hold(time.perf_counter(), time.thread_time())
 
     def given_back(_: Any, record: Any) -> None:
@@ -61,6 +68,9 @@ def noted(store: Store) -> Iterator[Transactions]:
             found.holds.append(Hold(wall, cpu))
 
     event.listen(engine, "checkin", given_back)
-    with mock.patch.object(kind, "begin", begin_noted):
+    with (
+        mock.patch.object(kind, "begin", begin_noted),
+        mock.patch.object(kind, "take", take_noted),
+    ):
         yield found
     event.remove(engine, "checkin", given_back)

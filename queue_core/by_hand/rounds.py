@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from queue_core.catalog import progress, task_log
 from queue_core.catalog.database import Catalog
+from queue_core.integrity import clock
 from queue_core.model import QueueInfo
 from queue_core.selection.rounds import in_parts
 from queue_core.verbs.intervene import Intervention, find, intervene
@@ -20,6 +21,8 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
     """Carry out an intervention; return how many messages it has changed. Raises `BadOption`."""
     changed = 0
     task_log.prepare()
+    if intervention.is_by_age:
+        clock.check(catalog)
     for _ in range(PASSES):
         with catalog.read() as connection:
             found = find(connection, queue, intervention)

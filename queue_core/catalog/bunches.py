@@ -176,6 +176,8 @@ def move(
     if not len(bunch):
         return
     offsets, wanted = _side_by_side(queue.id, bunch, of[1])
+    now = dialect.read_clock(connection)
+    dialect.of(connection).take(connection)
     tails = allocate(connection, wanted)
     position = offsets.copy()
     for shard, range in bunch.by_shard():
@@ -199,7 +201,7 @@ def move(
         "state": int(State.LOADED),
         "consumer_id": None,
         "ticket": None,
-        "moved_at": dialect.read_clock(connection),
+        "moved_at": now,
     }
     if fired_at is not None:
         same["fired_at"] = fired_at
@@ -218,6 +220,7 @@ def remove(
     """Remove slices for good; *counter* and *changes* are as in `move`."""
     if not len(bunch):
         return
+    dialect.of(connection).take(connection)
     these = dialect.of(connection).one_of(slices.c.id, bunch.id.tolist())
     connection.execute(delete(slices).where(these))
     release(connection, np.unique(bunch.segment_id).tolist())

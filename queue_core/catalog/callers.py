@@ -57,7 +57,9 @@ class CallersCatalog(Catalog):
         self.connection = connection
         self.driver = driver
 
-    def write(self, work: Callable[[Connection], Result], *, grows: bool = False) -> Result:
+    def write(
+        self, work: Callable[[Connection], Result], *, grows: bool = False, late: bool = False
+    ) -> Result:
         """Run *work* once within the caller's transaction, and commit nothing."""
         with self.read() as connection:
             connection.exec_driver_sql(f"SAVEPOINT {_WRITE}")

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Delete,
     Table,
     Update,
     bindparam,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 
 from queue_core.catalog import dialect, lanes, notifications, seals
 from queue_core.catalog.segments import release
-from queue_core.catalog.slices import Room, ShardKey, add, allocate, execute_each
+from queue_core.catalog.slices import INSERT, Room, ShardKey, allocate, execute_each
 from queue_core.catalog.tables import counters, slices, turns
 from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.rows import EMPTY, Rows
@@ -143,13 +144,28 @@ class Changes:
 
     def apply(self, connection: Connection) -> None:
         """Write everything; the locks that others wait for longest come last."""
-        self._write_marks(connection)
-        self._write_remainders(connection)
-        add(connection, self._new)
-        self._write_fired(connection)
-        self._write_moves(connection)
-        self._delete_empty(connection)
-        self._write_counts(connection)
+        database = dialect.of(connection)
+        # All is computed before the first write, for which others may have to wait.
+        marks = [_marking(database, items, ids) for items, ids in self._updated.items()]
+        remainders = [_remainder(piece, rows) for piece, rows in self._kept.values() if rows]
+        new = [seals.sealed(slices, row) for row in self._new]
+        fired = self._fired_rows()
+        moves = self._moves(connection)
+        gone = [piece for piece, rows in self._kept.values() if not rows]
+        these = {"these": database.listed([piece.id for piece in gone])}
+        counting, counts = self._counted_rows()
+        database.take(connection)
+        for statement, given in marks:
+            connection.execute(statement, given)
+        execute_each(connection, _SHRINK, remainders)
+        execute_each(connection, INSERT, new)
+        execute_each(connection, _FIRE, fired)
+        if moves:
+            _write_moves(connection, moves)
+        if gone:
+            connection.execute(_deleting(database), these)
+            release(connection, {piece.segment_id for piece in gone})
+        execute_each(connection, counting, counts)
         for queue_id, rank in sorted(self._lowest.items()):
             lanes.set_back(connection, queue_id, rank)
         if self._wakes:
@@ -171,58 +187,13 @@ class Changes:
             self.fire(piece, rows)
         self.left(piece.queue_id, piece.magazine, moved=False)
 
-    def _write_marks(self, connection: Connection) -> None:
-        for items, ids in self._updated.items():
-            values = dict(items)
-            connection.execute(
-                update(slices)
-                .where(dialect.of(connection).one_of(slices.c.id, ids))
-                .values(**values, seal=seals.resealing(slices, values)),
-                seals.gain(slices, values),
-            )
-
-    def _write_remainders(self, connection: Connection) -> None:
-        shrunk = [(piece, rows) for piece, rows in self._kept.values() if rows]
-        execute_each(connection, _SHRINK, [_remainder(piece, rows) for piece, rows in shrunk])
-
-    def _write_moves(self, connection: Connection) -> None:
-        shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
-        for piece, rows, magazine, values in self._moved:
-            shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
-        new = []
-        now = dialect.read_clock(connection) if shards else None
-        offsets, wanted = {}, {}
-        for key, moves in shards.items():
-            moves.sort(key=lambda move: (move[0].magazine, _first(*move[:2])))
-            offsets[key], span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
-            wanted[key] = Room(span, sum(len(rows) for _, rows, _ in moves))
-        tails = allocate(connection, wanted)
-        for key, tail in tails.items():
-            for (piece, rows, values), offset in zip(shards[key], offsets[key], strict=True):
-                new.append(
-                    _columns(piece, rows)
-                    | {"magazine": key[1], "position": tail + offset, "state": State.LOADED}
-                    | {"consumer_id": None, "ticket": None, "moved_at": now, "due_at": None}
-                    | {"rank": None, "pace": None}
-                    | values
-                )
-        add(connection, lanes.rank_returned(connection, new))
-
-    def _delete_empty(self, connection: Connection) -> None:
-        gone = [piece for piece, rows in self._kept.values() if not rows]
-        if gone:
-            these = dialect.of(connection).one_of(slices.c.id, [piece.id for piece in gone])
-            connection.execute(delete(slices).where(these))
-            release(connection, {piece.segment_id for piece in gone})
-
-    def _write_fired(self, connection: Connection) -> None:
-        fired = [
+    def _fired_rows(self) -> list[dict[str, int]]:
+        return [
             _shard(key) | {"by": count, "upto": pointer}
             for key, (count, pointer) in sorted(self._fired.items())
         ]
-        execute_each(connection, _FIRE, fired)
 
-    def _write_counts(self, connection: Connection) -> None:
+    def _counted_rows(self) -> tuple[Update, list[dict[str, int]]]:
         # With the same counters for all shards, so that one statement locks them in their order.
         names = tuple(sorted({name for counts in self._counts.values() for name in counts}))
         weights = {name: seals.weight(counters, name) for name in names}
@@ -231,7 +202,59 @@ class Changes:
             by = {f"by_{name}": counts.get(name, 0) for name in names}
             gain = sum(weights[name] * delta for name, delta in counts.items())
             rows.append(_shard(key) | by | {"gain": gain})
-        execute_each(connection, _count(names), rows)
+        return _count(names), rows
+
+    def _moves(self, connection: Connection) -> list[_Move]:
+        shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
+        for piece, rows, magazine, values in self._moved:
+            shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
+        if not shards:
+            return []
+        now = dialect.read_clock(connection)
+        found = []
+        for key, moves in shards.items():
+            moves.sort(key=lambda move: (move[0].magazine, _first(*move[:2])))
+            offsets, span = _side_by_side([(piece, rows) for piece, rows, _ in moves])
+            new = [
+                seals.sealed(
+                    slices,
+                    _columns(piece, rows)
+                    | {"magazine": key[1], "position": offset, "state": int(State.LOADED)}
+                    | {"consumer_id": None, "ticket": None, "moved_at": now, "due_at": None}
+                    | {"rank": None, "pace": None}
+                    | values,
+                )
+                for (piece, rows, values), offset in zip(moves, offsets, strict=True)
+            ]
+            found.append(_Move(key, Room(span, sum(len(rows) for _, rows, _ in moves)), new))
+        return found
+
+
+class _Move(NamedTuple):
+    """Slices that come to a shard, as rows whose positions count from its tail."""
+
+    to: ShardKey
+    room: Room
+    rows: list[dict[str, Any]]
+
+
+def _write_moves(connection: Connection, moves: Sequence[_Move]) -> None:
+    tails = allocate(connection, {move.to: move.room for move in moves})
+    rows = {move.to: move.rows for move in moves}
+    new = [
+        row | {"position": tail + row["position"], "seal": row["seal"] + seals.shift(row, tail)}
+        for key, tail in tails.items()
+        for row in rows[key]
+    ]
+    ranked = lanes.rank_returned(connection, new)
+    execute_each(
+        connection,
+        INSERT,
+        [
+            row if row is before else seals.sealed(slices, row)
+            for row, before in zip(ranked, new, strict=True)
+        ],
+    )
 
 
 def _frees(settings: QueueSettings) -> bool:
@@ -277,6 +300,27 @@ _SHRINK = (
     .where(slices.c.id == bindparam("slice_id"))
     .values({name: bindparam(name) for name in (*_REMAINDER, "seal")})
 )
+
+
+def _marking(
+    database: dialect.Dialect, items: tuple[tuple[str, Any], ...], ids: list[int]
+) -> tuple[Update, dict[str, Any]]:
+    """Return the statement that gives some slices other values, and its parameters."""
+    values = dict(items)
+    given = {f"new_{name}": value for name, value in items} | seals.gain(slices, values)
+    return _updating(database, tuple(values)), given | {"these": database.listed(ids)}
+
+
+@lru_cache(maxsize=64)
+def _updating(database: dialect.Dialect, names: tuple[str, ...]) -> Update:
+    values = {name: bindparam(f"new_{name}", type_=slices.c[name].type) for name in names}
+    these = database.one_of_given(slices.c.id, "these")
+    return update(slices).where(these).values(values | {"seal": seals.resealing(slices, names)})
+
+
+@lru_cache(maxsize=2)
+def _deleting(database: dialect.Dialect) -> Delete:
+    return delete(slices).where(database.one_of_given(slices.c.id, "these"))
 
 
 @lru_cache(maxsize=64)

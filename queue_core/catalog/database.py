@@ -30,6 +30,9 @@ Result = TypeVar("Result")
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
+#: How many of them may begin late: others that write meanwhile make such a transaction fail.
+LATE_ATTEMPTS = 2
+
 #: How often a transaction without room gives up the reserve: others may take it meanwhile.
 RELIEFS = 3
 
@@ -69,14 +72,17 @@ class Catalog:
     def __repr__(self) -> str:
         return f"<Catalog {self._shown()}>"
 
-    def write(self, work: Callable[[Connection], Result], *, grows: bool = False) -> Result:
+    def write(
+        self, work: Callable[[Connection], Result], *, grows: bool = False, late: bool = False
+    ) -> Result:
         """
         Run *work* in one transaction and commit it; run it again when the database says so.
 
         *work* may therefore run more than once and must have no other effects. If it *grows* the
-        store, as a load does, it leaves the reserve of a full disk alone. Raises what *work*
-        raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed, unless the
-        error's `outcome_unknown` is true.
+        store, as a load does, it leaves the reserve of a full disk alone. *late*: others may write
+        while it reads, as `Dialect.begin` says; after some failures, it keeps them waiting. Raises
+        what *work* raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed,
+        unless the error's `outcome_unknown` is true.
         """
         end = time.monotonic() + self._dialect.busy_seconds
         errors = self._dialect.errors
@@ -85,7 +91,8 @@ class Catalog:
             for attempt in itertools.count(1):
                 committing = False
                 try:
-                    with self._transaction(write=True) as connection:
+                    begins_late = late and attempt <= LATE_ATTEMPTS
+                    with self._transaction(write=True, late=begins_late) as connection:
                         result = work(connection)
                         if grows:
                             self.check_reserve()
@@ -139,13 +146,13 @@ class Catalog:
         shared_pools.give_back(self, self.engine)
 
     @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[Connection]:
+    def _transaction(self, *, write: bool, late: bool = False) -> Iterator[Connection]:
         if not self._preparing and self._identity != self._inode():
             # The folder was removed, and maybe created again: writes would be lost.
             self.engine.dispose()
             self._prepare(self._create)
         with self._connected() as connection:
-            self._dialect.begin(connection, write=write)
+            self._dialect.begin(connection, write=write, late=late)
             try:
                 with outbox.sending(connection, self._dialect):
                     yield connection

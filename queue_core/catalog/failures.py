@@ -64,7 +64,7 @@ def prepare(ids: Numbers, attempts: int, kind: str, reason: str | None) -> Prepa
 
 def record_prepared(connection: Connection, queue_id: int, prepared: Prepared) -> None:
     """Store the failures of messages of one queue, which nobody held."""
-    _store(connection, queue_id, None, prepared.arrow)
+    store(connection, queue_id, None, prepared.arrow)
 
 
 def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
@@ -101,21 +101,16 @@ def record(
         failed.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")
     ]
     columns = [*words, failed.column("attempt")]
-    _store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
 
 
-def record_same(
-    connection: Connection,
-    queue_id: int,
-    consumer_name: str | None,
-    ids: Numbers,
-    attempts: npt.NDArray[np.int32],
-    kind: str,
-) -> None:
-    """Store failures of one *kind*, without a reason; *attempts*: how often each failed before."""
+def pack_same(
+    connection: Connection, ids: Numbers, attempts: npt.NDArray[np.int32], kind: str
+) -> bytes:
+    """Pack failures of one *kind*, without a reason; *attempts*: how often each failed before."""
     ids = id_map.logical(connection, ids)
     columns = [*_words(len(ids), kind, None), pa.array(attempts)]
-    _store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+    return _packed(*_sorted(ids, columns))
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -192,7 +187,8 @@ def _packed(ids: Numbers, columns: Sequence[Any]) -> bytes:
     return pack(kept, "lz4")
 
 
-def _store(connection: Connection, queue_id: int, consumer_name: str | None, arrow: bytes) -> None:
+def store(connection: Connection, queue_id: int, consumer_name: str | None, arrow: bytes) -> None:
+    """Store packed failures of messages of one queue, which *consumer_name* held."""
     row = {
         "queue_id": queue_id,
         "failed_at": dialect.read_clock(connection),

@@ -120,6 +120,12 @@ def weight(table: Table, column: str) -> int:
     return dict(_columns(table)[0])[column]
 
 
+def shift(row: Mapping[str, Any], places: int) -> int:
+    """Return by how much the seal of a slice grows with its position."""
+    first = row["position"]
+    return _POSITION * (_rest(first + places) - _rest(first))
+
+
 def change(
     connection: Connection, table: Table, *where: ColumnElement[bool], **values: Any
 ) -> None:
@@ -196,3 +202,6 @@ def _columns(table: Table) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]
 def _rest(value: int) -> int:
     """Return a remainder as SQL does, which has the sign of the number."""
     return value % PRIME if value >= 0 else -(-value % PRIME)
+
+
+_POSITION = weight(metadata.tables["slices"], "position")

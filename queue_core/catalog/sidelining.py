@@ -60,29 +60,40 @@ def set_bunch_aside(
     changes: Changes,
 ) -> int:
     """Move whole slices of a magazine to the sideline, as `set_aside` does."""
-    if len(bunch):
-        find = _due_at(connection, queue, kind)
-        pairs, of = np.unique(
-            np.stack([bunch.attempts, bunch.deliveries]), axis=1, return_inverse=True
-        )
-        times = [find(*pair) for pair in pairs.T.tolist()]
-        due_at = np.array([bunches.NULL if time is None else time for time in times], np.int64)
-        due_at = due_at[of.reshape(-1)]
-        to = (magazine, Magazine.SIDELINE)
-        bunches.move(connection, queue, bunch, to, "swept", changes, due_at=due_at)
-    changes.apply(connection)
     if not len(bunch):
+        changes.apply(connection)
         return 0
-    names = _names(connection, np.unique(bunch.consumer_id).tolist())
-    ids, of = bunch.message_ids()
-    for holder in np.unique(bunch.consumer_id).tolist():
-        theirs = bunch.consumer_id[of] == holder
-        attempts = bunch.attempts[of][theirs].astype(np.int32)
-        failures.record_same(connection, queue.id, names.get(holder), ids[theirs], attempts, kind)
+    find = _due_at(connection, queue, kind)
+    pairs, of = np.unique(np.stack([bunch.attempts, bunch.deliveries]), axis=1, return_inverse=True)
+    times = [find(*pair) for pair in pairs.T.tolist()]
+    due_at = np.array([bunches.NULL if time is None else time for time in times], np.int64)
+    due_at = due_at[of.reshape(-1)]
+    # Packed before the first write, for which others may have to wait.
+    failed = _failed(connection, bunch, kind)
     moves = Moves()
     moves.add_bunch(bunch, magazine, Magazine.SIDELINE)
+    moves.packed()
+    to = (magazine, Magazine.SIDELINE)
+    bunches.move(connection, queue, bunch, to, "swept", changes, due_at=due_at)
+    changes.apply(connection)
+    for name, packed in failed:
+        failures.store(connection, queue.id, name, packed)
     moves.record(connection, queue.id, "sweep")
     return len(moves)
+
+
+def _failed(connection: Connection, bunch: Bunch, kind: str) -> list[tuple[str | None, bytes]]:
+    """Return the packed failures of all messages, with the names of those who held them."""
+    holders = np.unique(bunch.consumer_id).tolist()
+    names = _names(connection, holders)
+    ids, of = bunch.message_ids()
+    found = []
+    for holder in holders:
+        theirs = bunch.consumer_id[of] == holder
+        attempts = bunch.attempts[of][theirs].astype(np.int32)
+        packed = failures.pack_same(connection, ids[theirs], attempts, kind)
+        found.append((names.get(holder), packed))
+    return found
 
 
 def _due_at(

@@ -34,7 +34,7 @@ from queue_core.rows import Rows
 ShardKey = tuple[int, int, int]
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
-_INSERT = insert(slices)
+INSERT = insert(slices)
 _ALLOCATE = (
     update(shards)
     .where(
@@ -189,7 +189,7 @@ def allocate(
 
 def add(connection: Connection, new: Sequence[dict[str, Any]]) -> None:
     """Insert slices, given as rows of the table without their seals."""
-    execute_each(connection, _INSERT, [seals.sealed(slices, row) for row in new])
+    execute_each(connection, INSERT, [seals.sealed(slices, row) for row in new])
 
 
 def execute_each(

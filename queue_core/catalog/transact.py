@@ -23,8 +23,13 @@ def transact(
     guard: Guard | None = None,
     *,
     grows: bool = False,
+    late: bool = False,
 ) -> Result:
-    """Write in one transaction; pass the crash points before and after its commit."""
+    """
+    Write in one transaction; pass the crash points before and after its commit.
+
+    *grows* and *late* are as in `Catalog.write`.
+    """
 
     def guarded(connection: Connection) -> Result:
         if guard is not None:
@@ -33,6 +38,6 @@ def transact(
         faults.point(f"{verb}.before_commit")
         return result
 
-    result = catalog.write(guarded, grows=grows)
+    result = catalog.write(guarded, grows=grows, late=late)
     faults.point(f"{verb}.committed")
     return result

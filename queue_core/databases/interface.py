@@ -143,8 +143,16 @@ class Dialect(ABC):
         """Return a name for the place of the catalog with *table*; a copy has another one."""
 
     @abstractmethod
-    def begin(self, connection: Connection, *, write: bool) -> None:
-        """Open a transaction that reads one state of the catalog, or that may write."""
+    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
+        """
+        Open a transaction that reads one state of the catalog, or that may write.
+
+        *late*: where one transaction writes at a time, lock the others out with `take`. It fails
+        with an error to retry if others have written since the transaction began to read.
+        """
+
+    def take(self, connection: Connection) -> None:  # noqa: B027 - where many write, rows are locked
+        """Lock others out, if this transaction began *late*: the first write is to follow."""
 
     def shrink_log(self, connection: Connection) -> None:  # noqa: B027 - a server does so itself
         """Free the room of the log of committed transactions."""

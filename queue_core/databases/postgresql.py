@@ -138,7 +138,7 @@ class Postgresql(Dialect):
         )
         return " ".join(["database", *names, str(connection.scalar(oids, {"table": table.name}))])
 
-    def begin(self, connection: Connection, *, write: bool) -> None:
+    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
         """Open a transaction."""
         # The driver begins one with the first statement. Without REPEATABLE READ each statement
         # would see a newer state.

@@ -64,6 +64,10 @@ _READ_NOTIFIED = """
 #: Built once: a text is searched for parameters each time that it is made.
 _LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
 _TEXT = String()
+#: Changes nothing, and needs the database as any statement that may change it.
+_TAKE = "DELETE FROM sqlite_sequence WHERE 0"
+#: Where a connection notes that its transaction does not have the database yet.
+_LATE = "ignis_late"
 #: The row of notifications for all queues; no queue has this id.
 _EVERY = 0
 
@@ -180,15 +184,23 @@ class Sqlite(Dialect):
         """Return the number of the file's inode."""
         return f"file {Path(connection.engine.url.database or '').stat().st_ino}"
 
-    def begin(self, connection: Connection, *, write: bool) -> None:
+    def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
         """Open a transaction."""
-        if write:
+        connection.info[_LATE] = write and late
+        if write and not late:
             # There are no row locks: a writer takes the database at once, or it could fail
             # half-way through because another one was faster.
             self._begin_immediate(connection)
             self._check_log(connection)
         else:
             connection.exec_driver_sql("BEGIN")
+
+    def take(self, connection: Connection) -> None:
+        """Take the database, which works only if nobody has written since the first statement."""
+        if connection.info.get(_LATE):
+            connection.exec_driver_sql(_TAKE)
+            connection.info[_LATE] = False
+            self._check_log(connection)
 
     def _begin_immediate(self, connection: Connection) -> None:
         """

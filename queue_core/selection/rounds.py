@@ -23,10 +23,10 @@ from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.request import FireRequest, Stretch
 
 #: The most slices and messages of a part.
-PART_SLICES = 16
+PART_SLICES = 12
 PART_MESSAGES = 10_000
 #: The most slices of a round that moves them whole, which costs far less for each.
-WHOLE_SLICES = 50
+WHOLE_SLICES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,11 @@ class Intervention:
         return tuple(m for m in self.magazines if only is None or m is only)
 
     @property
+    def is_by_age(self) -> bool:
+        """Whether the catalog's clock decides which messages it takes: check it beforehand."""
+        return self.act is Act.RELOAD and self.consumer is None
+
+    @property
     def within(self) -> Stretch | None:
         """Where the slices begin; None: anywhere."""
         return None if self.part is None else self.part.within
@@ -96,9 +101,6 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
 
     Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
     """
-    by_age = intervention.act is Act.RELOAD and intervention.consumer is None
-    if by_age:
-        clock.check(catalog)
     prepared = _prepared(intervention)
 
     def work(connection: Connection) -> int:
@@ -107,11 +109,11 @@ def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         else:
             moves = _take_waiting(connection, queue, intervention, prepared)
         moves.record(connection, queue.id, BY_HAND)
-        if by_age:
+        if intervention.is_by_age:
             clock.confirm(connection)
         return len(moves)
 
-    return transact(catalog, "intervene", work)
+    return transact(catalog, "intervene", work, late=True)
 
 
 def find(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:

@@ -60,7 +60,7 @@ def lose(catalog: Catalog, consumer_id: int, dead_after: float, guard: Guard | N
         clock.confirm(connection)
         return guilty
 
-    return transact(catalog, "lose", work, guard)
+    return transact(catalog, "lose", work, guard, late=True)
 
 
 def start_again(catalog: Catalog, name: str, *, browses: bool = False) -> HandlingConsumer:

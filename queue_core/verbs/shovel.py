@@ -42,12 +42,12 @@ from queue_core.selection.candidates import find_candidates
 from queue_core.selection.conditions import eligible_slices, movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import START, Candidates, FireRequest, Horizon, Position, Rules
-from queue_core.selection.rounds import in_parts, still_there
+from queue_core.selection.rounds import WHOLE_SLICES, in_parts, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
 
 #: The most slices of a round that chooses messages one slice at a time, which costs more for each.
-LIMITED_SLICES = 32
+LIMITED_SLICES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +202,16 @@ def _move_whole(
             changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
             moves.add(piece, len(rows), Magazine.MAIN)
         to = (Magazine.SIDELINE, Magazine.MAIN)
-        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now)
         moves.add_bunch(bunch, *to)
+        # Packed before the first write, for which others may have to wait.
+        moves.packed()
+        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now)
         changes.apply(connection)
         moves.record(connection, queue.id, "shovel")
         return len(moves), following
 
     while True:
-        count, following = transact(catalog, "shovel", work)
+        count, following = transact(catalog, "shovel", work, late=most <= WHOLE_SLICES)
         moved += count
         progress.add(count)
         if following is None or following == begin:
@@ -275,8 +277,9 @@ def _move(
         for piece, rows in taken:
             changes.move(piece, rows, Magazine.MAIN, "shovelled", fired_at=now)
             moves.add(piece, len(rows), Magazine.MAIN)
+        moves.packed()
         changes.apply(connection)
         moves.record(connection, queue.id, "shovel")
         return len(moves)
 
-    return transact(catalog, "shovel", work)
+    return transact(catalog, "shovel", work, late=True)

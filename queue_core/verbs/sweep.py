@@ -256,7 +256,7 @@ def _sweep_batch(
         clock.confirm(connection)
         return batch.messages, following
 
-    return transact(catalog, "sweep", work, guard)
+    return transact(catalog, "sweep", work, guard, late=most.slices <= WHOLE_SLICES)
 
 
 def _published(connection: Connection, consumer: str | None) -> int:

@@ -39,7 +39,7 @@ def _then(act: Callable[[], Any], _: Any) -> Callable[[], Any]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
     counts = []
-    for shards in (2, 48):
+    for shards in (2, 32):
         queue = make_queue(store, f"of{shards}", shards=shards, key="number")
         queue.load(orders(1000))
         act = VERBS[verb](queue)
