@@ -24,11 +24,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 from sqlalchemy import text, update
 
 from benchmarks.asgi import Client
@@ -38,6 +37,7 @@ from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.pages import PAGES
 from queue_core import Queue, Store
+from queue_core.catalog import dialect
 from queue_core.catalog.tables import metadata, slices
 from queue_core.tasks.sample import sample
 
@@ -46,6 +46,8 @@ LARGE = "large"
 LONGEST = 0.005
 #: Seconds after which the script of a page opens it again.
 EACH_SECONDS = 3.0
+#: How often a process that fires sends what it has noted.
+SENT_SECONDS = 0.2
 #: Pages that stay open.
 OPEN = ("/", f"/queues/{LARGE}", "/queues/queue-0001", "/problems", f"/queues/{LARGE}/sideline")
 
@@ -99,7 +101,7 @@ async def logged_in(app: Any) -> Client:
 
 def pages(store: Store, rounds: int) -> None:
     """Print the time of each page, and of its twin in the API."""
-    table = table_of("page (ms)", "API, median", "median", "p99", "worst", "first")
+    table = Rows("page (ms)", "API, median", "median", "p99", "worst", "first")
     message = store.queue(LARGE).peek(1)["_message_id"][0].as_py()
     paths = [
         (each.path.format(**where), each.api.format(**where))
@@ -126,10 +128,9 @@ def pages(store: Store, rounds: int) -> None:
                 median, high = np.percentile(times, [50, 99])
                 figures = (np.median(twin), median, high, max(times), first)
                 table.add_row(path, *(f"{each:.0f}" for each in figures))
-                print(path, *(f"{each:.0f}" for each in figures), flush=True)
 
         asyncio.run(measure())
-    Console(width=120).print(table)
+    table.show()
 
 
 async def look(client: Client, path: str, seconds: float) -> None:
@@ -142,7 +143,7 @@ async def look(client: Client, path: str, seconds: float) -> None:
 
 def viewers(store: Store, seconds: float) -> None:
     """Print the transactions of a console per second, by the number of people who look."""
-    table = table_of("viewers", "transactions a second", "CPU of a core")
+    table = Rows("viewers", "transactions a second", "CPU of a core")
     for number in (1, 5):
         with console(store) as app:
 
@@ -157,7 +158,7 @@ def viewers(store: Store, seconds: float) -> None:
 
             rate, cpu = asyncio.run(watch())
             table.add_row(f"{number}", f"{rate:.2f}", f"{100 * cpu:.0f} %")
-    Console().print(table)
+    table.show()
 
 
 def firing(store: Store, seconds: float) -> None:
@@ -184,7 +185,7 @@ def firing(store: Store, seconds: float) -> None:
     ended.set()
     in_use.set()
     beside.join()
-    table = table_of("a firing (ms)", "median", "p99", "worst")
+    table = Rows("a firing (ms)", "median", "p99", "worst")
     for busy, label in ((False, "without a console"), (True, "beside a console in use")):
         every = np.concatenate(times[busy])
         figures = (*np.percentile(every, [50, 99]), every.max())
@@ -194,7 +195,7 @@ def firing(store: Store, seconds: float) -> None:
     middle = np.median(more, axis=0)
     label = f"difference, median of {len(more)} pairs"
     table.add_row(label, *(f"{each:+.2f}" for each in middle), "")
-    Console(width=120).print(table)
+    table.show()
 
 
 def fired(queue: Queue) -> float:
@@ -236,44 +237,113 @@ def use(address: dict[str, str], in_use: Any, ended: Any, ready: Any) -> None:
         longest = transactions.longest
         median = np.median([each.cpu for each in transactions.holds]) * 1e3
     text = f"at most {longest.wall * 1e3:.1f} ms, CPU {longest.cpu * 1e3:.1f}, median {median:.1f}"
-    Console().print(f"pause, resume: {text}, of {len(transactions.holds)} transactions")
+    print(f"pause, resume: {text}, of {len(transactions.holds)} transactions")
 
 
 def actions(store: Store, messages: int, singles: int) -> None:
-    """Print for how long a transaction of an action holds the store, and what the action takes."""
-    table = table_of(
+    """
+    Print for how long a transaction of an action holds the store, and what the action takes.
+
+    Beside it, a process fires single messages of another queue. Its waits for the store are of all
+    of its firings meanwhile, most of which find the store free.
+    """
+    few, many = ("few slices", "many slices")
+    table = Rows(
         "action",
-        "messages",
-        "slices",
-        "transactions",
-        "median",
-        "p99",
-        "longest",
-        "CPU: median",
-        "p99",
-        "longest",
-        f"over {LONGEST * 1e3:.0f} ms",
-        "in all",
+        *(
+            f"{size}: {what}"
+            for size in (few, many)
+            for what in ("hold median", "p99", "longest", "CPU p99", "a firing waits p99", "in all")
+        ),
+        f"of {LONGEST * 1e3:.0f} ms and more",
     )
-    for singly in (False, True):
-        for name, setup, fields in ACTIONS:
-            queue = setup(store, singles if singly else messages, singly)
-            kept = len(store.view("slices", queue.name))
-            with console(store) as app:
+    found: dict[int, list[str]] = {number: [] for number in range(len(ACTIONS))}
+    longer, of = dict.fromkeys(found, 0), dict.fromkeys(found, 0)
+    with firings(store) as waits_of, console(store) as app:
+        for singly in (False, True):
+            for number, (name, setup, fields) in enumerate(ACTIONS):
+                queue = setup(store, singles if singly else messages, singly)
+                kept = len(store.view("slices", queue.name))
+                began = time.monotonic()
                 done, seconds, transactions = asyncio.run(acted(app, store, queue, name, fields))
-            holds = np.array(transactions.holds)
-            figures = [
-                f"{each:.1f}"
-                for times in (holds[:, 0], holds[:, 1])
-                for each in np.percentile(times, (50, 99, 100)) * 1e3
-            ]
-            over = int((holds[:, 1] > LONGEST).sum())
-            row = (name, f"{done:,}", f"{kept:,}", f"{len(holds)}", *figures, f"{over}")
-            row = (*row, f"{seconds:.2f} s")
-            print(*row, flush=True)
-            table.add_row(*row)
-            queue.choose("all").delete()
-    Console(width=140).print(table)
+                waits = waits_of(began, time.monotonic())
+                holds = np.array(transactions.holds) * 1e3
+                figures = [
+                    *np.percentile(holds[:, 0], (50, 99, 100)),
+                    np.percentile(holds[:, 1], 99),
+                    np.percentile(waits, 99) if len(waits) else np.nan,
+                ]
+                found[number] += [f"{each:.1f}" for each in figures] + [f"{seconds:.2f} s"]
+                longer[number] += int((holds[:, 0] >= LONGEST * 1e3).sum())
+                of[number] += len(holds)
+                shown = " ".join(f"{each:.1f}" for each in figures)
+                counts = f"{done:,} messages, {kept:,} slices, {len(holds)} transactions"
+                print(f"{name} {fields}: {counts}, {len(waits)} firings: {shown}", flush=True)
+                queue.choose("all").delete()
+    for number, (name, _, fields) in enumerate(ACTIONS):
+        selected = " with a selector" if name == "shovel" and "selector" in fields else ""
+        table.add_row(name + selected, *found[number], f"{longer[number]} of {of[number]}")
+    table.show()
+
+
+@contextmanager
+def firings(store: Store) -> Iterator[Callable[[float, float], np.ndarray[Any, Any]]]:
+    """
+    Fire single messages in another process meanwhile.
+
+    Yield a function that returns for how long the firings between two times have waited for the
+    store, in milliseconds.
+    """
+    context = multiprocessing.get_context("spawn")
+    ended, found = context.Event(), context.Queue()
+    address = {"catalog": store.catalog.url, "storage": store.storage.uri}
+    beside = context.Process(target=keep_firing, args=(address, ended, found))
+    beside.start()
+    assert found.get() == []
+    known: list[tuple[float, float]] = []
+
+    def waits(first: float, last: float) -> np.ndarray[Any, Any]:
+        # What the process has sent by now, and a bit more.
+        time.sleep(2 * SENT_SECONDS)
+        while not found.empty():
+            known.extend(found.get())
+        return np.array([wait * 1e3 for at, wait in known if first <= at <= last])
+
+    yield waits
+    ended.set()
+    while beside.is_alive():
+        while not found.empty():
+            found.get()
+        time.sleep(0.05)
+
+
+def keep_firing(address: dict[str, str], ended: Any, found: Any) -> None:
+    """Fire single messages and put them back; send when each began, and how long it waited."""
+    with Store.open(**address) as store:
+        kind, queue = type(dialect.of(store.catalog.engine)), store.queue("queue-0002")
+        begin, latest = kind.begin, [0.0]
+
+        def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
+            began = time.perf_counter()
+            begin(self, connection, write=write, late=late)
+            if write:
+                latest.append(time.perf_counter() - began)
+
+        waits: list[tuple[float, float]] = []
+        sent = time.monotonic()
+        with mock.patch.object(kind, "begin", begin_noted):
+            fired(queue)
+            found.put([])
+            while not ended.is_set():
+                latest.clear()
+                at = time.monotonic()
+                firing = queue.fire(1)
+                waits.append((at, sum(latest)))
+                queue.reload(firing)
+                time.sleep(0.002)
+                if time.monotonic() - sent > SENT_SECONDS:
+                    found.put(waits)
+                    waits, sent = [], time.monotonic()
 
 
 async def acted(
@@ -338,12 +408,20 @@ def json_of(answer: Any) -> Any:
     return json.loads(answer.body)
 
 
-def table_of(*columns: str) -> Table:
-    """Return a table with numbers in all columns but the first."""
-    table = Table()
-    for column in columns:
-        table.add_column(column, justify="right" if table.columns else "left")
-    return table
+class Rows:
+    """A table in Markdown, which is printed at its end; each row is also shown at once."""
+
+    def __init__(self, *columns: str) -> None:
+        self._lines = [columns, ["---"] * len(columns)]
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row."""
+        self._lines.append(cells)
+        print(*cells, sep=", ", flush=True)
+
+    def show(self) -> None:
+        """Print the table."""
+        print("", *("| " + " | ".join(line) + " |" for line in self._lines), "", sep="\n")
 
 
 def main() -> int:
@@ -358,7 +436,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=100_000, help="of an action, in few slices")
     parser.add_argument("--singles", type=int, default=10_000, help="each in a slice of its own")
     parser.add_argument("--rounds", type=int, default=50, help="requests for each page")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of viewers and firings")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of viewers and firings")
     given = parser.parse_args()
     wanted = given.rows or rows
     with ExitStack() as stack:
