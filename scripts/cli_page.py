@@ -16,7 +16,16 @@ _HEAD = """# Command line
 
 Generated from the commands of `ignis` by `make docs`; `ignis --help` and `ignis COMMAND --help`
 show the same. The command line needs no Spark. Times are seconds, or a number with a unit: `90s`,
-`20m`, `2h`, `1d`. An error is one red line, and the exit code is 2.
+`20m`, `2h`, `1d`. On a terminal, long work shows its progress.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | The command has done what it says, even if it concerned no message. |
+| 1 | You answered no, a check found something, or a job has not ended well. |
+| 2 | An error, which is one red line on standard error. |
+| 130 | Ctrl-C; but it ends `work`, `console`, `metrics` and `top` in order, with 0. |
 
 """
 

@@ -9,6 +9,7 @@ import typer
 
 from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Name, app
+from pyspark_ignis.cli.counting import counting
 from pyspark_ignis.cli.display import complain, show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core import Chosen, Queue
@@ -236,7 +237,8 @@ def _do(
 ) -> int:
     """Run an act after a question with the number of messages; end with 1 if the answer is no."""
     if yes:
-        return run()
+        with counting(act, len(chosen.ids)):
+            return run()
     concerned, there = chosen.count(act, consumer=consumer), chosen.count()
     if not concerned:
         return 0
@@ -246,7 +248,8 @@ def _do(
     if not typer.confirm(question.format(_counted(concerned)) + left + "?", err=True):
         complain("nothing was changed")
         raise typer.Exit(BROKEN)
-    return run()
+    with counting(act, concerned):
+        return run()
 
 
 def _counted(number: int) -> str:

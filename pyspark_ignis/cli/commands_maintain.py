@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pyspark_ignis.cli.app import Name, app, duration, working
+from pyspark_ignis.cli.counting import counting
 from pyspark_ignis.cli.display import show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core.catalog.consumers import reserving
@@ -40,7 +41,7 @@ def sweep(
     """Sideline messages that were fired too long ago and never settled."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
-        with working("sweeping"):
+        with counting("sweep"):
             age = duration("older-than", older_than) if older_than else None
             moved = found.sweep(age, consumer=consumer)
         with found.store.catalog.read() as connection:

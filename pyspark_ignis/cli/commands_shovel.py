@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pyspark_ignis.cli.app import AnyName, Last, Name, app, working
+from pyspark_ignis.cli.app import AnyName, Last, Name, app
+from pyspark_ignis.cli.counting import counting
 from pyspark_ignis.cli.display import complain, console
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core import Store
@@ -84,7 +85,7 @@ def shovel(
             else:
                 _follow(call, found.store, job, place)
             return
-        with working("shovelling"):
+        with counting("shovel", limit):
             moved = found.shovel(limit, dry_run=dry_run, **how)
     if dry_run:
         call.answer(f"{moved:,} messages would go to {place}", dry_run=True, shovelled=moved)

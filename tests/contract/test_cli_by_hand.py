@@ -7,6 +7,7 @@ from math import inf, nan
 import pyarrow as pa
 import pytest
 
+from queue_core.selection import rounds
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
 
@@ -112,3 +113,22 @@ def test_the_messages_must_be_chosen_in_one_way(ignis, queue, command, how):
 
 def test_an_id_of_another_queue_is_refused(ignis, queue):
     assert "is not of queue 'orders'" in refusal(ignis("delete", "orders", "--id", 1 << 50, "-y"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("requeue", "--all", "--yes"), ("shovel", "--limit", "4"), ("delete", "--all", "--yes")],
+)
+def test_many_messages_are_counted_on_a_terminal_alone(ignis, queue, monkeypatch, command):
+    monkeypatch.setattr(rounds, "PART_MESSAGES", 2)
+    act, *how = command
+
+    silent = ignis(act, "orders", *how)
+    assert (silent.exit_code, silent.stderr) == (0, "")
+    queue.load(orders(4, 20))
+    queue.sideline(queue.fire(4).ids)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    counted = ignis(act, "orders", *how)
+
+    assert counted.exit_code == 0
+    assert re.search(r"4/4\b|4/\d+", counted.stderr), counted.stderr
