@@ -273,6 +273,8 @@ def test_a_real_prometheus_accepts_the_rules_and_answers_every_expression(store,
         pytest.skip("prometheus is not installed")
     work(store)
     subprocess.run([tool, "check", "rules", DOCS / "alerts.yml"], check=True)
+    # Names, units and help texts are as Prometheus advises.
+    subprocess.run([tool, "check", "metrics"], input=page(store.catalog), text=True, check=True)
     port, stop = serve(store.catalog, "127.0.0.1", 0)
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
