@@ -13,6 +13,10 @@ from sqlalchemy import event
 from queue_core import Store
 from queue_core.catalog import dialect
 
+#: After how many transactions the log of SQLite is written back, which takes about as many pages as
+#: SQLite waits for.
+_WRITTEN_BACK_AFTER = 20
+
 
 class Hold(NamedTuple):
     """One transaction that may write: seconds from its first lock until its commit is done."""
@@ -47,8 +51,13 @@ def noted(store: Store) -> Iterator[Transactions]:
     kind = type(dialect.of(engine))
     begin, take = kind.begin, kind.take
 
+    is_sqlite = engine.dialect.name == "sqlite"
+
     def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
         found.begun += 1
+        if write and is_sqlite:
+            # SQLite does it within the commit, but after the lock is free.
+            connection.connection.driver_connection.execute("PRAGMA wal_autocheckpoint = 0")
         begin(self, connection, write=write, late=late)
         late = late and not self.writes_in_parallel
         connection.info["late"] = write and late
@@ -66,6 +75,10 @@ def noted(store: Store) -> Iterator[Transactions]:
         if since is not None:
             wall, cpu = time.perf_counter() - since.wall, time.thread_time() - since.cpu
             found.holds.append(Hold(wall, cpu))
+            if is_sqlite:
+                record.dbapi_connection.execute("PRAGMA wal_autocheckpoint = 1000")
+                if len(found.holds) % _WRITTEN_BACK_AFTER == 0:
+                    record.dbapi_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     event.listen(engine, "checkin", given_back)
     with (

@@ -94,6 +94,9 @@ class Catalog:
                     begins_late = late and attempt <= LATE_ATTEMPTS
                     with self._transaction(write=True, late=begins_late) as connection:
                         result = work(connection)
+                        if begins_late:
+                            # Also what has found nothing to write is of the present state.
+                            self._dialect.take(connection)
                         if grows:
                             self.check_reserve()
                         outbox.send_within(connection, self._dialect)
