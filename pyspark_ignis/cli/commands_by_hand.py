@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated
 
@@ -74,6 +75,44 @@ def get(
         messages = _chosen(found, ids, where, every, magazine).rows()
     shown = [name for name in messages.column_names if name != "_queue"]
     show(messages, as_json=call.as_json, columns=shown)
+
+
+@app.command(rich_help_panel=_BY_HAND)
+def fire(
+    ctx: typer.Context,
+    queue: Name,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Take at most this many messages.")
+    ] = 1,
+    where: Where = None,
+    magazine: Annotated[str, typer.Option(help="The magazine: main or sideline.")] = "main",
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove the messages when they have been printed.")
+    ] = False,
+) -> None:
+    """
+    Take the next messages, and show them.
+
+    They stay in flight, so that no consumer gets them: `ignis reload` puts them back, and with
+    --delete, they are removed. If the command is killed, a sweep sidelines them.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        firing = found.fire(count, selector=where, magazine=magazine)
+        names = [name for name in firing.messages.column_names if name != "_queue"]
+        show(firing.messages, as_json=call.as_json, columns=names)
+        # Whoever reads them has them, before they are removed.
+        sys.stdout.flush()
+        if delete:
+            found.delete(firing)
+        elif len(firing):
+            holder = found.store.consumer().name
+            complain(
+                f"{_counted(len(firing))} of {queue} in flight; put them back with: "
+                f"ignis reload {queue} --all --consumer {holder}"
+            )
+        elif found.info.is_paused:
+            complain(f"queue {queue} is paused: ignis resume {queue}")
 
 
 @app.command(rich_help_panel=_BY_HAND)

@@ -56,6 +56,35 @@ def test_numbers_that_json_lacks_are_texts(ignis, store):
     assert [json.loads(line)["many"] for line in lines] == [[1.0, text] for text in texts]
 
 
+def test_fire_takes_the_next_messages_until_they_are_put_back(ignis, queue):
+    fired = ignis("--json", "fire", "orders", "-n", "2", "--where", "number > 4")
+
+    rows = [json.loads(line) for line in fired.stdout.splitlines()]
+    assert [row["number"] for row in rows] == [5, 6]
+    assert sorted(numbers_of(queue.peek(10))) == [4, 7, 8, 9]
+    hint = re.search(r"ignis (reload orders --all --consumer \S+)", fired.stderr)
+    assert ignis(*hint[1].split(), "--yes").exit_code == 0
+    assert sorted(numbers_of(queue.peek(10))) == [4, 5, 6, 7, 8, 9]
+
+
+def test_fire_removes_what_it_has_printed_if_it_is_to(ignis, queue):
+    fired = ignis("--json", "fire", "orders", "-n", "3", "--magazine", "sideline", "--delete")
+
+    assert sorted(row["number"] for row in answer(fired)) == [0, 1, 2]
+    assert fired.stderr == ""
+    assert aside(queue) == [3]
+    assert queue.choose("all").count() == 7
+    assert answer(ignis("--json", "fire", "orders", "--where", "number > 100")) == []
+
+
+def test_fire_says_that_a_queue_is_paused(ignis, queue):
+    queue.pause()
+
+    nothing = ignis("fire", "orders")
+    assert (nothing.exit_code, main(queue)) == (0, [4, 5, 6, 7, 8, 9])
+    assert "ignis resume orders" in nothing.stderr
+
+
 def test_delete_asks_with_the_number_of_messages(ignis, queue):
     no = ignis("delete", "orders", "--where", "number < 6", input="n\n")
     assert no.exit_code == 1

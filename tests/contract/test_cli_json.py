@@ -1,0 +1,86 @@
+"""Every command answers in JSON if it is asked to, one object per line."""
+
+import pytest
+from typer.main import get_command
+
+from pyspark_ignis.cli import app
+from tests.command_line import answer
+from tests.factories import make_queue, orders
+
+#: A call of each command; {message} is a message in the sideline, and {folder} an empty folder.
+CALLS = {
+    "adopt": (),
+    "backup": ("{folder}",),
+    "breaker": ("open", "bank"),
+    "breakers": (),
+    "cancel": ("{job}",),
+    "clock": (),
+    "compact": ("orders",),
+    "consumers": (),
+    "create": ("more", "number bigint"),
+    "deactivate": ("orders",),
+    "delete": ("orders", "--all", "--yes"),
+    "describe": ("orders",),
+    "edit": ("orders", "{message}", "--set", "customer=ann"),
+    "expire": ("orders",),
+    "failures": (),
+    "fire": ("orders",),
+    "forget": ("--idle", "90d"),
+    "fsck": (),
+    "get": ("orders", "--all"),
+    "grants": ("ann", "--role", "consumer"),
+    "jobs": (),
+    "leftovers": (),
+    "limits": (),
+    "load": ("orders", "-"),
+    "metrics": ("--once",),
+    "pause": ("orders",),
+    "peek": ("orders",),
+    "queues": (),
+    "recover": (),
+    "reload": ("orders", "--all", "--yes"),
+    "repair": ("orders",),
+    "reports": (),
+    "requeue": ("orders", "--all", "--yes"),
+    "resume": ("orders",),
+    "retries": (),
+    "samples": (),
+    "set": ("orders", "concurrency=3"),
+    "shards": (),
+    "shovel": ("orders",),
+    "sideline": ("orders", "--all", "--yes"),
+    "slices": (),
+    "sweep": ("orders",),
+    "top": ("--once",),
+    "vacuum": (),
+    "work": ("tests.contract.test_cli_json:handle", "--queue", "orders", "--drain"),
+}
+#: Those that serve until a signal, or have tests of their own with what they need.
+OTHERS = {"console", "console-user", "restore", "soak"}
+
+
+def handle(_):
+    return True
+
+
+def test_each_command_has_a_call_here():
+    assert sorted(get_command(app).commands) == sorted([*CALLS, *OTHERS])
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_its_answer_is_json(ignis, store, tmp_path, command):
+    queue = make_queue(store)
+    queue.load(orders(6))
+    queue.sideline(queue.fire(2).ids, "no such customer")
+    queue.fire(1)
+    where = {"folder": tmp_path / "other", "message": "", "job": ""}
+    where["message"] = store.view("sideline", "orders")["message_id"][0].as_py()
+    if command == "cancel":
+        where["job"] = queue.start_shovel(1)
+    arguments = [each.format(**where) for each in CALLS[command]]
+
+    result = ignis("--json", command, *arguments, input='{"number": 7}\n')
+
+    answer(result)
+    if command not in ("breakers", "jobs", "leftovers", "limits", "reports", "samples"):
+        assert result.stdout, "it says what it has done"
