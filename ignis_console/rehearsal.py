@@ -17,21 +17,25 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, Executable, event
+from sqlalchemy import Connection, Engine, Executable, event, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.tables import clocks
 from queue_core.errors import IgnisError
 from queue_core.queue import Queue
 from queue_core.store import Store
+from queue_core.verbs.shovel import Shovelful, shovel
 
 _log = logging.getLogger(__name__)
 
 _SCHEMA = pa.schema([pa.field("number", pa.int64())])
 _EVERY = "number >= 0"
+_HOUR = 3600 * 10**6
 #: Slices and messages of a queue with which an action is tried: it may read or write one row, or
 #: several at once, and a part of a slice.
 _SIZES = ((1, 1), (3, 3))
@@ -133,11 +137,17 @@ def _shovel(queue: Queue) -> None:
     _put_aside(queue)
     queue.shovel(1, selector=_EVERY, force=True)
     queue.shovel(1, force=True)
-    queue.shovel(force=True)
+    # In several rounds, as many slices are.
+    of_settings = Shovelful.of(queue.info, queue.store.storage.uri)
+    shovel(queue.store.catalog, queue.info, replace(of_settings, force=True, round_slices=1))
 
 
 def _sweep(queue: Queue) -> None:
     queue.fire("all")
+    queue.sweep(0, dead_after=0)
+    # The next look at the clock is written down only if the last one was a while ago.
+    ago = {name: clocks.c[name] - _HOUR for name in ("catalog_at", "host_at")}
+    queue.store.catalog.write(lambda connection: connection.execute(update(clocks).values(ago)))
     queue.sweep(0, dead_after=0)
 
 
