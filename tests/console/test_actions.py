@@ -286,6 +286,12 @@ def test_the_page_after_an_action_says_what_was_done(operator, queue):
     assert "shovelled." not in operator.get("/queues/orders?done=7").text
 
 
+def test_the_log_says_yes_for_what_was_ticked(operator, queue):
+    act(operator, "sideline", all="1")
+
+    assert "<b>all</b> yes" in operator.get("/log").text
+
+
 def test_each_action_is_logged_with_who_did_it(serve, queue, tmp_path, caplog):
     caplog.set_level("INFO", "ignis_console.action_log")
     file = tmp_path / "actions"

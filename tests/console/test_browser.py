@@ -419,6 +419,50 @@ def test_pause_and_resume_by_keyboard_alone(page, queue):
     assert not css(page, "#keys").get_attribute("open")
 
 
+@pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("pause", "resume")])
+def test_each_action_by_keyboard_alone(page, queue, name):
+    fields = FILLED.get(name, {})
+    if name == "reload":
+        fields = {"consumer": f"till-{queue.name}"}
+
+    def press(*keys):
+        page.switch_to.active_element.send_keys(*keys)
+
+    def named(at):
+        return at.get_attribute("name") or at.text
+
+    def path(address):
+        return address.partition("?")[0]
+
+    page.get(page.root + f"/queues/{queue.name}")
+    if name == "reload":
+        held = queue.choose("all", magazine="main").rows().to_pylist()
+        fired = next(row["_message_id"] for row in held if row["_fired_at"] is not None)
+        page.get(page.root + f"/queues/{queue.name}/messages/{fired}")
+    tab_to(page, lambda at: path(at.get_attribute("href") or ""), f"/actions/{name}")
+    press(Keys.ENTER)
+    wait(page, lambda _: path(page.current_url).endswith(f"/actions/{name}"))
+    before = page.current_url
+    for field, value in fields.items():
+        tab_to(page, named, field)
+        press(value)
+    if fields:
+        tab_to(page, named, "Count the messages")
+        press(Keys.ENTER)
+        wait(page, lambda _: page.current_url != before)
+    if name == "delete":
+        tab_to(page, named, "confirm")
+        press(queue.name)
+    tab_to(page, named, ACTIONS[name].title)
+    press(Keys.ENTER)
+
+    wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
+    page.get(page.root + "/log")
+    row = css(page, "#rows tr").text
+    assert name in row
+    assert queue.name in row
+
+
 def tab_to(page, of, wanted):
     """Press the tab key until the focused element is the wanted one."""
     for _ in range(60):
