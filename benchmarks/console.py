@@ -259,14 +259,16 @@ def actions(store: Store, messages: int, singles: int) -> None:
     )
     found: dict[int, list[str]] = {number: [] for number in range(len(ACTIONS))}
     longer, of = dict.fromkeys(found, 0), dict.fromkeys(found, 0)
-    with firings(store) as waits_of, console(store) as app:
+    with firings(store) as waits_of:
         for singly in (False, True):
             for number, (name, setup, fields) in enumerate(ACTIONS):
                 queue = setup(store, singles if singly else messages, singly)
                 kept = len(store.view("slices", queue.name))
-                began = time.monotonic()
-                done, seconds, transactions = asyncio.run(acted(app, store, queue, name, fields))
-                waits = waits_of(began, time.monotonic())
+                with console(store) as app:
+                    began = time.monotonic()
+                    ran = asyncio.run(acted(app, store, queue, name, fields))
+                    waits = waits_of(began, time.monotonic())
+                done, seconds, transactions = ran
                 holds = np.array(transactions.holds) * 1e3
                 figures = [
                     *np.percentile(holds[:, 0], (50, 99, 100)),
