@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from pyspark_ignis.lookup import finding_ignis
 from queue_core.durations import in_seconds
 from queue_core.errors import BadOption
-from queue_core.names import nearest
+from queue_core.names import nearest, speaking
 from queue_core.retry import Retry
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
@@ -109,13 +109,15 @@ def consumer_of(checkpoint: str | Path) -> str:
         checkpoint: Folder of the query's checkpoint.
 
     Returns:
-        The consumer's name, ``consume:`` and 16 hexadecimal digits.
+        The consumer's name: ``consume:``, the last folder of the checkpoint, ``:`` and 16
+        hexadecimal digits.
 
     Raises:
         BadOption: *checkpoint* is empty.
     """
     folder = checkpoint_folder(checkpoint)
-    return f"consume:{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
+    told = speaking(folder.rpartition("/")[2])
+    return f"consume:{told}:{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
 
 
 def checkpoint_folder(checkpoint: str | Path) -> str:

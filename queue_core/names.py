@@ -10,7 +10,7 @@ from queue_core.errors import BadName
 
 _QUEUE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 _CONSUMER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
-_OF_QUERY = re.compile(r"spark:[0-9a-f]{32}")
+_OF_QUERY = re.compile(r"spark:(.*:)?[0-9a-f]{32}")
 _OF_PROCESS = re.compile(r"(python|pool|target|keeper):.*:[0-9]+:[0-9a-f]{8}")
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _LONGEST_COLUMN = 255
@@ -67,7 +67,11 @@ def check_columns(names: Iterable[str], reserved: Iterable[str]) -> None:
 
 def of_process() -> str:
     """Return a unique name for this process: host, process id and a random suffix."""
-    return f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+    return f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def _host() -> str:
+    return socket.gethostname()[:80]
 
 
 def is_of_process(name: str) -> bool:
@@ -75,9 +79,15 @@ def is_of_process(name: str) -> bool:
     return _OF_PROCESS.fullmatch(name) is not None
 
 
-def of_query() -> str:
-    """Return a unique name for the consumer of a new streaming query."""
-    return f"spark:{uuid.uuid4().hex}"
+def of_query(queues: Sequence[str] = ()) -> str:
+    """Return a unique name for a new query's consumer: queues, this host, random digits."""
+    told = "".join(f"{part}:" for part in (speaking(listed(queues)), _host()) if queues)
+    return f"spark:{told}{uuid.uuid4().hex}"
+
+
+def speaking(text: str) -> str:
+    """Return a text as a part of a consumer's name, for people: without other characters, short."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:60].strip("-.")
 
 
 def is_of_query(name: str) -> bool:

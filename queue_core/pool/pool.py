@@ -21,8 +21,9 @@ from queue_core.errors import BadOption, IgnisError, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
+from queue_core.handlers.results import name_of
 from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
-from queue_core.names import check_consumer, of_process
+from queue_core.names import check_consumer, of_process, speaking
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
@@ -272,7 +273,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         config = self._config
         self.error = None
-        name = check_consumer(self._name or f"pool:{of_process()}")
+        told = speaking(name_of(config.handler).rpartition("<locals>.")[2])
+        made = f"pool:{told}@{of_process()}"
+        name = check_consumer(self._name or made)
         consumer = start_again(self._store.catalog, name, browses=config.browse)
         self._presence = Presence(
             self._store.catalog,

@@ -3,13 +3,17 @@
 Other processes are other stores here; `tests/processes/test_hand_over.py` kills real ones.
 """
 
+import os
+import re
 import threading
+from socket import gethostname
 
 import pytest
 
 from queue_core import ConsumerPool
 from queue_core.catalog import interests
 from queue_core.errors import BadOption, ConsumerFenced, QueueTaken
+from queue_core.names import is_of_process
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
@@ -138,6 +142,17 @@ def test_a_consumer_of_the_same_name_ends_the_pool(store, other, queue):
 
     with pytest.raises(ConsumerFenced, match="'till' was started again elsewhere"):
         pool.stop()
+
+
+def test_the_name_of_a_pool_tells_its_handler_and_its_host(store, queue):
+    def charge(order):
+        return True
+
+    with ConsumerPool(store, "orders", charge):
+        (name,) = store.view("consumers").column("consumer").to_pylist()
+
+    assert re.fullmatch(rf"pool:charge@{re.escape(gethostname()[:80])}:{os.getpid()}:\w+", name)
+    assert is_of_process(name)
 
 
 def test_a_stopped_pool_has_no_interests_left(store, queue):

@@ -1,6 +1,7 @@
 """A restarted query keeps its outcomes, and handles unsettled messages again."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -95,6 +96,12 @@ def test_another_checkpoint_is_another_consumer_unless_both_are_named(spark, tmp
 def test_a_checkpoint_is_one_consumer_however_it_is_written(one, other):
     assert consumer_of(one) == consumer_of(other)
     assert consumer_of(one) != consumer_of("some")
+
+
+def test_the_name_of_a_consumer_tells_its_checkpoint():
+    assert re.fullmatch(r"consume:charge-cards:[0-9a-f]{16}", consumer_of("/data/charge cards/"))
+    assert re.fullmatch(r"consume:charge:[0-9a-f]{16}", consumer_of("s3://bucket/charge"))
+    assert consumer_of("s3://bucket/charge") != consumer_of("s3://other/charge")
 
 
 def test_a_continuous_query_handles_new_messages(spark, tmp_path, checkpoint):

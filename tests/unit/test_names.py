@@ -1,5 +1,7 @@
 """Names are refused before they reach SQL, a path or a DataFrame."""
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from queue_core.names import (
     nearest,
     of_process,
     of_query,
+    speaking,
 )
 
 HOSTILE = [
@@ -133,6 +136,28 @@ def test_of_many_names_a_few_are_listed_and_near_ones_first():
 def test_a_new_query_has_a_name_that_no_other_has():
     assert check_consumer(of_query()) != of_query()
     assert is_of_query(of_query())
+
+
+def test_the_name_of_a_new_query_tells_its_queues_and_its_host():
+    name = check_consumer(of_query(["orders", "pay"]))
+
+    assert name.startswith(f"spark:orders-pay:{socket.gethostname()[:80]}:")
+    assert is_of_query(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("charge", "charge"),
+        ("<lambda>", "lambda"),
+        ("a b/ü", "a-b"),
+        ("-", ""),
+        ("x" * 99, "x" * 60),
+    ],
+)
+def test_a_text_becomes_a_part_of_a_name(text, told):
+    assert speaking(text) == told
+    check_consumer(f"pool:{told}@here")
 
 
 @pytest.mark.parametrize("name", ["reader", "spark:", "spark:reader", "spark:" + "0" * 33])
