@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from ignis_source.brief_errors import briefly
 from ignis_source.limits import admitted, default_limit, lingers
 from ignis_source.stream import IgnisStreamReader
+from queue_core.brief_errors import briefly
 
 
 class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
@@ -18,6 +18,7 @@ class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
         """Return the read limit of each trigger."""
         return default_limit(self._options)
 
+    @briefly
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the present end of the queue."""
         self._driver().set_horizon()

@@ -21,6 +21,7 @@ from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
+from queue_core.brief_errors import briefly
 from queue_core.schema import output_schema
 from queue_core.views import VIEWS
 
@@ -36,6 +37,7 @@ class IgnisBatchReader(DataSourceReader):
         self._wanted = wanted
         self._schema = batch_schema(wanted)
 
+    @briefly
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the read from the present catalog."""
         # Not at the top: executors import this module and need no SQL library.

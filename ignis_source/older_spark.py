@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ignis_source.stream import IgnisStreamReader
 from ignis_source.task_stream import IgnisTaskReader
+from queue_core.brief_errors import briefly
 from queue_core.errors import BadOption
 
 _WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
@@ -37,10 +38,12 @@ class _StartsFromPlans(DataSourceStreamReader):
         return self._first
 
     # Later versions of PySpark pass the start and a limit.
+    @briefly
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         """Return the offset of the next batch; the last one if there is none."""
         return self.after(self._end or self.initialOffset())
 
+    @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the rows after *start* up to *end*; raises `BadOption` if Spark asked too early."""
         if start == end and self._end is None and self._first not in (None, end):

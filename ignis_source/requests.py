@@ -21,6 +21,11 @@ from queue_core.selection.selection import Selection
 SETTINGS_SECONDS = 1.0
 
 
+def check_selection(queues: Sequence[QueueInfo], storage: str, options: SourceOptions) -> None:
+    """Raise `BadSelector` or `BadOption` if the options' selector or order does not fit."""
+    Selection.parse(queues, storage, options.selector, options.order_by, order=options.order)
+
+
 class Requests:
     """Makes the fire requests of a query. Raises errors of its options or queues."""
 

@@ -27,7 +27,12 @@ _IN_UTC: dict[str, Any] = (
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """Return the columns of a queue, a view or a report in Spark's types, from the catalog."""
+    """
+    Return the columns of a queue, a view or a report in Spark's types, from the catalog.
+
+    Raises `BadSelector` for a selector or an order that does not fit, because Spark shows errors
+    that come here above those of a running query.
+    """
     # Not at the top: executors import this module and need no SQL library.
     from ignis_source.handle import StoreHandle
     from ignis_source.queue_refresh import located
@@ -35,9 +40,14 @@ def source_schema(options: SourceOptions) -> StructType:
     if options.view is not None:
         return from_arrow_schema(VIEWS[options.view])
     with closing(StoreHandle(options.address)) as store:
-        queues = [store.queue(name) for name in located(store, options).queues]
-    if options.reports:
-        return from_arrow_schema(REPORTS)
+        options = located(store, options)
+        queues = [store.queue(name) for name in options.queues]
+        if options.reports:
+            return from_arrow_schema(REPORTS)
+        if options.selector is not None or options.order_by is not None:
+            from ignis_source.requests import check_selection
+
+            check_selection(queues, store.storage.uri, options)
     first = queues[0].schema
     return from_arrow_schema(output_schema(first) if options.include_metadata else first)
 

@@ -18,6 +18,7 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.schema import batch_schema, check_columns
+from queue_core.brief_errors import briefly
 from queue_core.names import of_query
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class IgnisStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first ticket. Spark asks again for batch 0."""
         if self._name is None:
-            self._name = of_query()
+            self._name = of_query(self._options.queues)
         return Offset(self._name, 0).to_json()
 
     def after(
@@ -71,6 +72,7 @@ class IgnisStreamReader(DataSourceStreamReader):
             return None
         return Offset(self._name, self._session.latest).to_json() | self._session.figures()
 
+    @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the messages of the tickets after *start* up to *end*; the same at each call."""
         driver = self._driver()
@@ -87,6 +89,7 @@ class IgnisStreamReader(DataSourceStreamReader):
         assert isinstance(partition, IgnisPartition)
         return read_selected(partition, self._schema)
 
+    @briefly
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge a committed batch, if `latestOffset` has not."""
         self._driver().acknowledge(Offset.from_json(end))

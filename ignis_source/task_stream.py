@@ -17,6 +17,7 @@ from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
+from queue_core.brief_errors import briefly
 from queue_core.views import REPORTS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class IgnisTaskReader(DataSourceStreamReader):
         self._schema = batch_schema(wanted)
         self._session: TaskSession | None = None
 
+    @briefly
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset after all present reports."""
         return self._driver().begin().to_json()
@@ -40,6 +42,7 @@ class IgnisTaskReader(DataSourceStreamReader):
         """Run the due tasks, and return the offset of the newest report."""
         return self._driver().next(ReportOffset.from_json(start)).to_json()
 
+    @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the reports after *start* up to *end*; the same at each call."""
         reports = self._driver().reports(ReportOffset.from_json(start), ReportOffset.from_json(end))

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ignis_source.brief_errors import briefly
 from ignis_source.imports import without_collections
 from pyspark_ignis import logs
 from pyspark_ignis.shipping import check_arrivals, checked
+from queue_core.brief_errors import briefly
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:

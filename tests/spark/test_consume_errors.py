@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from pyspark_ignis import batch_handler, consume
 from queue_core import Retry
-from queue_core.errors import BadOption, NoSuchQueue, NoSuchStore, SchemaMismatch
+from queue_core.errors import BadOption, BadSelector, NoSuchQueue, NoSuchStore, SchemaMismatch
 from tests.spark.consuming import counts, make_cases
 
 
@@ -67,6 +67,7 @@ def closing_over_a_lock():
         ({"payload": "what", "with_metadata": True}, BadOption, "cannot take its 2 arguments"),
         ({"on_none": "drop"}, BadOption, "on_none='drop'"),
         ({"handler": closing_over_a_lock()}, BadOption, "cannot be sent to the executors"),
+        ({"selector": "wat > 3"}, BadSelector, "did you mean 'what'"),
         ({"numPartition": 3}, BadOption, "numPartition.*did you mean 'numPartitions'"),
         ({"ack": "browse"}, BadOption, "'ack' cannot be passed as a source option"),
         ({"maxmessagespertrigger": 3}, BadOption, "'maxmessagespertrigger' cannot be passed"),

@@ -1,9 +1,11 @@
 """`selector` and `orderBy` through Spark."""
 
+import traceback
 from itertools import chain
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from queue_core import Queue, Store
@@ -44,6 +46,25 @@ def test_a_stream_fires_only_what_its_selector_lets_through(
     assert queue.browse().num_rows == 196
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("selector", "amonut > 5", "no column 'amonut'; did you mean 'amount'"),
+        ("orderBy", "amonut", "no column 'amonut'; did you mean 'amount'"),
+    ],
+)
+def test_a_selection_that_does_not_fit_is_refused_when_the_source_is_made(
+    spark: SparkSession, queue: Queue, tmp_path: Path, option: str, text: str, said: str
+) -> None:
+    """Not when the query runs: Spark would show the sentence below a hundred lines."""
+    with pytest.raises(PySparkException, match=said) as caught:
+        _stream(spark, tmp_path, **{option: text})
+
+    assert len(traceback.format_exception(caught.value)) < 20
+    assert str(caught.value).count("File ") == 1
+    assert queue.browse().num_rows == 200
+
+
 def test_each_micro_batch_takes_first_what_the_order_puts_first(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:
@@ -81,13 +102,17 @@ def test_a_batch_read_takes_a_selector_over_columns_that_it_does_not_show(
     assert sorted(row.number for row in found.collect()) == [3, 13]
 
 
-def test_a_malformed_selector_ends_the_query_with_its_place(
+def test_with_a_given_schema_a_malformed_selector_ends_the_query_with_its_place(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:
-    stream = _stream(spark, tmp_path, selector="nmber > 3")
+    """Spark does not ask for the columns then."""
+    reader = spark.readStream.format("ignis").schema("number LONG").option("queue", "orders")
+    stream = reader.option("selector", "nmber > 3").load(str(tmp_path / "store"))
     query = stream.writeStream.format("noop").trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="did you mean 'number'"):
+    with pytest.raises(StreamingQueryException, match="did you mean 'number'") as caught:
         query.awaitTermination(60)
+
+    assert "translate.py" not in str(caught.value)
 
 
 def test_an_order_is_refused_where_nothing_is_fired(
