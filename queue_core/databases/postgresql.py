@@ -42,6 +42,8 @@ _PAYLOAD = 8_000
 
 #: The most connections of an engine.
 _MOST_CONNECTIONS = 20
+#: Older versions do not return to a wait that gets no data, so no limit of a client ends it.
+OLDEST_PSYCOPG = (3, 2, 11)
 
 _NUMBERS = postgresql.ARRAY(BigInteger)
 _TEXTS = postgresql.ARRAY(Text)
@@ -114,6 +116,13 @@ class Postgresql(Dialect):
             raise BadOption(
                 f"catalog={shown!r} needs a driver: pip install 'ignis-queue[postgres]'"
             ) from error
+        there = getattr(engine.dialect, "psycopg_version", OLDEST_PSYCOPG)
+        if there < OLDEST_PSYCOPG:
+            raise BadOption(
+                f"catalog={shown!r} needs psycopg {_dotted(OLDEST_PSYCOPG)} or later, and this is "
+                f"{_dotted(there)}, which waits for ever for a server that does not answer: "
+                "pip install 'ignis-queue[postgres]'"
+            )
         bounded_waits.bound_waits(engine, self.busy_seconds)
         bounded_waits.close_late_ones(engine)
         return engine
@@ -362,3 +371,7 @@ def _rename_constraints(connection: Connection, table: str, old: str, new: str) 
     for name in connection.scalars(named, {"table": table, "prefix": old}).all():
         renamed = new + name.removeprefix(old)
         connection.exec_driver_sql(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed}")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
