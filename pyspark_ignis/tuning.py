@@ -1,9 +1,10 @@
-"""Settings of a session with which queries of ignis start faster and cost less."""
+"""Settings of a session with which Spark finds ignis, and its queries start faster."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,18 @@ if TYPE_CHECKING:
 DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 #: For a JVM that runs for minutes: one compiler, which is fast, and a collector without threads.
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Settings of the Python that Spark starts.
+_PYTHONS = {"spark.pyspark.python", "spark.pyspark.driver.python"}
 #: Variables that give options to a JVM.
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession.Builder:
     """
-    Set what lets queries of ignis start faster, on the builder of a session.
+    Set what lets Spark find ignis and start its queries faster, on the builder of a session.
+
+    With a local master, Spark's Python processes run this program's Python, in which ignis is
+    installed. Otherwise Spark takes the first ``python3`` of the ``PATH``, and may not find ignis.
 
     What is already set stays: by the builder, in ``spark-defaults.conf``, by arguments of
     ``spark-submit`` or in the environment. A running session, an application that ``spark-submit``
@@ -46,10 +52,13 @@ def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession
     given = given_settings(options, os.environ, Path(os.environ.get("SPARK_HOME") or package))
     if given.keys() & {"spark.remote", "spark.api.mode"} or "SPARK_API_MODE" in os.environ:
         return builder
-    if "SPARK_HOME" not in os.environ and _is_local(given.get("spark.master", "local[*]")):
-        home = home_with_bytecode(package, _version(), _cache())
-        if home is not None:
-            os.environ["SPARK_HOME"] = str(home)
+    if _is_local(given.get("spark.master", "local[*]")):
+        if "PYSPARK_PYTHON" not in os.environ and not given.keys() & _PYTHONS:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        if "SPARK_HOME" not in os.environ:
+            home = home_with_bytecode(package, _version(), _cache())
+            if home is not None:
+                os.environ["SPARK_HOME"] = str(home)
     in_environment = any("-XX:" in os.environ.get(name, "") for name in _JAVA_VARIABLES)
     if brief and not in_environment and not given.keys() & {JAVA_OPTIONS, DEFAULT_JAVA_OPTIONS}:
         builder.config(DEFAULT_JAVA_OPTIONS, BRIEF_JAVA)

@@ -38,7 +38,7 @@ Not each problem is an error:
 | failed messages do not come back | No process runs side tasks, or the messages are dead: `ignis retries` shows it. A query, a pool, a manager and `with store.side_tasks()` run them. |
 | messages stay in flight after a crash | They belong to a consumer that did not come back. They return when it starts again. A sweep sidelines those of a pool, of Python and of queries with handlers after 20 minutes. Those of another query wait for its restart: if it will not restart, run `ignis sweep QUEUE --consumer NAME`. |
 | messages stay in flight after a query failed before its first batch, for example because of a wrong option of its sink | Nobody has read them. After a minute, `ignis recover` puts them back; so does each sweep of the side tasks. |
-| `DATA_SOURCE_NOT_FOUND` | Spark's Python is not yours. Set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
+| `DATA_SOURCE_NOT_FOUND` | Spark starts another Python than yours, and ignis is not in it. Build the session with `tuned(SparkSession.builder)`, activate your environment, or set `PYSPARK_PYTHON` to the Python in which ignis is installed, before the session starts. |
 | `Failed to cancel job group` when a query stops | Spark writes this warning if the query has no job at that moment. Nothing is wrong. |
 | `ignis does not support Update mode` | A queue is only appended to. Use `outputMode("append")`, with a watermark if the query aggregates, or write in `foreachBatch`. |
 | a handler saw a message twice | The process died before the outcome was committed. In Spark, the whole batch comes again. Use a pool with `transactional=True` if the handler writes to the catalog's database. |

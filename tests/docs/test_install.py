@@ -121,9 +121,9 @@ def make_environment(folder: Path, *extras: str) -> Path:
     return folder / "bin/python"
 
 
-def run(python: Path, code: str, *arguments: str) -> str:
+def run(python: Path, code: str, *arguments: str, active: bool = True) -> str:
     """Run a script that succeeds; return its output."""
-    done = start(python, code, *arguments)
+    done = start(python, code, *arguments, active=active)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -135,14 +135,19 @@ def fail(python: Path, code: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def start(python: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start(
+    python: Path, code: str, *arguments: str, active: bool = True
+) -> subprocess.CompletedProcess[str]:
     clean = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "PYTEST", "SPARK_", "VIRTUAL_ENV", "COV_"))
     }
     # Spark starts its workers with the `python3` of the path.
-    clean |= {"PATH": f"{python.parent}{os.pathsep}{clean['PATH']}", "PYSPARK_PYTHON": str(python)}
+    first = python.parent if active else without_ignis(python.parent.parent / "elsewhere")
+    clean["PATH"] = f"{first}{os.pathsep}{clean['PATH']}"
+    if active:
+        clean["PYSPARK_PYTHON"] = str(python)
     # A Spark that starts fast.
     clean |= {
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -154,9 +159,17 @@ def start(python: Path, code: str, *arguments: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
+def without_ignis(folder: Path) -> Path:
+    """Make an environment without any library; return the folder of its Python."""
+    venv.create(folder, symlinks=True)
+    return folder / "bin"
+
+
 @pytest.mark.slow
 def test_the_readme_runs_with_nothing_but_what_it_installs(environment, tmp_path):
-    said = run(environment, RUN, str(ROOT / "README.md"), str(tmp_path / "shop"))
+    """Also if the environment is not active, so that another `python3` comes first."""
+    page, shop = str(ROOT / "README.md"), str(tmp_path / "shop")
+    said = run(environment, RUN, page, shop, active=False)
 
     assert "ValueError: card declined" in said
 

@@ -20,15 +20,20 @@ def told(tmp_path_factory):
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+        if name not in ("PYSPARK_PYTHON", "SPARK_HOME", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
     }
+    # The Python that Spark would start by itself.
+    other = folder / "bin/python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho another Python >&2\nexit 1\n")
+    other.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.tuned_session", str(folder)],
         cwd=ROOT,
         env={
             **environment,
+            "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
             "XDG_CACHE_HOME": str(folder / "cache"),
-            "PYSPARK_PYTHON": sys.executable,
         },
         capture_output=True,
         text=True,
@@ -52,17 +57,20 @@ def test_a_brief_application_has_another_collector(told):
     assert set(told["collectors"]) == {"Copy", "MarkSweepCompact"}
 
 
-def test_messages_move_from_queue_to_queue(told):
+def test_messages_move_from_queue_to_queue_though_another_python_comes_first(told):
     assert sorted(told["moved"]) == [1, 2]
 
 
 def test_a_cluster_keeps_its_home(told):
     assert told["cluster"] == {"spark.master": "spark://host:7077"}
     assert told["home on a cluster"] is None
+    assert told["python of a cluster"] is None
 
 
 def test_what_the_user_has_set_stays(told):
     assert told["own home"] == "/opt/spark"
+    assert told["own python"] == "/opt/python"
+    assert told["python of the builder"] is None
     assert told["own java"]["spark.driver.extraJavaOptions"] == "-Xss4m"
     assert "spark.driver.defaultJavaOptions" not in told["own java"]
     assert told["java of the environment"] == {"spark.master": "yarn"}

@@ -36,9 +36,14 @@ def main(folder: Path) -> dict[str, Any]:
         tuned(SparkSession.builder.master("yarn"), brief=True)
     )
     del os.environ["SPARK_SUBMIT_OPTS"]
-    os.environ["SPARK_HOME"] = "/opt/spark"
+    told["python of a cluster"] = os.environ.get("PYSPARK_PYTHON")
+    os.environ |= {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/opt/python"}
     tuned(SparkSession.builder)
     told["own home"] = os.environ.pop("SPARK_HOME")
+    told["own python"] = os.environ.pop("PYSPARK_PYTHON")
+    tuned(SparkSession.builder.config("spark.pyspark.python", "/opt/python"))
+    told["python of the builder"] = os.environ.get("PYSPARK_PYTHON")
+    os.environ.pop("SPARK_HOME", None)
 
     mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = tuned(mine, brief=True).getOrCreate()
