@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from queue_core.errors import IgnisError
 from scripts.docstrings import (
     Docstring,
     comments,
@@ -43,7 +44,7 @@ def page() -> str:
         parts.append(f"## {package}\n")
         for name in module.__all__:
             thing = getattr(module, name)
-            if inspect.isclass(thing) and issubclass(thing, Exception):
+            if inspect.isclass(thing) and issubclass(thing, IgnisError):
                 continue
             parts.append(f"### {name}\n")
             own_name = getattr(thing, "__name__", name)
@@ -152,11 +153,26 @@ def _value(value: Any, comment: str) -> list[str]:
 
 def _errors(module: Any) -> list[str]:
     base = read(module.IgnisError)
+    classes = [
+        each
+        for each in vars(module).values()
+        if inspect.isclass(each) and issubclass(each, module.IgnisError)
+    ]
     return [
         "### Errors\n",
         f"{markdown(inspect.getdoc(module) or '')}\n",
         f"`IgnisError` is the base of all of them:\n\n{_sections(base)}",
+        *(
+            f"- **`{each.__name__}`** ({each.__base__.__name__}): {' '.join(_told(each).split())}"
+            for each in classes
+            if each is not module.IgnisError
+        ),
+        "",
     ]
+
+
+def _told(error: type) -> str:
+    return markdown(read(error).text)
 
 
 if __name__ == "__main__":
