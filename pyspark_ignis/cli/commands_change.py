@@ -63,7 +63,7 @@ def create(
     call = Invocation.current(ctx)
     with call.store(create=True) as store:
         exists = queue in store.queues()
-        if exists and not if_missing:
+        if exists and store.queue(queue).info.deactivated_at is None and not if_missing:
             raise QueueExists(
                 f"queue {queue!r} exists already; with --if-missing, an equal queue is accepted"
             )
@@ -148,7 +148,7 @@ def change(
         if "concurrency" in values:
             # More than 100 counts as 100.
             values["concurrency"] = changed.concurrency
-    text = ", ".join(f"{name} is {json.dumps(value)}" for name, value in values.items())
+    text = ", ".join(f"{name} is {_shown(value)}" for name, value in values.items())
     call.answer(f"{queue}: {text}", **values)
 
 
@@ -159,6 +159,11 @@ def deactivate(ctx: typer.Context, queue: Name) -> None:
     with call.queue(queue) as found:
         found.deactivate()
     call.answer(f"queue {queue} is deactivated", deactivated=queue)
+
+
+def _shown(value: object) -> str:
+    """Return a setting as one writes it on the command line."""
+    return "none" if value is None else json.dumps(value)
 
 
 def _parts(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
+from queue_core.address import CATALOG_FILE
 from queue_core.catalog import dialect, format, outbox, shared_pools
 from queue_core.catalog.reserve import Reserve
 from queue_core.errors import (
@@ -231,9 +232,10 @@ class Catalog:
     def _bring_up_to_date(self, create: bool) -> None:
         if self.file is not None and not self.file.exists():
             if not create:
+                embedded = self.file.name == CATALOG_FILE
                 raise NoSuchStore(
-                    f"there is no ignis store at {self.file.parent}; load something first, or "
-                    "check the path"
+                    f"there is no ignis store at {self.file.parent if embedded else self.file}; "
+                    "load something first, or check the path"
                 )
             try:
                 # Before any file is created.

@@ -44,7 +44,8 @@ def find(connection: Connection, name: str) -> QueueInfo:
     row = connection.execute(_described().where(queues.c.name == name)).first()
     if row is None:
         known = connection.scalars(select(queues.c.name)).all()
-        there = f"it has {listed(near_first(name, known))}" if known else "it has none"
+        near = listed(near_first(name, known)).replace(",", ", ")
+        there = f"it has {near}" if known else "it has none"
         if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
             hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
             raise NoSuchQueue(f"the store has no queue {name!r}{hint}")

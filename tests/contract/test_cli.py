@@ -74,6 +74,8 @@ def test_an_equal_queue_is_accepted_if_asked_for(ignis, store):
     assert "with --if-missing, an equal queue is accepted" in refusal(ignis(*same))
     assert answer(ignis(*same, "--if-missing", "--json")) == [{"queue": "orders", "created": False}]
     assert "orders" in refusal(ignis("create", "orders", "id LONG", "--if-missing"))
+    ignis("deactivate", "orders")
+    assert "queue 'orders' was deactivated at" in refusal(ignis(*same))
 
 
 def test_queues_counts_the_messages_by_state(ignis, store):
@@ -286,6 +288,12 @@ def test_a_folder_without_a_store_is_refused_and_left_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_catalog_in_a_file_of_another_name_is_named(tmp_path):
+    given = ("--catalog", f"sqlite:///{tmp_path}/shop.db", "--storage", tmp_path / "files")
+
+    assert f"no ignis store at {tmp_path}/shop.db;" in refusal(run_alone(*given, "queues"))
+
+
 def test_the_address_may_follow_the_command_or_come_from_the_environment(tmp_path, monkeypatch):
     for name in ("here", "there"):
         assert run_alone("create", name, "number LONG", f"--path={tmp_path / name}").exit_code == 0
@@ -346,7 +354,9 @@ def test_settings_are_written_as_their_page_says(ignis, store):
     pairs = ["message_expiry=2d", "sweep_after=15m", "attributes=number,customer", "policy=latest"]
     make_queue(store, key="customer", shovel_interval=5)
 
-    assert ignis("set", "orders", *pairs, "shovel_interval=none").exit_code == 0
+    said = ignis("set", "orders", *pairs, "shovel_interval=none")
+    assert said.exit_code == 0
+    assert "shovel_interval is none" in said.stdout
     created = ("create", "others", "number LONG, customer STRING", "--key", "customer")
     assert ignis(*created, *(f"--set={pair}" for pair in pairs)).exit_code == 0
 

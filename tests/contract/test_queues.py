@@ -128,7 +128,7 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
 
     with pytest.raises(NoSuchQueue, match="'ordesr'; did you mean 'orders'"):
         store.queue("ordesr")
-    with pytest.raises(NoSuchQueue, match="'zebra'; it has orders,payments"):
+    with pytest.raises(NoSuchQueue, match="'zebra'; it has orders, payments"):
         store.queue("zebra")
     for number in range(20):
         make_queue(store, f"shop-{number}")
