@@ -2,11 +2,13 @@
 The long campaign: queue to queue through Spark is exactly once, with kills at any time.
 
     python -m tests.crash.spark.campaign --seed 7 --only points
+    python -m tests.crash.spark.campaign --seed 7 --only points --part 2/5
 
 Copies a million messages from queue to queue, several times, while the driver with its JVM and all
 its Python workers is killed: at every named point that a copy passes, at the first and at a later
 passage, and at random moments; then all of it again while the checkpoint loses its newest notes
-between the lives. Ends with 1 if a message was lost, doubled or made up, or anything is left over.
+between the lives. With --part, each run has only its share of the deaths, in a scene of its own.
+Ends with 1 if a message was lost, doubled or made up, or anything is left over.
 """
 
 from __future__ import annotations
@@ -73,10 +75,16 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="random kills of each such run")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     parser.add_argument("--only", nargs="*", choices=[run.name for run in runs(0, 1)])
+    parser.add_argument("--part", type=_part, default=(1, 1), help="such as 2/5")
     asked = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(f"{asked.messages:,} messages, seed {asked.seed}")
-    chosen = [r for r in runs(asked.seed, asked.kills) if not asked.only or r.name in asked.only]
+    part, parts = asked.part
+    chosen = [
+        replace(run, deaths=run.deaths[part - 1 :: parts])
+        for run in runs(asked.seed, asked.kills)
+        if not asked.only or run.name in asked.only
+    ]
     folder = Path(tempfile.mkdtemp(prefix="exactly-once-"))
     java_options = _rehearse(folder, console)
     summary = _table("All runs", "run", "deaths")
@@ -97,6 +105,14 @@ def main() -> int:
     shutil.rmtree(folder)
     console.print("exactly once", style="bold green")
     return 0
+
+
+def _part(text: str) -> tuple[int, int]:
+    """Read the number of a part and of all parts."""
+    part, parts = map(int, text.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(text)
+    return part, parts
 
 
 def _rehearse(folder: Path, console: Console) -> str:
