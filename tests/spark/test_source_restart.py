@@ -54,7 +54,7 @@ def test_without_a_name_the_checkpoint_keeps_one(rig):
     rig.numbers(rig.source())
     lines = [rig.log("offsets")[batch].read_text().splitlines()[-1] for batch in (0, 1)]
     first, second = (json.loads(line) for line in lines)
-    assert re.fullmatch("spark:[0-9a-f]{32}", first["consumer"])
+    assert re.fullmatch(r"spark:\w+:\S+:[0-9a-f]{32}", first["consumer"])
     assert second == first | {"ticket": 2}
 
 
