@@ -109,7 +109,7 @@ def test_a_process_of_spark_logs_to_standard_error_if_it_is_asked_to(tmp_path):
 
     said = told(tmp_path / "store", "info")
 
-    line = r" INFO ignis_source\.firing: queue orders, consumer spark:orders:\S+: fired 3 messages as "
+    line = r" INFO ignis_source\.firing: queue orders, consumer spark:orders:\S+: fired 3 messages "
     assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}" + line, said, re.MULTILINE)
 
 
