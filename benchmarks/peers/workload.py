@@ -33,7 +33,7 @@ SCALES = {
     scale.name: scale
     for scale in (
         Scale("small", rounds=1, share=0.02, seconds=1.0),
-        Scale("full", rounds=3, share=1.0, seconds=5.0),
+        Scale("full", rounds=3, share=1.0, seconds=3.0),
     )
 }
 

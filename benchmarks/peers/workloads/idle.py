@@ -13,7 +13,7 @@ from benchmarks.peers.results import Result
 from benchmarks.peers.servers import Servers
 from benchmarks.peers.workload import Scale, Workload
 
-_SECONDS = 10
+_SECONDS = 6
 _WARM_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 

@@ -15,7 +15,7 @@ from benchmarks.peers.results import Result
 from benchmarks.peers.servers import Servers
 from benchmarks.peers.workload import Scale, Workload
 
-RATE, _SECONDS, _SIZE = 1000, 15, 100
+RATE, _SECONDS, _SIZE = 1000, 10, 100
 #: The first messages find connections and processes that are not ready yet.
 _WARM_SECONDS = 1
 _PATIENCE_SECONDS = 60.0

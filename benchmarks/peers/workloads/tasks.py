@@ -11,7 +11,7 @@ from benchmarks.peers.workload import Scale, Workload
 from benchmarks.peers.workloads.passing import both_ways
 
 #: Messages of the full run, by the size of the batch.
-_MESSAGES = {"1": 5_000, "100": 100_000, "1,000": 300_000}
+_MESSAGES = {"1": 2_000, "100": 100_000, "1,000": 300_000}
 _SIZE = 100
 
 
