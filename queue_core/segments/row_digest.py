@@ -3,6 +3,7 @@
 It recognises a batch of rows that is written again. Of lists and maps, only the lengths count.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -11,20 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from queue_core.segments.shard_hash import can_be_key, hash_of, mix
+from queue_core.segments.shard_hash import can_be_key, mix
+from queue_core.segments.value_hash import hash_values, weighed
 
 _Hashes = npt.NDArray[np.uint64]
-_NULL = np.uint64(0x6E756C6C)
+#: In place of a null; one number among all numbers has the same word.
+_NULL = np.uint64(0xA0B428DB5C1F7E63)
 #: Digests are sums modulo this number.
 MODULUS = 1 << 64
 
 
 def digest_of(rows: pa.RecordBatch) -> int:
     """Return the sum of the hashes of rows. Digests of parts add up, modulo `MODULUS`."""
-    hashes = np.zeros(rows.num_rows, np.uint64)
-    for column in rows.columns:
-        hashes = mix(hashes ^ _column(column))
-    return int(hashes.sum(dtype=np.uint64))
+    return int(_combined(rows.columns, rows.num_rows).sum(dtype=np.uint64))
 
 
 def digest_of_ids(ids: npt.NDArray[np.int64]) -> int:
@@ -32,19 +32,23 @@ def digest_of_ids(ids: npt.NDArray[np.int64]) -> int:
     return int(mix(ids.view(np.uint64)).sum(dtype=np.uint64))
 
 
+def _combined(columns: Sequence[pa.Array], rows: int) -> _Hashes:
+    """Return a hash of each row of some columns."""
+    sums = np.zeros(rows, np.uint64)
+    for place, column in enumerate(columns):
+        sums += weighed(_column(column), place)
+    return mix(sums)
+
+
 def _column(column: pa.Array) -> _Hashes:
-    """Return a hash of each value."""
+    """Return a word for each value."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    if pt.is_struct(column.type):
-        hashes = np.zeros(len(column), np.uint64)
-        for child in column.flatten():
-            hashes = mix(hashes ^ _column(child))
-    else:
-        hashes = _flat(column)
+    inner = column.flatten() if pt.is_struct(column.type) else None
+    words = _flat(column) if inner is None else _combined(inner, len(column))
     if column.null_count:
-        hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
-    return hashes
+        words = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, words)
+    return words
 
 
 def _flat(column: pa.Array) -> _Hashes:
@@ -63,7 +67,18 @@ def _flat(column: pa.Array) -> _Hashes:
         return np.zeros(len(column), np.uint64)
     if column.null_count:
         column = column.fill_null(_zero(column.type))
-    return hash_of(column)
+    if pt.is_string(column.type) or pt.is_binary(column.type):
+        return hash_values(column)
+    if pt.is_decimal128(column.type):
+        halves = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)
+        halves = halves[column.offset : column.offset + len(column)]
+        return weighed(halves[:, 0], 0) + weighed(halves[:, 1], 1)
+    if pt.is_date32(column.type):
+        column = column.view(pa.int32())
+    elif pt.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return numbers.view(np.uint64)
 
 
 def _zero(kind: pa.DataType) -> pa.Scalar:
