@@ -15,11 +15,23 @@ Duration: TypeAlias = float | str | timedelta
 
 #: The forms, for errors and for the documentation of settings.
 FORM = "seconds or a duration such as 90s, 15m, 2h or 2d"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+#: The names of each unit, and its seconds. Spark's triggers have the long ones too.
+_UNITS = {
+    name: seconds
+    for names, seconds in (
+        ("ms millisecond milliseconds", 0.001),
+        ("s sec secs second seconds", 1.0),
+        ("m min mins minute minutes", 60.0),
+        ("h hr hrs hour hours", 3600.0),
+        ("d day days", 86_400.0),
+        ("w week weeks", 7 * 86_400.0),
+    )
+    for name in names.split()
+} | {"": 1.0}
 
 
 def parse_seconds(text: str) -> float:
-    """Parse a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``20m``, ``2h``, ``1d``."""
+    """Parse a duration: ``5``, ``0.2``, ``200ms``, ``10 s``, ``15 minutes``, ``2h``, ``1 week``."""
     text = text.strip().lower()
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
     try:

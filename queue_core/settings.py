@@ -133,8 +133,8 @@ class QueueSettings:
     can change any of them while the queue is in use, with `Queue.change_settings` or ``ignis set``.
     Running queries and pools apply a change when they next read the settings.
 
-    A setting in seconds can also be a ``timedelta``, or a text such as ``"15m"``, ``"2h"`` or
-    ``"2d"``.
+    A setting in seconds can also be a ``timedelta``, or a text such as ``"90s"``, ``"15 minutes"``,
+    ``"2h"`` or ``"1 week"``.
     """
 
     concurrency: int = _setting(
@@ -455,6 +455,23 @@ class QueueSettings:
             elif name == "concurrency" and is_whole(value):
                 given[name] = min(value, MAX_CONCURRENCY)
         return replace(self, **given)
+
+    def unlike(self, values: Mapping[str, Any]) -> list[str]:
+        """
+        Return which of some settings have another value here.
+
+        Args:
+            values: Values by the names of settings.
+
+        Returns:
+            The names, in the order of *values*.
+
+        Raises:
+            BadOption: A setting is unknown, or its value is not allowed.
+        """
+        # As they would be stored.
+        wanted = self.from_json(self.of(values).to_json())
+        return [name for name in values if getattr(wanted, name) != getattr(self, name)]
 
     @classmethod
     def from_json(cls, text: str) -> QueueSettings:

@@ -50,7 +50,7 @@ def test_each_verb_takes_each_form(store, verb):
     _, call = VERBS[verb]
     queue = WithStore(store)
 
-    for given in (30, "30s", "0.5m", timedelta(seconds=30)):
+    for given in (30, "30s", "30 seconds", "0.5m", timedelta(seconds=30)):
         # So that nothing waits for a message.
         queue.load(orders(1))
         call(queue, given)

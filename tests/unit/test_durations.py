@@ -17,6 +17,18 @@ from queue_core.errors import BadOption
         ("1.5H", 5400.0),
         ("15m", 900.0),
         ("1d", 86400.0),
+        ("250 milliseconds", 0.25),
+        ("1 second", 1.0),
+        ("5 seconds", 5.0),
+        ("1 minute", 60.0),
+        ("15 Minutes", 900.0),
+        ("1 hour", 3600.0),
+        ("2hours", 7200.0),
+        ("1 day", 86400.0),
+        ("3 days", 259_200.0),
+        ("1w", 604_800.0),
+        ("1 week", 604_800.0),
+        ("2 weeks", 1_209_600.0),
     ],
 )
 def test_texts_are_read(text, seconds):
@@ -24,7 +36,10 @@ def test_texts_are_read(text, seconds):
     assert check_seconds("timeout", text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "s", "5 weeks", "5s 3m", "-1s", "inf", "nan", "1e999"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "s", "weeks", "5 fortnights", "1 month", "5s 3m", "1m30s", "-1s", "inf", "nan", "1e999"],
+)
 def test_other_texts_are_refused(text):
     with pytest.raises(ValueError, match="a duration"):
         parse_seconds(text)

@@ -67,7 +67,7 @@ def test_a_duration_that_makes_no_sense_is_refused(given):
         {"sweep_after": -1},
         {"sweep_after": math.nan},
         {"sweep_after": math.inf},
-        {"sweep_after": "20 weeks"},
+        {"sweep_after": "20 fortnights"},
         {"sweep_after": None},
         {"sweep_after": True},
         {"compression": "gzip"},

@@ -44,7 +44,7 @@ def test_a_value_is_what_its_text_says(pair, value):
 @pytest.mark.parametrize(
     ("pair", "why"),
     [
-        ("message_expiry=2 weeks", "use seconds or a duration such as 90s, 15m"),
+        ("message_expiry=2 fortnights", "use seconds or a duration such as 90s, 15m"),
         ("message_expiry=-1", "use seconds or a duration such as 90s"),
         ("message_expiry=true", "use seconds or a duration such as 90s"),
         ("message_expiry=0s", "message_expiry=0: use seconds or a duration"),
