@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import LoadMessage, current_query
+from ignis_sink.message import LoadMessage, current_batch, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.spark_log import read_entry
 from ignis_sink.target import Target
@@ -44,6 +44,8 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         """On an executor: stage the rows of a partition."""
         if isinstance(self._target, IgnisError):
             raise self._target
+        # Before a file is written, which would stand in the way of a store that is brought back.
+        self._target.check_there(current_batch() or 0)
         return stage(iterator, self._target, digested=True)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
@@ -56,7 +58,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
             target, query = tasks[0].target, tasks[0].query_id
             # Without it, batches of different queries would look the same.
             assert query is not None, "a task of a streaming query knows its query"
-            queue = open_queue(target, self._options)
+            queue = open_queue(target, self._options, batchId)
             staged = in_turn(tasks, batchId * len(tasks), target.spec.shards)
             entry, tickets = read_entry(self._options.checkpoint, batchId)
             batch = Batch(

@@ -13,6 +13,7 @@ from queue_core.model import Staged
 from queue_core.outcomes import Settlement
 
 _QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass
@@ -41,5 +42,15 @@ class SettleMessage(WriterCommitMessage):
 
 def current_query() -> str | None:
     """Return the id of the streaming query of this task; the driver does not know it."""
+    return _local_property(_QUERY_ID)
+
+
+def current_batch() -> int | None:
+    """Return the number of the micro-batch of this task; None outside of a streaming query."""
+    number = _local_property(_BATCH_ID)
+    return None if number is None else int(number)
+
+
+def _local_property(name: str) -> str | None:
     context = TaskContext.get()
-    return context.getLocalProperty(_QUERY_ID) if context is not None else None
+    return context.getLocalProperty(name) if context is not None else None

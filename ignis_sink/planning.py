@@ -36,16 +36,20 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     Raises `SchemaMismatch` or `BadOption`.
     """
     incoming = _incoming(rows)
-    identity = None
+    identity = missing = None
     try:
         store = known_store(options.address)
         identity = store.storage.identity
         info = store.queue(options.queue).info
-    except (NoSuchStore, NoSuchQueue):
+    except NoSuchQueue:
+        spec = _new_queue(options, incoming)
+    except NoSuchStore as error:
+        # Also one that was open, and whose folder was removed.
+        identity, missing = None, str(error)
         spec = _new_queue(options, incoming)
     else:
         spec = _existing_queue(info, options, incoming)
-    return Target(storage=options.address.storage, spec=spec, store=identity)
+    return Target(storage=options.address.storage, spec=spec, store=identity, missing=missing)
 
 
 def _existing_queue(info: QueueInfo, options: SinkOptions, incoming: pa.Schema) -> StagingSpec:

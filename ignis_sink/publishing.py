@@ -8,7 +8,7 @@ from dataclasses import replace
 from ignis_sink.message import LoadMessage
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import check_queue, known_store, open_store
-from ignis_sink.target import Target
+from ignis_sink.target import Target, check_first
 from queue_core.blocking import publish as blocking
 from queue_core.capacity.bounds import OnFull
 from queue_core.catalog import queues
@@ -21,17 +21,19 @@ from queue_core.segments.staging_spec import StagingSpec
 _log = logging.getLogger(__name__)
 
 
-def open_queue(target: Target, options: SinkOptions) -> Queue:
+def open_queue(target: Target, options: SinkOptions, batch: int = 0) -> Queue:
     """
     Return the queue of a target; create it, or add columns to it, if needed.
 
-    Raises `QueueExists` or `Conflict` when another process has given it a different shape.
+    Raises `QueueExists` or `Conflict` when another process has given it a different shape, and
+    `NoSuchStore` if the store is missing and *batch* is not the first of its query.
     """
     spec = target.spec
     try:
         queue = known_store(options.address).queue(spec.queue)
     except (NoSuchStore, NoSuchQueue) as error:
         if isinstance(error, NoSuchStore):
+            check_first(str(error), batch)
             # The store is new, or its folder was removed since it was opened.
             open_store(options.address, create=True).close()
         queue = known_store(options.address).create_queue(
