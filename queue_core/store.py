@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +163,8 @@ class Store(AbstractContextManager["Store"]):
                 refuse rows with a null key. By default, the setting ``group``. Without key and
                 group, loads go to the shards in turn.
             exist_ok: Whether to accept an existing queue with the same columns, shards and key. Its
-                settings stay as they are.
+                settings stay as they are, and a Python warning names those of *settings* that are
+                different.
             **settings: Fields of `QueueSettings`.
 
         Returns:
@@ -186,7 +188,8 @@ class Store(AbstractContextManager["Store"]):
 
             schema = message_class(message_type).schema
         columns = canonical(schema)
-        checked = QueueSettings.of(storable(settings))
+        given = storable(settings)
+        checked = QueueSettings.of(given)
         # All messages of a group must be in one shard.
         key = checked.group if key is None else key
         check_key(key, columns, name)
@@ -208,6 +211,8 @@ class Store(AbstractContextManager["Store"]):
 
         created = Queue(self, self.catalog.write(work, grows=True), message_type=message_type)
         faults.point("create.committed")
+        if exist_ok:
+            _warn_of_kept(created.info, given)
         return created
 
     def queue(
@@ -632,3 +637,16 @@ def _close_in_children(store: Store) -> None:
             inherited._keeper = Keeper(inherited.catalog)
 
     os.register_at_fork(after_in_child=forget)
+
+
+def _warn_of_kept(queue: QueueInfo, given: Mapping[str, Any]) -> None:
+    """Warn of settings that an existing queue keeps, although its creator gave other values."""
+    names = queue.settings.unlike(given)
+    if names:
+        kept = ", ".join(f"{name}={getattr(queue.settings, name)!r}" for name in names)
+        wanted = ", ".join(f"{name}={given[name]!r}" for name in names)
+        warnings.warn(
+            f"queue {queue.name!r} exists already and keeps {kept}, not {wanted}; to change the "
+            f"queue, call its method change_settings({wanted})",
+            stacklevel=3,
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Annotated
@@ -61,7 +63,10 @@ def create(
         raise BadOption("give the columns, either as COLUMNS or as --like FILE")
     schema = parse_columns(columns) if columns else row_files.schema_of(str(like), format)
     call = Invocation.current(ctx)
-    with call.store(create=True) as store:
+    settings = parse_settings(set or [])
+    with call.store(create=True) as store, warnings.catch_warnings():
+        # The warning of the core names a method; the line below names a command.
+        warnings.simplefilter("ignore")
         exists = queue in store.queues()
         if exists and store.queue(queue).info.deactivated_at is None and not if_missing:
             raise QueueExists(
@@ -73,7 +78,14 @@ def create(
             shards=shards,
             key=key,
             exist_ok=if_missing,
-            **parse_settings(set or []),
+            **settings,
+        )
+    kept = made.info.settings.unlike(settings)
+    if kept:
+        given = [pair for pair in set or [] if pair.partition("=")[0] in kept]
+        complain(
+            f"queue {queue} was there already, and keeps its own {', '.join(kept)}; to change it: "
+            f"ignis set {shlex.join([queue, *given])}"
         )
     done = "was there already" if exists else "has been created"
     call.answer(

@@ -78,6 +78,22 @@ def test_an_equal_queue_is_accepted_if_asked_for(ignis, store):
     assert "queue 'orders' was deactivated at" in refusal(ignis(*same))
 
 
+def test_create_says_which_settings_an_existing_queue_keeps(ignis, store):
+    before = make_queue(store, message_expiry=60).info
+    columns = "number LONG NOT NULL, customer STRING, amount DOUBLE"
+    same = ("create", "orders", columns, "--shards", 1, "--if-missing", "--set", "sweep_after=20m")
+
+    assert ignis(*same, "--set", "message_expiry=1m").stderr == ""
+    kept = ignis(*same, "--set", "message_expiry=5 hours", "--set", "dedup=number")
+
+    assert kept.exit_code == 0
+    assert kept.stderr == (
+        "ignis: queue orders was there already, and keeps its own message_expiry, dedup; to change "
+        "it: ignis set orders 'message_expiry=5 hours' dedup=number\n"
+    )
+    assert store.queue("orders").info == before
+
+
 def test_queues_counts_the_messages_by_state(ignis, store):
     queue = make_queue(store, shards=2)
     queue.load(orders(10))
@@ -370,9 +386,9 @@ def test_settings_are_written_as_their_page_says(ignis, store):
 def test_a_malformed_setting_changes_nothing(ignis, store):
     before = make_queue(store).info.settings
 
-    why = refusal(ignis("set", "orders", "sweep_after=5m", "message_expiry=2 weeks"))
+    why = refusal(ignis("set", "orders", "sweep_after=5m", "message_expiry=2 fortnights"))
 
-    assert "message_expiry=2 weeks: use seconds or a duration such as 90s, 15m" in why
+    assert "message_expiry=2 fortnights: use seconds or a duration such as 90s, 15m" in why
     assert store.queue("orders").info.settings == before
 
 

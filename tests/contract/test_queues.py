@@ -13,6 +13,7 @@ from queue_core.errors import (
     QueueExists,
     SchemaMismatch,
 )
+from queue_core.retry import Retry
 from queue_core.settings import QueueSettings
 from tests.dump import dump
 from tests.factories import ORDERS, make_queue, numbers_of, orders
@@ -61,6 +62,36 @@ def test_a_queue_that_exists_is_refused_unless_that_is_fine(store):
         make_queue(store)
     assert make_queue(store, exist_ok=True).info == first.info
     assert dump(store) == before
+
+
+def test_a_queue_that_exists_warns_of_the_settings_that_it_keeps(store):
+    first = make_queue(store, message_expiry="1h", retry=Retry(attempts=3), attributes="amount")
+
+    # Those that are not given, and those that are equal, say nothing.
+    make_queue(store, exist_ok=True)
+    make_queue(store, exist_ok=True, message_expiry=3600, attributes=["amount"])
+    make_queue(store, exist_ok=True, retry="Retry(attempts=3)")
+    others = {"message_expiry": "2h", "sweep_after": 1200, "dedup": ["amount"]}
+    with pytest.warns(UserWarning, match="keeps") as told:
+        kept = make_queue(store, exist_ok=True, **others)
+
+    (warning,) = told
+    assert str(warning.message) == (
+        "queue 'orders' exists already and keeps message_expiry=3600.0, dedup=(), not "
+        "message_expiry='2h', dedup=['amount']; to change the queue, call its method "
+        "change_settings(message_expiry='2h', dedup=['amount'])"
+    )
+    assert kept.info == first.info
+    assert store.queue("orders").info == first.info
+
+
+def test_the_warning_names_the_line_of_the_caller(store):
+    make_queue(store)
+
+    with pytest.warns(UserWarning, match="keeps compression=None, not compression='lz4'") as told:
+        store.create_queue("orders", ORDERS, shards=1, exist_ok=True, compression="lz4")
+
+    assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize(
