@@ -138,6 +138,7 @@ def consume(
             *message_type*.
     """
     plan = QueryPlan.of(
+        consume,
         queue,
         checkpoint,
         path=path,

@@ -101,6 +101,7 @@ def consume_many(
     """
     assigned = own_arguments(handlers)
     plan = QueryPlan.of(
+        consume_many,
         list(assigned),
         checkpoint,
         path=path,

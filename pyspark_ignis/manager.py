@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -108,6 +109,11 @@ class IgnisManager:
         tasks: Collection[str] = TASKS,
     ) -> None:
         self._spark = spark
+        if not isinstance(checkpoints, str | os.PathLike):
+            raise BadOption(
+                f"checkpoints={checkpoints!r} is not a folder: give the text or the path of the "
+                "folder in which each query keeps its checkpoint"
+            )
         self._checkpoints = str(checkpoints).rstrip("/")
         if not self._checkpoints:
             raise BadOption(

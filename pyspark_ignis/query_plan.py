@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from ignis_source.options import OPTIONS
 from pyspark_ignis.lookup import finding_ignis
 from queue_core.durations import in_seconds
 from queue_core.errors import BadOption
@@ -22,6 +24,8 @@ from queue_core.names import nearest, speaking
 from queue_core.retry import Retry
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
+#: Arguments of `consume` for options of the source with other names.
+_ARGUMENTS = {"maxMessagesPerTrigger": "max_messages", "queues": "queue"}
 #: Options that the source and the sink share.
 _SHARED = ("path", "catalog", "storage", "queue", "queues", "consumer", "breaker")
 #: Options of the source that a query sets, or has an argument for.
@@ -42,6 +46,7 @@ class QueryPlan:
 
     @staticmethod
     def of(
+        call: Callable[..., StreamingQuery],
         queues: str | Sequence[str],
         checkpoint: str | Path,
         *,
@@ -55,10 +60,10 @@ class QueryPlan:
         options: Mapping[str, Any],
         magazine: str = "main",
     ) -> QueryPlan:
-        """Return the plan for these arguments of `consume`; raises `BadOption`."""
+        """Return the plan for these arguments of *call*, such as `consume`; raises `BadOption`."""
         folder = checkpoint_folder(checkpoint)
         several = not isinstance(queues, str)
-        given = _allowed(options) | {
+        given = _allowed(options, call) | {
             "path": None if path is None else str(path),
             "catalog": catalog,
             "storage": storage,
@@ -113,7 +118,7 @@ def consumer_of(checkpoint: str | Path) -> str:
         hexadecimal digits.
 
     Raises:
-        BadOption: *checkpoint* is empty.
+        BadOption: *checkpoint* is empty, or neither a text nor a path.
     """
     folder = checkpoint_folder(checkpoint)
     told = speaking(folder.rpartition("/")[2])
@@ -122,6 +127,11 @@ def consumer_of(checkpoint: str | Path) -> str:
 
 def checkpoint_folder(checkpoint: str | Path) -> str:
     """Return the folder of a checkpoint as an absolute path or a URI; raises `BadOption`."""
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise BadOption(
+            f"checkpoint={checkpoint!r} is not a folder: give the text or the path of the folder "
+            "in which the query keeps its progress"
+        )
     if not str(checkpoint):
         raise BadOption(
             "checkpoint is empty: give the folder in which the query keeps its progress"
@@ -132,14 +142,26 @@ def checkpoint_folder(checkpoint: str | Path) -> str:
     return text.rstrip("/")
 
 
-def _allowed(options: Mapping[str, Any]) -> dict[str, Any]:
+def _allowed(options: Mapping[str, Any], call: Callable[..., StreamingQuery]) -> dict[str, Any]:
+    """Return the options that *call* passes to the source; raises `BadOption` for all others."""
+    arguments = [name for name in signature(call).parameters if name != "options"]
+    known = {option.name.lower(): option.name for option in OPTIONS}
     reserved = {option.lower() for option in _RESERVED}
+    refusal = f"{call.__name__}() does not take it"
+    faults = []
     for option in options:
-        if option.lower() in reserved:
-            raise BadOption(
-                f"consume: {option!r} cannot be passed as a source option; consume() sets it, or "
-                "has an argument for it"
-            )
+        name = known.get(option.lower())
+        if option == "options":
+            faults.append("'options' is not an argument: pass each option by its own name")
+        elif name is None:
+            free = [other for other in known.values() if other.lower() not in reserved]
+            faults.append(f"unknown argument {option!r}{nearest(option, [*arguments, *free])}")
+        elif option.lower() in reserved:
+            argument = _ARGUMENTS.get(name, name)
+            instead = f"use {argument}=" if argument in arguments else refusal
+            faults.append(f"{option!r} cannot be passed as a source option; {instead}")
+    if faults:
+        raise BadOption(f"{call.__name__}: {'; '.join(faults)}")
     return dict(options)
 
 
@@ -149,7 +171,13 @@ def _text(value: Any) -> str:
 
 
 def _checked_trigger(trigger: Mapping[str, Any] | None) -> dict[str, Any]:
-    given = dict(trigger or {})
+    try:
+        given = dict(trigger or {})
+    except (TypeError, ValueError):
+        meant: dict[str, Any] = {"availableNow": True}
+        if isinstance(trigger, str) and trigger != "availableNow":
+            meant = {"once": True} if trigger == "once" else {"processingTime": trigger}
+        raise BadOption(f"trigger={trigger!r}: give a dict, such as trigger={meant!r}") from None
     if len(given) > 1:
         raise BadOption(f"trigger={given!r}: give one of {', '.join(_TRIGGERS)}")
     for kind in given:
