@@ -21,7 +21,7 @@ from ignis_source.partition import IgnisPartition, split
 from ignis_source.read import read_selected
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
-from queue_core.brief_errors import briefly
+from queue_core.brief_errors import briefly, briefly_yielded
 from queue_core.schema import output_schema
 from queue_core.views import VIEWS
 
@@ -55,12 +55,18 @@ class IgnisBatchReader(DataSourceReader):
             options = located(store, options)
             queues = open_queues(store, options.queues)
             check_columns(options, self._wanted, output_schema(queues[0].schema))
+            if options.selector is not None:
+                from ignis_source.requests import check_selection
+
+                # With a schema that the user gave, nobody has checked it yet.
+                check_selection(queues, store.storage.uri, options)
             # Damage that an earlier read found would fail this one too.
             quarantine(store.catalog, store.storage)
             reading = browse(store.catalog, store.storage.uri, queues, options.magazine)
         concurrency = max(queue.settings.concurrency for queue in queues)
         return split(reading, options.partitions or max(concurrency, 1), options.selector)
 
+    @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a partition; runs on an executor."""
         if isinstance(partition, TablePartition):

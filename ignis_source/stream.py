@@ -18,7 +18,7 @@ from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.schema import batch_schema, check_columns
-from queue_core.brief_errors import briefly
+from queue_core.brief_errors import briefly, briefly_yielded
 from queue_core.names import of_query
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class IgnisStreamReader(DataSourceStreamReader):
         plan = driver.plan(Offset.from_json(start), finish)
         return split(plan, driver.partitions, driver.selector)
 
+    @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the messages of a partition; runs on an executor."""
         # Not at the top: a query's start does not wait for what its executors import.

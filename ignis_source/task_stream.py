@@ -17,7 +17,7 @@ from ignis_source.offset import ReportOffset
 from ignis_source.options import SourceOptions
 from ignis_source.schema import batch_schema, check_columns
 from ignis_source.table_partition import TablePartition
-from queue_core.brief_errors import briefly
+from queue_core.brief_errors import briefly, briefly_yielded
 from queue_core.views import REPORTS
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class IgnisTaskReader(DataSourceStreamReader):
         reports = self._driver().reports(ReportOffset.from_json(start), ReportOffset.from_json(end))
         return [TablePartition.of(reports)]
 
+    @briefly_yielded
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows; runs on an executor."""
         assert isinstance(partition, TablePartition)

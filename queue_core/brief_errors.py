@@ -6,7 +6,7 @@ error says what is wrong and what to do, the frames only hide it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -14,6 +14,7 @@ from queue_core.errors import IgnisError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def briefly(function: Callable[P, R]) -> Callable[P, R]:
@@ -31,6 +32,27 @@ def briefly(function: Callable[P, R]) -> Callable[P, R]:
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
+        except IgnisError as error:
+            raise error.with_traceback(None) from None
+
+    return called
+
+
+def briefly_yielded(function: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """
+    Do the same for a function that returns an iterator, and for its steps.
+
+    Args:
+        function: A function that Spark calls. It is called at the first step.
+
+    Returns:
+        A function that yields the same. Other errors keep their traces.
+    """
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        try:
+            yield from function(*args, **kwargs)
         except IgnisError as error:
             raise error.with_traceback(None) from None
 

@@ -115,6 +115,23 @@ def test_with_a_given_schema_a_malformed_selector_ends_the_query_with_its_place(
     assert "translate.py" not in str(caught.value)
 
 
+@pytest.mark.parametrize("count", [0, 5])
+@pytest.mark.parametrize("selector", ["nmber > 3", "number >"])
+@pytest.mark.parametrize("schema", [None, "number LONG"])
+def test_a_batch_read_refuses_a_malformed_selector_of_a_queue_without_messages_too(
+    spark: SparkSession, tmp_path: Path, count: int, selector: str, schema: str | None
+) -> None:
+    make_queue(Store.open(tmp_path / "store")).load(orders(count))
+    reader = spark.read.format("ignis").options(queue="orders", selector=selector)
+    reader = reader.schema(schema) if schema is not None else reader
+
+    with pytest.raises(PySparkException, match="BadSelector") as caught:
+        reader.load(str(tmp_path / "store")).collect()
+
+    assert len(traceback.format_exception(caught.value)) < 30
+    assert "translate.py" not in str(caught.value)
+
+
 def test_an_order_is_refused_where_nothing_is_fired(
     spark: SparkSession, queue: Queue, tmp_path: Path
 ) -> None:

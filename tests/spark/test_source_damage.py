@@ -42,8 +42,11 @@ def test_a_query_ends_with_the_name_of_the_segment_and_then_goes_on_without_it(r
 
 def test_a_batch_read_ends_with_the_name_of_the_segment_and_then_goes_on_without_it(rig, queue):
     location = damaged(rig, tear)
-    with pytest.raises(PySparkException, match=rf"DamagedSegment.*{location}"):
+    with pytest.raises(PySparkException, match=rf"DamagedSegment.*{location}") as caught:
         rig.read().count()
+    # Those of Spark's worker, and the one that raises the error.
+    assert "reader.py" not in str(caught.value)
+    assert str(caught.value).count("ignis_source") == 0
     assert rig.read().agg({"number": "min"}).collect() == [(ROWS,)]
     assert counts(queue, "damaged", "waiting") == [ROWS, ROWS]
 

@@ -1,10 +1,11 @@
 """Errors that Spark shows: ours with one frame, others as they are."""
 
 import traceback
+from collections.abc import Iterator
 
 import pytest
 
-from queue_core.brief_errors import briefly
+from queue_core.brief_errors import briefly, briefly_yielded
 from queue_core.errors import BadOption
 
 
@@ -36,3 +37,27 @@ def test_other_errors_keep_their_frames():
 def test_results_and_names_stay():
     assert divide(2) == 0.5
     assert divide.__name__ == "divide"
+
+
+@briefly_yielded
+def quotients(*numbers: int) -> Iterator[float]:
+    return (divide.__wrapped__(number) for number in numbers)
+
+
+def test_an_error_of_ours_in_a_step_has_one_frame_and_no_cause():
+    found = quotients(2, 4, 0)
+    assert [next(found), next(found)] == [0.5, 0.25]
+
+    with pytest.raises(BadOption) as caught:
+        next(found)
+
+    told = "".join(traceback.format_exception(caught.value))
+    assert told.count("File ") == 2  # this test, and the frame that raises it
+    assert "ZeroDivisionError" not in told
+
+
+def test_other_errors_of_a_step_keep_their_frames():
+    with pytest.raises(TypeError) as caught:
+        list(quotients("1"))
+
+    assert "return 1 / number" in "".join(traceback.format_exception(caught.value))
