@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from queue_core.store import Store
 
 
-@lru_cache(maxsize=8)
 def known_store(address: Address) -> Store:
     """Return an existing store, opened once by a process that plans and commits many batches."""
+    store = _opened(address)
+    if store.catalog.is_replaced():
+        # Maybe another store was made in its place since.
+        _opened.cache_clear()
+        store = _opened(address)
+    return store
+
+
+@lru_cache(maxsize=8)
+def _opened(address: Address) -> Store:
     return open_store(address, create=False)
 
 

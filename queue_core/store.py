@@ -614,9 +614,14 @@ class Store(AbstractContextManager["Store"]):
         return self._keeper
 
     def close(self) -> None:
-        """Close the connections to the catalog, and end the heartbeat of kept messages."""
+        """
+        Close the connections to the catalog, and end the heartbeat of kept messages.
+
+        Stop its pools and side tasks first. Later calls of the store and of its queues are
+        refused; a second `close` changes nothing.
+        """
         self._keeper.stop()
-        self.catalog.close()
+        self.catalog.close(for_good=True)
 
     def __exit__(self, *_: object) -> None:
         self.close()

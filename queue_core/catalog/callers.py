@@ -81,7 +81,7 @@ class CallersCatalog(Catalog):
         except DBAPIError as error:
             raise _translated(self.own, error) from error
 
-    def close(self) -> None:
+    def close(self, *, for_good: bool = False) -> None:
         """Do nothing: the connection belongs to the caller."""
 
     @property
@@ -113,6 +113,7 @@ def callers(catalog: Catalog, given: object) -> Iterator[CallersCatalog]:
     the same transaction may succeed when the caller runs it again, and otherwise
     `CatalogUnavailable` or `DamagedCatalog`.
     """
+    catalog.check_open()
     database = dialect.of(catalog.engine)
     driver = _driver_of(given)
     with _lender_of(catalog).lend(database.lend(driver)) as connection:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -17,11 +21,14 @@ from queue_core import faults
 from queue_core.address import CATALOG_FILE
 from queue_core.catalog import dialect, format, outbox, shared_pools
 from queue_core.catalog.reserve import Reserve
+from queue_core.catalog.tables import facts
 from queue_core.errors import (
+    BadOption,
     CatalogUnavailable,
     DamagedCatalog,
     FormatTooNew,
     IgnisError,
+    Invalid,
     NoSuchStore,
 )
 
@@ -33,6 +40,12 @@ PAUSE_SECONDS = 0.005
 
 #: How many of them may begin late: others that write meanwhile make such a transaction fail.
 LATE_ATTEMPTS = 2
+
+#: Why a folder cannot be made, however often it is tried.
+_NO_FOLDER = {
+    errno.EEXIST: "a file has this name",
+    errno.ENOTDIR: "a part of its path is a file",
+}
 
 #: How often a transaction without room gives up the reserve: others may take it meanwhile.
 RELIEFS = 3
@@ -60,10 +73,13 @@ class Catalog:
         #: The file of a catalog on SQLite; None on a server.
         self.file = self._dialect.file_of(self.engine)
         self._reserve = Reserve(self.file)
-        self._create = create
         self._new = new
+        #: The id of its store, once it is known: `Identity` notes it.
+        self.store: str | None = None
         self._identity: int | None = None
-        self._preparing = False
+        #: The threads that prepare it just now.
+        self._preparers: set[int] = set()
+        self._closed = False
         try:
             self._prepare(create)
         except BaseException:
@@ -145,16 +161,33 @@ class Catalog:
         """Let the reserve for a full disk grow with the catalog."""
         self._reserve.keep()
 
-    def close(self) -> None:
-        """Close all connections that no other catalog uses; a later call opens new ones."""
+    def close(self, *, for_good: bool = False) -> None:
+        """
+        Close all connections that no other catalog uses.
+
+        A later call opens new ones; if it is closed *for_good*, the call raises `Invalid`.
+        """
+        self._closed = self._closed or for_good
         shared_pools.give_back(self, self.engine)
+
+    def check_open(self) -> None:
+        """Raise `Invalid` if the catalog was closed for good."""
+        if self._closed:
+            raise Invalid(
+                f"the store of catalog {self._shown()} is closed; open it again with Store.open"
+            )
+
+    def is_replaced(self) -> bool:
+        """Return whether its file was removed, or is another one, since it was opened."""
+        return self._identity != self._inode()
 
     @contextmanager
     def _transaction(self, *, write: bool, late: bool = False) -> Iterator[Connection]:
-        if not self._preparing and self._identity != self._inode():
+        self.check_open()
+        if self.is_replaced() and threading.get_ident() not in self._preparers:
             # The folder was removed, and maybe created again: writes would be lost.
             self.engine.dispose()
-            self._prepare(self._create)
+            self._prepare(create=False)
         with self._connected() as connection:
             self._dialect.begin(connection, write=write, late=late)
             try:
@@ -215,13 +248,26 @@ class Catalog:
             connection.invalidate()
 
     def _prepare(self, create: bool) -> None:
-        self._preparing = True
+        self._preparers.add(threading.get_ident())
         try:
             self._bring_up_to_date(create)
+            self._check_same()
             self.keep_reserve()
             self._identity = self._inode()
         finally:
-            self._preparing = False
+            self._preparers.discard(threading.get_ident())
+
+    def _check_same(self) -> None:
+        """Raise `NoSuchStore` if the file of an open store is the catalog of another one now."""
+        if self.store is None:
+            return
+        with self.read() as connection:
+            found = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
+        if found not in (None, self.store):
+            raise NoSuchStore(
+                f"the store of catalog {self._shown()} was removed, and another one was made in "
+                "its place; open it again, and start its queries with new checkpoints"
+            )
 
     def _inode(self) -> int | None:
         try:
@@ -232,10 +278,13 @@ class Catalog:
     def _bring_up_to_date(self, create: bool) -> None:
         if self.file is not None and not self.file.exists():
             if not create:
+                if self._identity is not None and self._new is not None:
+                    # Of an open store: its messages may be there still.
+                    self._new.check()
                 embedded = self.file.name == CATALOG_FILE
                 raise NoSuchStore(
                     f"there is no ignis store at {self.file.parent if embedded else self.file}; "
-                    "load something first, or check the path"
+                    "check the path, or create a queue first"
                 )
             try:
                 # Before any file is created.
@@ -245,13 +294,7 @@ class Catalog:
                 # Another process may have made it meanwhile.
                 if not self.file.exists():
                     raise
-            try:
-                # Nobody else can read it then. A folder that is there keeps its rights.
-                self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                raise CatalogUnavailable(
-                    f"folder {self.file.parent} cannot be made: {error.strerror}"
-                ) from error
+            _make(self.file)
         elif self._is_current():
             return
         done = self.write(
@@ -271,3 +314,23 @@ class Catalog:
 
     def _shown(self) -> str:
         return str(self.file or dialect.hidden(self.url))
+
+
+def _make(file: Path) -> None:
+    """Make the empty file of a new catalog, which no connection does."""
+    try:
+        # Nobody else can read it then. A folder that is there keeps its rights.
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
+        why = _NO_FOLDER.get(error.errno or 0, error.strerror)
+        raise BadOption(
+            f"folder {file.parent} cannot be made: {why}; give the store another folder"
+        ) from error
+    except OSError as error:
+        raise CatalogUnavailable(
+            f"folder {file.parent} cannot be made: {error.strerror}"
+        ) from error
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        raise CatalogUnavailable(f"catalog {file} cannot be made: {error.strerror}") from error

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import (
     BigInteger,
@@ -152,6 +153,12 @@ class Sqlite(Dialect):
             URL.create("sqlite", database=path),
             connect_args={"timeout": self.busy_seconds, "check_same_thread": False},
         )
+
+        @event.listens_for(engine, "do_connect")
+        def find(_: Any, __: Any, arguments: list[str], options: dict[str, Any]) -> None:
+            # A connection never makes the file: that of a store that was removed would be empty.
+            arguments[0] = f"file:{quote(os.fsencode(arguments[0]))}?mode=rw"
+            options["uri"] = True
 
         @event.listens_for(engine, "connect")
         def prepare(connection: Any, _: Any) -> None:

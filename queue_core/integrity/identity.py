@@ -61,7 +61,7 @@ class Identity:
                 return
             self._bind(known, opening=True)
         else:
-            self._storage.identity = known.store
+            self._is_of(known.store)
             try:
                 there = self._token(known) is not None
             except StorageUnavailable:
@@ -83,7 +83,7 @@ class Identity:
         if known.storage is None:
             self._bind(known)
             known = self._read()
-        self._storage.identity = known.store
+        self._is_of(known.store)
         token = self._token(known)
         if token is None:
             raise self._stranger(known)
@@ -138,7 +138,7 @@ class Identity:
         self._storage.mark(store, token)
         for other in self._storage.owners() - {store}:
             self._storage.unmark(other)
-        self._storage.identity = store
+        self._is_of(store)
 
     def _bind(self, known: _Known, *, opening: bool = False) -> None:
         """Take a storage that belongs to no store; several processes of the store may do so."""
@@ -175,7 +175,10 @@ class Identity:
             self._storage.unmark(store)
             raise self._taken(others)
         self._catalog.write(lambda connection: _put(connection, storage=self._storage.name))
-        self._storage.identity = store
+        self._is_of(store)
+
+    def _is_of(self, store: str | None) -> None:
+        self._storage.identity = self._catalog.store = store
 
     def _check_free(self, known: _Known) -> None:
         """Raise if the storage belongs to another store, or is not where the segments are."""

@@ -1,5 +1,6 @@
 """A catalog that is damaged, of another kind or of a later version is told of, and left alone."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -8,26 +9,26 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.exc import OperationalError
 
-from queue_core import Queue, Settlement, Store
+from queue_core import ConsumerPool, Queue, Settlement, Store
 from queue_core.blocking.publish import publish
 from queue_core.catalog import format, sql_views, tables
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
     BadOption,
     CatalogUnavailable,
-    Conflict,
     Damaged,
     DamagedCatalog,
     FormatTooNew,
     IgnisError,
-    NoSuchQueue,
     NoSuchStore,
 )
 from queue_core.model import Batch
 from queue_core.tasks.compaction_plan import NEIGHBOURS
 from queue_core.verbs.settle import settle
 from tests.factories import make_queue, make_stager, numbers_of, orders
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -201,8 +202,10 @@ def test_a_folder_in_the_place_of_the_catalog_is_told_of(tmp_path):
 def test_a_file_in_the_place_of_the_folder_is_told_of(tmp_path):
     (tmp_path / "file").touch()
 
-    with pytest.raises(CatalogUnavailable, match=f"folder {tmp_path / 'file'}"):
+    with pytest.raises(BadOption, match=f"folder {tmp_path / 'file'} .* a file has this name"):
         Store.open(tmp_path / "file")
+    with pytest.raises(BadOption, match="a part of its path is a file"):
+        Store.open(tmp_path / "file" / "store")
 
 
 def test_a_catalog_that_is_replaced_under_an_open_process_takes_no_more_writes(folder):
@@ -222,15 +225,70 @@ def test_a_catalog_that_is_replaced_under_an_open_process_takes_no_more_writes(f
 
 @pytest.mark.parametrize("create", [True, False])
 def test_nothing_is_loaded_into_the_void_when_a_folder_vanishes(folder, create):
-    """An open store continues in the new folder, if it may make one, and never in the old."""
+    """An open store never makes its catalog anew, and no connection makes an empty one."""
     with Store.open(folder, create=create) as store:
         queue = store.queue("orders")
         shutil.rmtree(folder)
 
-        with pytest.raises(Conflict if create else NoSuchStore):
+        with pytest.raises(NoSuchStore, match="there is no ignis store"):
             queue.load(orders(1))
-        with pytest.raises(NoSuchQueue if create else NoSuchStore):
+        with pytest.raises(NoSuchStore, match="there is no ignis store"):
             store.queue("orders")
+        assert not folder.exists()
+
+
+def test_a_catalog_that_vanishes_alone_is_not_made_by_a_connection(folder):
+    with Store.open(folder) as store:
+        store.catalog.engine.dispose()
+        for file in folder.glob("catalog.db*"):
+            file.unlink()
+
+        # As by a thread that has looked for the file just before.
+        with (
+            pytest.raises(OperationalError, match="unable to open"),
+            store.catalog.engine.connect(),
+        ):
+            pass
+        assert not (folder / "catalog.db").exists()
+
+
+def test_an_open_store_does_not_go_on_in_another_one_at_its_place(folder):
+    with Store.open(folder) as store:
+        queue = store.queue("orders")
+        queue.load(orders(1))
+        shutil.rmtree(folder)
+        with Store.open(folder) as other:
+            make_queue(other).load(orders(3))
+
+            for use in (lambda: queue.load(orders(1)), lambda: queue.fire(1), store.queues):
+                with pytest.raises(NoSuchStore, match="another one was made in its place"):
+                    use()
+
+            assert other.queue("orders").browse().num_rows == 3
+
+
+def test_an_open_store_goes_on_in_a_copy_of_itself(folder):
+    """A catalog that was put back is the same store."""
+    shutil.copy(folder / "catalog.db", folder / "copy")
+    with Store.open(folder) as store:
+        store.queue("orders").load(orders(2))
+        store.catalog.engine.dispose()
+        for file in folder.glob("catalog.db*"):
+            file.unlink()
+        shutil.move(folder / "copy", folder / "catalog.db")
+
+        assert store.queue("orders").browse().num_rows == 300
+
+
+def test_a_pool_of_a_removed_store_ends_with_its_error(folder):
+    with Store.open(folder) as store:
+        pool = ConsumerPool(store, ["orders"], lambda row: True, name="charge")
+        with contextlib.suppress(NoSuchStore), pool:
+            shutil.rmtree(folder)
+            until(lambda: pool.error is not None)
+
+    assert isinstance(pool.error, NoSuchStore)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(

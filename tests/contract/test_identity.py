@@ -239,7 +239,7 @@ def test_a_catalog_that_was_put_back_in_its_place_cleans_only_when_a_person_says
     store.vacuum(grace=0)
     with store.catalog.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    store.close()
+    store.catalog.close()
     backup = Path(elsewhere.removeprefix("sqlite:///"))
     store.catalog.file.write_bytes(backup.read_bytes())
 
