@@ -62,4 +62,6 @@ def title(text: str) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python examples/crawler.py FOLDER URL")
     print(main(*sys.argv[1:]))

@@ -64,4 +64,6 @@ def main(path: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python examples/ledger.py FOLDER")
     print(main(sys.argv[1]))

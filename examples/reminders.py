@@ -46,4 +46,6 @@ def main(path: str, seconds: float = 2.0) -> list[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python examples/reminders.py FOLDER")
     print(main(sys.argv[1]))

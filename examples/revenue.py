@@ -40,4 +40,6 @@ def main(path: str, spark: SparkSession) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python examples/revenue.py FOLDER")
     print(main(sys.argv[1], SparkSession.builder.getOrCreate()))

@@ -1,6 +1,6 @@
 """Deliver webhooks: post each event to the address of its customer.
 
-    python examples/webhooks.py /tmp/webhooks
+    python examples/webhooks.py /tmp/webhooks ada=http://127.0.0.1:8000/ada
 
 Each customer has a limit and a breaker, so one whose server is slow or down does not hold up the
 others. An event is tried again after a failure; one that the customer refuses (410) is dead at
@@ -66,4 +66,10 @@ def unfinished(store: Store) -> int:
 
 
 if __name__ == "__main__":
+    if (
+        len(sys.argv) < 3
+        or sys.argv[1].startswith("-")
+        or not all("=" in each for each in sys.argv[2:])
+    ):
+        sys.exit("usage: python examples/webhooks.py FOLDER CUSTOMER=URL...")
     print(main(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:])))

@@ -3,6 +3,9 @@
 import ast
 import http.server
 import importlib.util
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,3 +116,25 @@ def test_orders_are_joined_and_summed_up(tmp_path, spark):
     revenue = example("revenue")
 
     assert revenue.main(str(tmp_path / "store"), spark) == {"food": 50_000, "toys": 50_000}
+
+
+@pytest.mark.parametrize("given", [[], ["--help"]])
+@pytest.mark.parametrize("name", [file.stem for file in EXAMPLES])
+def test_an_example_without_its_arguments_prints_its_usage(name, given, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, ROOT / f"examples/{name}.py", *given],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"usage: python examples/{name}.py FOLDER")
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+    usage = done.stderr.removeprefix("usage: ").split()
+    (shown,) = [
+        line.split()
+        for line in ROOT.joinpath(f"examples/{name}.py").read_text().splitlines()
+        if line.startswith("    python ")
+    ]
+    assert len(shown) == len(usage), "the docstring shows a call with all arguments"
