@@ -37,6 +37,13 @@ class Address(NamedTuple):
     catalog: str
     storage: str
 
+    @property
+    def shown(self) -> str:
+        """The address for a message, without its secrets."""
+        if self.catalog == f"sqlite:///{Path(self.storage) / CATALOG_FILE}":
+            return self.storage
+        return f"catalog {masked(self.catalog)} with storage {masked(self.storage)}"
+
     def __repr__(self) -> str:
         return f"Address(catalog={masked(self.catalog)!r}, storage={masked(self.storage)!r})"
 

@@ -309,6 +309,11 @@ def _without_nulls(table: pa.Table, schema: pa.Schema, queue: str) -> pa.Table:
     return table
 
 
+def described(schema: pa.Schema) -> str:
+    """Return the columns for a message: ``id int64 not null, name string``."""
+    return ", ".join(f"{field.name} {_describe(field)}" for field in schema)
+
+
 def _describe(field: pa.Field) -> str:
     return f"{field.type}{'' if field.nullable else ' not null'}"
 

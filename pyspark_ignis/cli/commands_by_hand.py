@@ -11,7 +11,7 @@ import typer
 from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Name, app
 from pyspark_ignis.cli.counting import counting
-from pyspark_ignis.cli.display import complain, show
+from pyspark_ignis.cli.display import complain, counted, show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core import Chosen, Queue
 from queue_core.errors import BadOption
@@ -108,7 +108,7 @@ def fire(
         elif len(firing):
             holder = found.store.consumer().name
             complain(
-                f"{_counted(len(firing))} of {queue} in flight; put them back with: "
+                f"{counted(len(firing))} of {queue} in flight; put them back with: "
                 f"ignis reload {queue} --all --consumer {holder}"
             )
         elif found.info.is_paused:
@@ -134,7 +134,7 @@ def delete(
     with call.queue(queue) as found:
         chosen = _chosen(found, ids, where, every, magazine)
         done = _do(call, chosen, "delete", chosen.delete, f"delete {{}} of {queue} for good", yes)
-    call.answer(f"{_counted(done)} of {queue} deleted", deleted=done)
+    call.answer(f"{counted(done)} of {queue} deleted", deleted=done)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -166,7 +166,7 @@ def sideline(
             f"sideline {{}} of {queue}",
             yes,
         )
-    call.answer(f"{_counted(done)} of {queue} sidelined", sidelined=done)
+    call.answer(f"{counted(done)} of {queue} sidelined", sidelined=done)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -187,7 +187,7 @@ def requeue(
     with call.queue(queue) as found:
         chosen = _chosen(found, ids, where, every, "sideline")
         done = _do(call, chosen, "requeue", chosen.requeue, f"requeue {{}} of {queue}", yes)
-    call.answer(f"{_counted(done)} of {queue} requeued", requeued=done)
+    call.answer(f"{counted(done)} of {queue} requeued", requeued=done)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -226,7 +226,7 @@ def reload(
             yes,
             consumer=consumer,
         )
-    call.answer(f"{_counted(done)} of {queue} reloaded", reloaded=done)
+    call.answer(f"{counted(done)} of {queue} reloaded", reloaded=done)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -282,14 +282,10 @@ def _do(
     if not concerned:
         return 0
     if call.as_json:
-        raise BadOption(f"{question.format(_counted(concerned))}: repeat the command with --yes")
-    left = f", and leave {_counted(there - concerned)} alone" if there > concerned else ""
-    if not typer.confirm(question.format(_counted(concerned)) + left + "?", err=True):
+        raise BadOption(f"{question.format(counted(concerned))}: repeat the command with --yes")
+    left = f", and leave {counted(there - concerned)} alone" if there > concerned else ""
+    if not typer.confirm(question.format(counted(concerned)) + left + "?", err=True):
         complain("nothing was changed")
         raise typer.Exit(BROKEN)
     with counting(act, concerned):
         return run()
-
-
-def _counted(number: int) -> str:
-    return f"{number:,} message" + ("" if number == 1 else "s")

@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Format, Name, app
 from pyspark_ignis.cli.ddl import columns as parse_columns
-from pyspark_ignis.cli.display import complain, console
+from pyspark_ignis.cli.display import complain, console, counted
 from pyspark_ignis.cli.invocation import Invocation
 from pyspark_ignis.cli.setting_values import parse_settings
 from queue_core import IgnisError
@@ -89,7 +89,7 @@ def create(
         )
     done = "was there already" if exists else "has been created"
     call.answer(
-        f"queue {made.name} {done}, with {made.info.shards} shards",
+        f"queue {made.name} {done}, with {counted(made.info.shards, 'shard', 'shards')}",
         queue=made.name,
         created=not exists,
     )
@@ -133,9 +133,11 @@ def load(
                 progress.update(task, completed=loaded)
         except IgnisError:
             if loaded:
-                complain(f"{loaded:,} messages were loaded before this error:")
+                complain(
+                    f"{counted(loaded, 'message was', 'messages were')} loaded before this error:"
+                )
             raise
-    text = f"{loaded:,} messages loaded into {queue}"
+    text = f"{counted(loaded)} loaded into {queue}"
     text += f", {left_out:,} left out" if left_out else ""
     call.answer(text, loaded=loaded, left_out=left_out)
 

@@ -97,7 +97,7 @@ def console(
         from ignis_console.config import ConsoleOptions
         from ignis_console.server import serve
     except ModuleNotFoundError as error:
-        raise missing("ignis console", error, "console") from error
+        raise missing("console", error, "console") from error
     options = ConsoleOptions(
         host=host,
         port=port,

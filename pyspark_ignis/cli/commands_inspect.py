@@ -138,7 +138,12 @@ def reports(ctx: typer.Context, queue: AnyName = None, last: Last = 100) -> None
 @app.command(name="top", rich_help_panel=_INSPECT)
 def watch(
     ctx: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Show the figures once and exit.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="Show the figures once, with the rates of one interval, and exit."
+        ),
+    ] = False,
     interval: Annotated[
         str, typer.Option(metavar="TIME", help="Time between two updates, such as 1s.")
     ] = "1s",
@@ -149,7 +154,7 @@ def watch(
     with call.store() as store, suppress(KeyboardInterrupt):
         frames = top.frames(store, duration("interval", interval))
         if once or call.as_json or not screen.is_terminal:
-            for frame in islice(frames, 1 if once else None):
+            for frame in islice(frames, 1 if once else 0, 2 if once else None):
                 show(frame, as_json=call.as_json)
             return
         with Live(console=screen, screen=True) as live:

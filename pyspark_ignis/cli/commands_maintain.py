@@ -8,7 +8,7 @@ import typer
 
 from pyspark_ignis.cli.app import Name, app, duration, working
 from pyspark_ignis.cli.counting import counting
-from pyspark_ignis.cli.display import show
+from pyspark_ignis.cli.display import counted, show
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core.catalog.consumers import reserving
 from queue_core.errors import BadOption
@@ -46,10 +46,10 @@ def sweep(
             moved = found.sweep(age, consumer=consumer)
         with found.store.catalog.read() as connection:
             waiting = reserving(connection, found.info.id)
-    lines = [f"{moved:,} stuck messages of {queue} were sidelined"]
+    lines = [f"{counted(moved, 'stuck message', 'stuck messages')} of {queue} sidelined"]
     lines += [
-        f"{count:,} messages wait for the restart of query {name}; if it will not restart, "
-        f"run: ignis sweep {queue} --consumer {name}"
+        f"{counted(count, 'message waits', 'messages wait')} for the restart of query {name}; "
+        f"if it will not restart, run: ignis sweep {queue} --consumer {name}"
         for name, count in waiting.items()
     ]
     more = {"for_restart": waiting} if waiting else {}
@@ -62,7 +62,9 @@ def recover(ctx: typer.Context) -> None:
     call = Invocation.current(ctx)
     with call.store() as store, working("recovering"):
         recovered = store.recover()
-    call.answer(f"{recovered:,} messages wait again", recovered=recovered)
+    call.answer(
+        f"{counted(recovered, 'message waits', 'messages wait')} again", recovered=recovered
+    )
 
 
 @app.command(rich_help_panel=_MAINTAIN)
@@ -80,7 +82,7 @@ def vacuum(
     with call.store() as store, working("vacuuming"):
         removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     verb = "would be removed" if dry_run else "removed"
-    lines = [f"{len(removed):,} files {verb}", *removed]
+    lines = [f"{counted(len(removed), 'file', 'files')} {verb}", *removed]
     call.answer("\n".join(lines), dry_run=dry_run, files=removed)
 
 
@@ -126,7 +128,7 @@ def repair(ctx: typer.Context, queue: Name) -> None:
     call = Invocation.current(ctx)
     with call.queue(queue) as found, working("repairing"):
         repaired = found.repair()
-    call.answer(f"{repaired:,} messages of {queue} wait again", repaired=repaired)
+    call.answer(f"{counted(repaired)} of {queue} put back", repaired=repaired)
 
 
 @app.command(rich_help_panel=_MAINTAIN)
@@ -135,7 +137,7 @@ def compact(ctx: typer.Context, queue: Name) -> None:
     call = Invocation.current(ctx)
     with call.queue(queue) as found, working("compacting"):
         rewritten = found.compact()
-    call.answer(f"{rewritten:,} messages of {queue} were rewritten", compacted=rewritten)
+    call.answer(f"{counted(rewritten)} of {queue} rewritten", compacted=rewritten)
 
 
 @app.command(rich_help_panel=_MAINTAIN)
@@ -144,7 +146,10 @@ def expire(ctx: typer.Context, queue: Name) -> None:
     call = Invocation.current(ctx)
     with call.queue(queue) as found, working("expiring"):
         expired = found.expire()
-    call.answer(f"{expired:,} expired messages of {queue} were removed", expired=expired)
+    call.answer(
+        f"{counted(expired, 'expired message', 'expired messages')} of {queue} removed",
+        expired=expired,
+    )
 
 
 @app.command(rich_help_panel=_MAINTAIN)
@@ -208,8 +213,12 @@ def fsck(
     left = found.num_rows - repaired
     if found.num_rows:
         show(found, as_json=call.as_json)
-    text = f"{left:,} invariants are broken" if left else "the store is in order"
-    mended = f", and {repaired:,} were repaired" if repaired else ""
+    text = (
+        f"{counted(left, 'invariant is', 'invariants are')} broken"
+        if left
+        else "the store is in order"
+    )
+    mended = f", and {counted(repaired, 'was', 'were')} repaired" if repaired else ""
     call.answer(text + mended, broken=left, repaired=repaired)
     if left:
         raise typer.Exit(BROKEN)

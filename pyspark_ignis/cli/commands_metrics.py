@@ -33,7 +33,7 @@ def metrics(
     try:
         from queue_core.monitoring import prometheus, readings
     except ModuleNotFoundError as error:
-        raise missing("ignis metrics", error, "metrics") from error
+        raise missing("metrics", error, "metrics") from error
     with call.store() as store:
         if once and call.as_json:
             for reading in readings.flat(store.catalog):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pyspark_ignis.cli.app import app, working
-from pyspark_ignis.cli.display import show_json
+from pyspark_ignis.cli.display import counted, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core import Store
 from queue_core.catalog.grants import ROLES, statements
@@ -37,11 +37,16 @@ def backup(
     with call.store() as store, working("backing up") as status:
         done = store.backup(folder, segments=not catalog_only, progress=_shown(status))
     lines = [
-        f"{done.rows:,} rows and {done.segments:,} segments are in {folder}, "
-        f"{done.copied:,} of them new",
+        f"{counted(done.messages, 'message is', 'messages are')} in {folder}, with "
+        f"{counted(done.segments, 'segment', 'segments')}, {done.copied:,} of them new",
         *(f"{location} is missing from the storage" for location in done.missing),
     ]
-    figures = {"rows": done.rows, "segments": done.segments, "copied": done.copied}
+    figures = {
+        "messages": done.messages,
+        "rows": done.rows,
+        "segments": done.segments,
+        "copied": done.copied,
+    }
     call.answer("\n".join(lines), **figures, missing=list(done.missing))
 
 
@@ -68,8 +73,8 @@ def restore(
     with working("restoring") as status:
         done = Store.restore(folder, **call.address, over=over, progress=_shown(status))
     lines = [
-        f"{done.messages:,} messages are restored, as they were {done.age / 60:,.0f} minutes ago; "
-        f"{done.copied:,} segments were copied"
+        f"{counted(done.messages, 'message is', 'messages are')} restored, as of "
+        f"{done.age / 60:,.0f} minutes ago; {done.copied:,} segments were copied"
     ]
     if done.damaged:
         lines.append(f"{done.damaged:,} messages are damaged, because their segments are missing")

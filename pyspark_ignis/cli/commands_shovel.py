@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pyspark_ignis.cli.app import AnyName, Last, Name, app
 from pyspark_ignis.cli.counting import counting
-from pyspark_ignis.cli.display import complain, console
+from pyspark_ignis.cli.display import complain, console, counted
 from pyspark_ignis.cli.invocation import BROKEN, Invocation
 from queue_core import Store
 from queue_core.by_hand.jobs import JobThreads
@@ -88,11 +88,14 @@ def shovel(
         with counting("shovel", limit):
             moved = found.shovel(limit, dry_run=dry_run, **how)
     if dry_run:
-        call.answer(f"{moved:,} messages would go to {place}", dry_run=True, shovelled=moved)
+        call.answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)
     elif to is None:
-        call.answer(f"{moved:,} messages are back in {found.info.name}", shovelled=moved)
+        call.answer(
+            f"{counted(moved, 'message is', 'messages are')} back in {found.info.name}",
+            shovelled=moved,
+        )
     else:
-        call.answer(f"{moved:,} messages are in {to}", shovelled=moved)
+        call.answer(f"{counted(moved, 'message is', 'messages are')} in {to}", shovelled=moved)
 
 
 @app.command(rich_help_panel=_INSPECT)
@@ -138,8 +141,8 @@ def _follow(call: Invocation, store: Store, job: str, place: str) -> None:
         threads.stop()
     figures = {name: row[name] for name in ("job", "state", "moved", "total", "error")}
     failed = f": {row['error']}" if row["error"] else ""
-    call.answer(f"job {job} is {row['state']}: {row['moved']:,} messages are in {place}{failed}",
-                **figures)  # fmt: skip
+    moved = counted(row["moved"], "message is", "messages are")
+    call.answer(f"job {job} is {row['state']}: {moved} in {place}{failed}", **figures)
     if row["state"] != "done":
         raise typer.Exit(BROKEN)
 

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from pyspark_ignis.cli.app import app
+from pyspark_ignis.cli.display import complain
 from pyspark_ignis.cli.invocation import Invocation
+from queue_core import Store
 
 
 class Turn(StrEnum):
@@ -47,10 +49,27 @@ def breaker(
     """
     call = Invocation.current(ctx)
     with call.store() as store:
+        unknown = value is None and _is_unknown(store, name)
         switch = store.breaker(name, *([] if value is None else [_json_or_text(value)]))
         {Turn.open: switch.open, Turn.close: switch.close, Turn.auto: switch.release}[turn]()
     done = {Turn.open: "open", Turn.close: "closed", Turn.auto: "left to itself"}[turn]
+    if unknown:
+        complain(
+            f"no breaker {name!r} has opened so far, and no queue has this name; check it with: "
+            "ignis breakers"
+        )
     call.answer(f"breaker {name} is {done}", breaker=name, value=value, turn=turn.value)
+
+
+def _is_unknown(store: Store, name: str) -> bool:
+    """
+    Return whether no handler is known that has a breaker of that name.
+
+    The catalog learns a name when its breaker opens; by default, it consists of names of queues.
+    """
+    if name in store.view("breakers").column("breaker").to_pylist():
+        return False
+    return not set(name.split(",")) <= set(store.queues())
 
 
 def _json_or_text(text: str) -> Any:

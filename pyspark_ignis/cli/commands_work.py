@@ -12,8 +12,8 @@ import typer
 
 from pyspark_ignis.cli.app import app, duration
 from pyspark_ignis.cli.display import complain
-from pyspark_ignis.cli.invocation import Invocation
-from queue_core import ConsumerPool
+from pyspark_ignis.cli.invocation import REFUSED, Invocation
+from queue_core import ConsumerPool, IgnisError
 from queue_core.errors import BadOption
 
 _CHANGE = "Change"
@@ -67,12 +67,18 @@ def work(
         pool = ConsumerPool(
             store, queue, _imported(handler), concurrency=workers, batch=batch, name=name
         )
-        if drain:
-            with pool:
-                pool.drain()
-        else:
-            complain(f"working on {', '.join(queue)}; Ctrl-C ends")
-            pool.run(seconds)
+        try:
+            if drain:
+                with pool:
+                    pool.drain()
+            else:
+                complain(f"working on {', '.join(queue)}; Ctrl-C ends")
+                pool.run(seconds)
+        except IgnisError as error:
+            if error is not pool.error:
+                raise
+            # The log, which goes to the same place, has it already.
+            raise typer.Exit(REFUSED) from error
         counts = pool.counts
     text = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(counts.items()))
     call.answer(text or "no message was handled", **counts)

@@ -35,6 +35,11 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
 
 
+def counted(number: int, one: str = "message", more: str = "messages") -> str:
+    """Return a number with its noun, and its verb if there is one: ``1 message is``."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
 def say(text: str) -> None:
     """Print one line."""
     console().print(Text(visible(text)), soft_wrap=True)

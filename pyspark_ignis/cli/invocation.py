@@ -35,7 +35,8 @@ class Ignis(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of `ignis` wherever they are."""
-        return super().parse_args(ctx, _own_options_first(args, self.params))
+        # Without a command it shows its help, which is no error.
+        return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

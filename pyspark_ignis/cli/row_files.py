@@ -71,11 +71,16 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
             raise BadOption(
                 f"--set {text}: there is no column {name!r}{nearest(name, schema.names)}"
             )
-        line = json.dumps({name: _json_value(value, schema.field(name).type)}).encode() + b"\n"
-        with _translated(f"--set {text}", has_lines=False):
+        kind = schema.field(name).type
+        line = json.dumps({name: _json_value(value, kind)}).encode() + b"\n"
+        try:
             (row,) = pa.Table.from_batches(
                 _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
             ).to_pylist()
+        except (ValueError, pa.ArrowException) as error:
+            raise BadOption(
+                f"--set {text}: column {name!r} is {kind}, and {value!r} is not"
+            ) from error
         found[name] = row[name]
     return found
 
@@ -130,7 +135,7 @@ class _BadLine(ValueError):
 
 
 @contextmanager
-def _translated(place: str, *, has_lines: bool = True) -> Iterator[None]:
+def _translated(place: str) -> Iterator[None]:
     """Translate errors of reading into `BadOption`, which names the place and the line."""
     try:
         yield
@@ -138,7 +143,7 @@ def _translated(place: str, *, has_lines: bool = True) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or str(error)
         if place == STDIN:
             place = "standard input"
-        if has_lines and isinstance(error, _BadLine):
+        if isinstance(error, _BadLine):
             raise BadOption(f"line {error.line} of {place} cannot be read: {reason}") from error
         raise BadOption(f"{place} cannot be read: {reason}") from error
 

@@ -24,7 +24,7 @@ from queue_core.backup.hold import Hold
 from queue_core.backup.manifest import File, Manifest
 from queue_core.catalog import dialect, format
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.tables import facts, metadata, segments
+from queue_core.catalog.tables import facts, metadata, segments, slices
 from queue_core.errors import DamagedSegment, StorageUnavailable
 from queue_core.segments.storage import Storage
 
@@ -41,6 +41,7 @@ class Backup:
     A backup that was written.
 
     Attributes:
+        messages: Number of messages in the backup.
         rows: Number of rows of the catalog.
         segments: Number of segment files that the catalog names; 0 if only the catalog was backed
             up.
@@ -48,6 +49,7 @@ class Backup:
         missing: Locations of segment files that the storage does not have.
     """
 
+    messages: int
     rows: int
     segments: int
     copied: int
@@ -77,6 +79,7 @@ def backup(
             tables = _write_tables(connection, folder, name, progress)
             last_ids = _last_ids(connection)
             taken_at = dialect.read_clock(connection)
+            messages = int(connection.scalar(select(func.sum(slices.c.count))) or 0)
             named = connection.scalars(
                 select(segments.c.location).where(segments.c.location.is_not(None))
             ).all()
@@ -101,6 +104,7 @@ def backup(
         kept | copied if with_segments else (),
     )
     return Backup(
+        messages=messages,
         rows=sum(file.rows for file in tables.values()),
         segments=len(named) if with_segments else 0,
         copied=len(copied),

@@ -57,23 +57,24 @@ def store_id(manifest: Manifest, place: Place, address: Address, *, over: bool) 
     others = {each for each in (place.store,) if place.used and each is not None} - same
     if others:
         raise BadOption(
-            f"{address!r} has the catalog of another store, {min(others)}, and the backup is of "
-            f"store {manifest.store}; nothing was changed: restore into another place"
+            f"{address.shown} has the catalog of another store, {min(others)}, and the backup is "
+            f"of store {manifest.store}; nothing was changed: restore into another place"
         )
     if place.owners - same:
         raise BadOption(
-            f"{address!r} has the storage of another store, {min(place.owners - same)}, and the "
-            f"backup is of store {manifest.store}; nothing was changed: restore into another place"
+            f"{address.shown} has the storage of another store, {min(place.owners - same)}, and "
+            f"the backup is of store {manifest.store}; nothing was changed: restore into another "
+            "place"
         )
     if not over and (place.used or place.owners or place.present):
         raise BadOption(
-            f"{address!r} is not empty; nothing was changed: restore into another place, or, once "
-            "every process that uses the store is stopped, with --over (over=True), which replaces "
-            "its catalog and keeps its segments"
+            f"{address.shown} is not empty; nothing was changed: restore into another place, or, "
+            "once every process that uses the store is stopped, over the store (--over), which "
+            "replaces its catalog and keeps its segments"
         )
     if len(place.owners) > 1:
         raise BadOption(
-            f"{address!r} has the storage of several stores, {', '.join(sorted(place.owners))}; "
-            "nothing was changed: restore into another place"
+            f"{address.shown} has the storage of several stores, {', '.join(sorted(place.owners))}"
+            "; nothing was changed: restore into another place"
         )
     return min(place.owners) if place.owners else uuid.uuid4().hex

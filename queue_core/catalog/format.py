@@ -152,7 +152,7 @@ def prepare(
                 "ignis store; give ignis a database of its own, or restore it from a backup"
             )
         if not create:
-            raise NoSuchStore(f"there is no ignis store at {catalog}; load something first")
+            raise NoSuchStore(f"there is no ignis store at {catalog}; create a queue first")
         if dialect.of(connection).create_alone(connection, facts):
             dialect.of(connection).create_tables(connection, metadata, but=facts)
             sql_views.create(connection)

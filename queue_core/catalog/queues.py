@@ -20,7 +20,7 @@ from queue_core.model import Magazine, QueueInfo
 from queue_core.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.policies import binding
 from queue_core.policies.imported import storable
-from queue_core.schema import deserialize, evolve, serialize
+from queue_core.schema import described, deserialize, evolve, serialize
 from queue_core.settings import MAX_CONCURRENCY, QueueSettings
 
 # Built once: each firing asks.
@@ -342,12 +342,12 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
     for what, there, wanted in (
         ("shards", queue.shards, count),
         ("key", queue.key, key),
-        ("columns", queue.schema.to_string(), schema.to_string()),
+        ("columns", described(queue.schema), described(schema)),
     ):
         if there != wanted:
             raise QueueExists(
-                f"queue {queue.name!r} exists already with {what} {there!r}, not {wanted!r}; "
-                "open it with store.queue(), or take another name"
+                f"queue {queue.name!r} exists already with {what} {there or 'none'}, not "
+                f"{wanted or 'none'}; use it as it is, or take another name"
             )
 
 

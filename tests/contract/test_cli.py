@@ -244,10 +244,10 @@ def test_top_shows_each_queue_once(ignis, store):
     make_queue(store).load(orders(7))
     make_queue(store, "payments")
 
-    frame = answer(ignis("top", "--once", "--json"))
+    frame = answer(ignis("top", "--once", "--interval", "50ms", "--json"))
 
     assert [(row["queue"], row["waiting"]) for row in frame] == [("orders", 7), ("payments", 0)]
-    assert all(row["loaded/s"] is None for row in frame), "one sample has no rate"
+    assert all(row["loaded/s"] == 0 for row in frame)
     assert "orders" in ignis("top", "--once").stdout
 
 
@@ -469,7 +469,7 @@ def test_a_backup_is_written_and_restored_into_an_empty_place(ignis, store, tmp_
 
     assert written["rows"] > 0
     assert [written[name] for name in ("segments", "copied", "missing")] == [1, 1, []]
-    assert f"1 segments are in {folder}, 0 of them new" in again
+    assert f"messages are in {folder}, with 1 segment, 0 of them new" in again
     assert [restored[name] for name in ("messages", "copied", "damaged")] == [5, 1, 0]
     with Store.open(new, create=False) as other:
         assert numbers_of(other.queue("orders").fire("all").messages) == list(range(5))

@@ -63,7 +63,7 @@ def test_load_reports_messages_that_a_policy_leaves_out(ignis, store):
     make_queue(store, key="customer", policy="latest")
     lines = "".join(json.dumps({"number": n, "customer": "a"}) + "\n" for n in range(3))
     result = ignis("load", "orders", input=lines)
-    assert "1 messages loaded into orders, 2 left out" in result.stdout + result.stderr
+    assert "1 message loaded into orders, 2 left out" in result.stdout + result.stderr
 
 
 def test_load_in_parts_reports_the_loaded_parts_before_an_error(ignis, store, tmp_path):
