@@ -104,8 +104,9 @@ class NoSuchStore(Invalid):
     """
     There is no ignis store at that address.
 
-    Raised when a store is opened with ``create=False``, or by Spark to read. Correct the path or
-    the catalog, or create the store first: `Store.open` does so by default.
+    Raised when a store is opened with ``create=False``, by Spark to read, or by a streaming sink
+    after the first batch of its query. Correct the path or the catalog, bring the store back, or
+    create it first: `Store.open` does so by default.
     """
 
 
