@@ -11,7 +11,9 @@ import pytest
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
+from ignis_sink.queues import known_store
 from queue_core import ConsumerPool, Queue, Settlement, Store
+from queue_core.address import Address
 from queue_core.blocking.publish import publish
 from queue_core.catalog import format, sql_views, tables
 from queue_core.catalog.tables import facts
@@ -265,6 +267,20 @@ def test_an_open_store_does_not_go_on_in_another_one_at_its_place(folder):
                     use()
 
             assert other.queue("orders").browse().num_rows == 3
+
+
+def test_a_sink_finds_the_store_that_was_made_in_the_place_of_its_own(folder):
+    """Its process plans and commits the batches of many queries, and keeps their stores open."""
+    address = Address.of(folder)
+    first = known_store(address)
+    assert known_store(address) is first
+    shutil.rmtree(folder)
+    with pytest.raises(NoSuchStore):
+        known_store(address)
+
+    with Store(address) as other:
+        make_queue(other).load(orders(3))
+        assert known_store(address).queue("orders").browse().num_rows == 3
 
 
 def test_an_open_store_goes_on_in_a_copy_of_itself(folder):
