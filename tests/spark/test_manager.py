@@ -400,6 +400,7 @@ def test_starting_twice_is_starting_once(rig, manage):
         ({"path": "nowhere"}, NoSuchStore, "nowhere"),
         ({"path": None}, BadOption, "the store has no address"),
         ({"checkpoints": ""}, BadOption, "checkpoints"),
+        ({"checkpoints": None}, BadOption, "checkpoints=None is not a folder"),
         ({"refresh_interval": -1}, BadOption, "refresh_interval=-1"),
         ({"tasks": ["shove"]}, BadOption, "did you mean 'shovel'"),
         ({"zookeeper": "no port"}, BadOption, "zookeeper='no port'"),
