@@ -83,38 +83,16 @@ def test_every_type_that_a_queue_stores_has_a_digest(name):
     assert digest_of(rows) == digest_of(rows.take(pa.array(range(len(rows) - 1, -1, -1))))
 
 
-LENGTHS = [*range(26), *range(LONG - 9, LONG + 10), 4 * LONG]
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_each_byte_of_a_value_counts(length):
-    def digest(*values):
-        # Other values stand before and after it.
-        return digest_of(pa.record_batch({"value": pa.array([b"before", *values, b"behind"])}))
-
-    value = bytes(n % 127 + 1 for n in range(length))
-    changed = [
-        value[:at] + bytes([value[at] ^ 0x80]) + value[at + 1 :]
-        for at in {0, 1, 7, 8, length // 2, length - 2, length - 1}
-        if 0 <= at < length
-    ]
-    others = [*changed, value + b"\0", value[:-1] + b"\0\0"]
-
-    assert len({digest(each) for each in [value, *others]}) == 1 + len(others)
-
-
-def test_the_highest_bits_of_two_words_do_not_cancel_out():
-    def digest(*words):
-        value = b"".join(word.to_bytes(8, "little") for word in words)
-        return digest_of(pa.record_batch({"value": pa.array([value])}))
-
-    top = 1 << 63
-
-    assert len({digest(1, 2, 3), digest(1 | top, 2 | top, 3), digest(1 | top, 2, 3 | top)}) == 3
-
-
 def test_values_of_all_lengths_have_the_same_digest_together_and_apart():
-    values = pa.array([None, *(bytes(length % 256 for _ in range(length)) for length in LENGTHS)])
+    values = pa.array(
+        [
+            None,
+            *(
+                bytes(length % 256 for _ in range(length))
+                for length in (0, 1, 7, 8, 9, LONG - 1, LONG, LONG + 1)
+            ),
+        ]
+    )
     rows = pa.record_batch({"value": values})
 
     apart = sum(digest_of(rows.slice(at, 1)) for at in range(len(rows)))
