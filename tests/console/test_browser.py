@@ -239,11 +239,12 @@ def test_a_page_that_cannot_be_read_again_says_since_when_it_is_old(page, tmp_pa
 
             said = css(page, "#fresh").text
             assert f"Old figures of {css(page, '#fresh time').get_attribute('title')}" in said
-            assert "there is no ignis store at" in said
+            # Its segments are still there.
+            assert "run `ignis adopt`" in said
             assert css(page, "#totals dd").text == "1"
             assert at <= css(page, "#fresh time").get_attribute("title")
             page.refresh()
-            assert "there is no ignis store at" in css(page, ".error").text
+            assert "run `ignis adopt`" in css(page, ".error").text
     failed = [each["message"] for each in page.get_log("browser")]
     assert all("503" in each for each in failed)
 

@@ -344,7 +344,7 @@ def test_a_store_that_is_gone_is_an_error_page(address, operator, store, queue):
         found = {path: client.get(path) for path in paths}
 
         assert {path: each.status_code for path, each in found.items()} == dict.fromkeys(found, 503)
-        said = re.compile("there is no ignis store at|lacks a table or a column")
+        said = re.compile("its catalog is missing|lacks a table or a column")
         assert all(said.search(each.text) for each in found.values())
         form = {"csrf": token(client), "expected": 9}
         assert client.post("/queues/orders/actions/pause", data=form).status_code == 503
