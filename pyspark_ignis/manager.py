@@ -208,7 +208,8 @@ class IgnisManager:
             self._tasks.stop()
             self._leader.stop()
             self._started = False
-            self._store.close()
+            # Not for good: the figures of a stopped manager can be read.
+            self._store.catalog.close()
 
     def refresh(self) -> None:
         """Read the catalog now, and start and stop queries accordingly if the manager runs."""

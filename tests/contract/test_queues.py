@@ -98,7 +98,7 @@ def test_the_warning_names_the_line_of_the_caller(store):
     ("other", "what"),
     [
         ({"shards": 2}, "shards 1, not 2"),
-        ({"key": "customer"}, "key None, not 'customer'"),
+        ({"key": "customer"}, "key none, not customer"),
         ({"schema": pa.schema([("a", pa.int64())])}, "columns"),
         ({"schema": ORDERS.remove(2)}, "columns"),
     ],

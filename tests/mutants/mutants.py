@@ -223,22 +223,22 @@ MUTANTS = (
     _of(
         "a cut slice keeps its rows",
         "queue_core/catalog/changes",
-        "        self._write_remainders(connection)\n",
+        "        execute_each(connection, _SHRINK, remainders)\n",
         "",
         "fire",
     ),
     _of(
         "an empty slice stays",
         "queue_core/catalog/changes",
-        "        self._delete_empty(connection)\n",
+        "            connection.execute(_deleting(database), these)\n",
         "",
         "delete",
     ),
     _of(
         "a moved message is dropped",
         "queue_core/catalog/changes",
-        "        self._write_moves(connection)\n",
-        "",
+        "            _write_moves(connection, moves)\n",
+        "            pass\n",
         "sideline",
     ),
     _of(

@@ -30,6 +30,7 @@ from queue_core.tasks import compaction_plan
 from queue_core.verbs.fire import fire
 from queue_core.verbs.read_tickets import plan_tickets
 from tests.children import Journal
+from tests.processes.refusals import was_late
 
 #: A message knows who loaded it as which, and can be told from any other by what it carries.
 SCHEMA = pa.schema(
@@ -232,11 +233,16 @@ def _timed(journal: Journal, what: str, verb: Callable[[], Any]) -> Any:
 
 
 def _note_retries(journal: Journal) -> None:
-    """Write down each time that the database refuses a transaction, which a caller never hears."""
+    """
+    Write down each time that the database refuses a transaction, which a caller never hears.
+
+    But late transactions of SQLite begin again by design.
+    """
     can_retry = ErrorCodes.can_retry
 
     def noted(codes, error):
-        journal.write("refused by the database", why=str(error.orig))
+        if not was_late(error):
+            journal.write("refused by the database", why=str(error.orig))
         return can_retry(codes, error)
 
     ErrorCodes.can_retry = noted

@@ -183,7 +183,7 @@ def test_a_connection_that_comes_back_after_the_close_is_closed(store):
         pytest.skip("SQLite has no server that would keep its session")
     with store.catalog.read() as connection:
         late = connection.connection.driver_connection
-        store.close()
+        store.catalog.close()
     assert late.closed
     # A late thread opens another one, and leaves none to the garbage collector.
     with store.catalog.read() as connection:

@@ -286,17 +286,17 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
     monotonic, sleep = time.monotonic, time.sleep
 
     @contextmanager
-    def in_transaction(self: Catalog, *, write: bool) -> Iterator[Any]:
+    def in_transaction(self: Catalog, *, write: bool, late: bool = False) -> Iterator[Any]:
         world.seam("begin")
         client = current()
         if client is None:
-            with transaction(self, write=write) as connection:
+            with transaction(self, write=write, late=late) as connection:
                 yield connection
             return
         client.transactions += 1
         happened = True
         try:
-            with transaction(self, write=write) as connection:
+            with transaction(self, write=write, late=late) as connection:
                 yield connection
                 if write and world.chance(world.odds.busy):
                     raise _refusal(sqlite3.SQLITE_BUSY)
@@ -345,7 +345,7 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
 
     return [
         (Catalog, "_transaction", in_transaction),
-        (Catalog, "close", lambda self: None),
+        (Catalog, "close", lambda self, **_: None),
         (Catalog, "_inode", lambda self: world.restores[self.file] if self.file.exists() else -1),
         (Storage, "_mapped", in_storage),
         (Storage, "list", listed),

@@ -13,18 +13,23 @@ from queue_core import faults
 from queue_core.databases.error_codes import ErrorCodes
 from tests.processes import actors
 from tests.processes.actors import Actor
+from tests.processes.refusals import was_late
 
 
 @pytest.fixture(autouse=True)
 def _steps(monkeypatch):
-    """Actors stop at fault points; none of them is ever told to try again, as by a deadlock."""
+    """
+    Actors stop at fault points; none of them is ever told to try again, as by a deadlock.
+
+    But a late transaction of SQLite begins again if others have written while it read.
+    """
     refused = []
     can_retry = ErrorCodes.can_retry
     monkeypatch.setattr(faults, "point", actors.point)
     noted = lambda codes, error: refused.append(error) or can_retry(codes, error)  # noqa: E731
     monkeypatch.setattr(ErrorCodes, "can_retry", noted)
     yield
-    assert refused == []
+    assert [error for error in refused if not was_late(error)] == []
 
 
 @pytest.fixture
