@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from queue_core.segments.shard_hash import can_be_key, mix
+from queue_core.segments.shard_hash import can_be_key, halves_of, mix, numbers_of
 from queue_core.segments.value_hash import hash_values, weighed
 
 _Hashes = npt.NDArray[np.uint64]
@@ -70,15 +70,9 @@ def _flat(column: pa.Array) -> _Hashes:
     if pt.is_string(column.type) or pt.is_binary(column.type):
         return hash_values(column)
     if pt.is_decimal128(column.type):
-        halves = np.frombuffer(column.buffers()[1], np.uint64).reshape(-1, 2)
-        halves = halves[column.offset : column.offset + len(column)]
+        halves = halves_of(column)
         return weighed(halves[:, 0], 0) + weighed(halves[:, 1], 1)
-    if pt.is_date32(column.type):
-        column = column.view(pa.int32())
-    elif pt.is_timestamp(column.type):
-        column = column.view(pa.int64())
-    numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return numbers.view(np.uint64)
+    return numbers_of(column)
 
 
 def _zero(kind: pa.DataType) -> pa.Scalar:

@@ -62,16 +62,26 @@ def hash_of(keys: pa.Array) -> _Hashes:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _hash_bytes(keys)
     if pa.types.is_decimal128(kind):
-        words = np.frombuffer(keys.buffers()[1], dtype=np.uint64).reshape(-1, 2)
-        words = words[keys.offset : keys.offset + len(keys)]
+        words = halves_of(keys)
         return mix(mix(words[:, 0] ^ _SEED) ^ words[:, 1])
-    if pa.types.is_date32(kind):
-        keys = keys.view(pa.int32())
-    elif pa.types.is_timestamp(kind):
-        keys = keys.view(pa.int64())
+    return mix(numbers_of(keys) ^ _SEED)
+
+
+def halves_of(decimals: pa.Array) -> _Hashes:
+    """Return the two words of each decimal128, as rows."""
+    words = np.frombuffer(decimals.buffers()[1], dtype=np.uint64).reshape(-1, 2)
+    return words[decimals.offset : decimals.offset + len(decimals)]
+
+
+def numbers_of(values: pa.Array) -> _Hashes:
+    """Return the word of each integer, boolean, date or timestamp."""
+    if pa.types.is_date32(values.type):
+        values = values.view(pa.int32())
+    elif pa.types.is_timestamp(values.type):
+        values = values.view(pa.int64())
     # Through int64, so that a key keeps its shard when its column is read back wider.
-    values = keys.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return mix(values.view(np.uint64) ^ _SEED)
+    numbers: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return numbers.view(np.uint64)
 
 
 def _hash_bytes(keys: pa.Array) -> _Hashes:
