@@ -1,13 +1,13 @@
 """The ceiling: a Spark source and sink that only read and write Arrow files.
 
-They have no catalog, no checksums, no sync and no exactly-once: the best that Spark's Python data
-sources can do.
+They have no catalog, no checksums and no exactly-once, and sync files only with the option `sync`:
+the best that Spark's Python data sources can do.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
+
+from queue_core.syncing import sync
 
 
 @dataclass
@@ -64,8 +66,9 @@ class BareStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Writer:
-    def __init__(self, folder: str, schema: StructType) -> None:
-        self._folder = folder
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._folder = options["path"]
+        self._syncs = options.get("sync") == "true"
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -74,6 +77,9 @@ class _Writer:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, self._schema) as writer:
             for batch in iterator:
                 writer.write_batch(batch)
+        if self._syncs:
+            sync(path)
+            sync(path.parent)
         return WriterCommitMessage()
 
 
@@ -117,8 +123,8 @@ class BareSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BareWriter:
         """One file a task."""
-        return BareWriter(self.options["path"], schema)
+        return BareWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> BareStreamWriter:
         """One file a task."""
-        return BareStreamWriter(self.options["path"], schema)
+        return BareStreamWriter(self.options, schema)

@@ -33,6 +33,7 @@ from sqlalchemy import text, update
 from benchmarks.asgi import Client
 from benchmarks.fabricated import SCHEMA, make, run
 from benchmarks.holds import noted
+from benchmarks.names import add_names
 from ignis_console.app import create_app
 from ignis_console.config import ConsoleOptions
 from ignis_console.pages import PAGES
@@ -80,6 +81,9 @@ def fill(store: Store, queues: int, size: int) -> None:
     for seconds, count in ((10, 359), (60, 1439), (3600, 719)):
         values = {"each": seconds, "apart": seconds * 10**6, "count": count}
         store.catalog.write(lambda connection, v=values: connection.execute(text(_SAMPLES), v))
+    if store.catalog.engine.dialect.name == "postgresql":
+        # As it does by itself after a minute.
+        run(store, "ANALYZE")
 
 
 @contextmanager
@@ -279,7 +283,8 @@ def actions(store: Store, messages: int, singles: int) -> None:
                 longer[number] += int((holds[:, 0] >= LONGEST * 1e3).sum())
                 of[number] += len(holds)
                 shown = " ".join(f"{each:.1f}" for each in figures)
-                counts = f"{done:,} messages, {kept:,} slices, {len(holds)} transactions"
+                counts = f"{done:,} messages, {kept:,} slices, {len(holds)} transactions, "
+                counts += f"{transactions.early} not late"
                 print(f"{name} {fields}: {counts}, {len(waits)} firings: {shown}", flush=True)
                 queue.choose("all").delete()
     for number, (name, _, fields) in enumerate(ACTIONS):
@@ -289,9 +294,11 @@ def actions(store: Store, messages: int, singles: int) -> None:
 
 
 @contextmanager
-def firings(store: Store) -> Iterator[Callable[[float, float], np.ndarray[Any, Any]]]:
+def firings(
+    store: Store, queue: str = "queue-0002"
+) -> Iterator[Callable[[float, float], np.ndarray[Any, Any]]]:
     """
-    Fire single messages in another process meanwhile.
+    Fire single messages of a queue in another process meanwhile.
 
     Yield a function that returns for how long the firings between two times have waited for the
     store, in milliseconds.
@@ -299,7 +306,7 @@ def firings(store: Store) -> Iterator[Callable[[float, float], np.ndarray[Any, A
     context = multiprocessing.get_context("spawn")
     ended, found = context.Event(), context.Queue()
     address = {"catalog": store.catalog.url, "storage": store.storage.uri}
-    beside = context.Process(target=keep_firing, args=(address, ended, found))
+    beside = context.Process(target=keep_firing, args=(address, queue, ended, found))
     beside.start()
     assert found.get() == []
     known: list[tuple[float, float]] = []
@@ -319,10 +326,10 @@ def firings(store: Store) -> Iterator[Callable[[float, float], np.ndarray[Any, A
         time.sleep(0.05)
 
 
-def keep_firing(address: dict[str, str], ended: Any, found: Any) -> None:
+def keep_firing(address: dict[str, str], name: str, ended: Any, found: Any) -> None:
     """Fire single messages and put them back; send when each began, and how long it waited."""
     with Store.open(**address) as store:
-        kind, queue = type(dialect.of(store.catalog.engine)), store.queue("queue-0002")
+        kind, queue = type(dialect.of(store.catalog.engine)), store.queue(name)
         begin, latest = kind.begin, [0.0]
 
         def begin_noted(self: Any, connection: Any, *, write: bool, late: bool = False) -> None:
@@ -430,7 +437,7 @@ def main() -> int:
     """Measure the rows that were asked for."""
     rows = ("pages", "viewers", "firing", "actions")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="*", choices=[[], *rows])
+    add_names(parser, "rows", rows)
     parser.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
     parser.add_argument("--folder", help="keep the store in it, and use it again")
     parser.add_argument("--queues", type=int, default=1_000)
@@ -440,7 +447,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=50, help="requests for each page")
     parser.add_argument("--seconds", type=float, default=20.0, help="of viewers and firings")
     given = parser.parse_args()
-    wanted = given.rows or rows
+    wanted = given.rows
     with ExitStack() as stack:
         folder = given.folder or stack.enter_context(
             tempfile.TemporaryDirectory(prefix="ignis-console-", dir=".")

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.names import add_names
 from queue_core import Queue, Store
 
 SCHEMA = pa.schema([("tenant", pa.string()), ("number", pa.int64()), ("body", pa.string())])
@@ -163,10 +164,10 @@ ROWS = {each.__name__: each for each in (position, cost, tenants, alone, load)}
 def main() -> None:
     """Print the chosen rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=[])
+    add_names(parser, "rows", ROWS)
     parser.add_argument("--catalog")
     given = parser.parse_args()
-    for name in given.rows or ROWS:
+    for name in given.rows:
         with tempfile.TemporaryDirectory() as folder:
             where = (
                 {"catalog": given.catalog, "storage": f"{folder}/files"}

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from unittest import mock
 
 import numpy as np
@@ -27,12 +28,14 @@ import pyarrow as pa
 from sqlalchemy import event
 
 from benchmarks.fabricated import make, run
+from benchmarks.names import add_names
 from queue_core import Queue, Store
 from queue_core.catalog.tables import metadata
 from queue_core.model import ReadPlan, TicketRange
 from queue_core.segments.reader import read as read_plan
 from queue_core.selection.request import FireRequest
 from queue_core.tasks import compaction
+from queue_core.tasks import expire as expire_task
 from queue_core.tasks.purge import purge
 from queue_core.tasks.task import TaskContext
 from queue_core.verbs.fire import fire as fire_verb
@@ -102,6 +105,18 @@ def age_failures(store: Store, days: int) -> None:
     run(store, f"UPDATE failures SET failed_at = failed_at - {days * DAY}")  # noqa: S608 - a number
 
 
+def kept(growth: Growth) -> None:
+    """Purge where an old failure is beside older messages, and so stays."""
+    for size in (100, 10_000, 100_000, 1_000_000):
+        with growth.store() as store:
+            queue = make(store, "many", size)
+            queue.sideline(queue.fire(1), reason="benchmark")
+            age_failures(store, 8)
+            run(store, f"UPDATE slices SET loaded_at = loaded_at - {9 * DAY}")  # noqa: S608
+            work = partial(purge, store.catalog)
+            growth.measure("forget: nothing to do, slices", size, store, work)
+
+
 def forget(growth: Growth) -> None:
     """Purge 20 old failures of a queue, beside many slices that were loaded later."""
     for size in (100, 10_000, 100_000):
@@ -118,13 +133,15 @@ def forget(growth: Growth) -> None:
 
 
 def compact(growth: Growth) -> None:
-    """Look for slices that are worth compacting, where none is."""
+    """Look for slices that are worth compacting, where none is: when it is due, and by hand."""
     for size in (100, 10_000, 100_000, 1_000_000):
         with growth.store() as store:
             queue = make(store, "many", size)
             run(store, "UPDATE segments SET bytes = 100000")
             run(store, "UPDATE slices SET bytes = 100000")
-            growth.measure("compact: nothing to do, slices", size, store, queue.compact)
+            due = partial(run_due, store, compaction, queue)
+            growth.measure("compact: nothing to do, slices", size, store, due)
+            growth.measure("compact by hand: nothing to do", size, store, queue.compact)
 
 
 def candidates(growth: Growth) -> None:
@@ -133,7 +150,7 @@ def candidates(growth: Growth) -> None:
         with growth.store() as store, mock.patch.object(compaction, "_rewrite", return_value=0):
             queue = make(store, "many", size)
             before = _peak()
-            work = partial(compaction.run, _context(store), queue.info)
+            work = partial(compaction.run, context_of(store), queue.info)
             growth.measure("compact: candidates, slices", size, store, work)
             print(f"{'':36} peak memory before {before:.0f} MB, after {_peak():.0f} MB")
 
@@ -144,10 +161,18 @@ def _peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def _context(store: Store):
+def context_of(store: Store) -> TaskContext:
+    """Return the context of a task that a person asks for."""
     return TaskContext(
         catalog=store.catalog, storage=store.storage, leader=None, shovelful=lambda _: None
     )
+
+
+def run_due(store: Store, task: ModuleType, queue: Queue) -> int:
+    """Run a task of a queue as a process does when it is due, once."""
+    context = context_of(store)._replace(asked_for=False)
+    chosen = task.with_work(store.catalog, [queue.info])
+    return sum(task.run(context, one) for one in chosen)
 
 
 def views(growth: Growth) -> None:
@@ -175,11 +200,13 @@ def _views(growth: Growth, store: Store, queue: Queue, size: int, of: str) -> No
 
 
 def expire(growth: Growth) -> None:
-    """Expire where no message has expired."""
+    """Expire where no message has expired: when it is due, and by hand."""
     for size in (100, 10_000, 100_000, 1_000_000):
         with growth.store() as store:
             queue = make(store, "many", size, message_expiry=86_400.0)
-            growth.measure("expire: nothing expired, slices", size, store, queue.expire)
+            due = partial(run_due, store, expire_task, queue)
+            growth.measure("expire: nothing expired, slices", size, store, due)
+            growth.measure("expire by hand: nothing expired", size, store, queue.expire)
 
 
 def vacuum(growth: Growth) -> None:
@@ -285,14 +312,15 @@ def _plan(folder: str) -> ReadPlan:
 
 
 ROWS = {
-    row.__name__: row for row in (read, forget, compact, candidates, views, expire, vacuum, settle)
+    row.__name__: row
+    for row in (read, forget, kept, compact, candidates, views, expire, vacuum, settle)
 }
 
 
 def main() -> None:
     """Measure the rows that were asked for."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("rows", nargs="*", choices=[[], *ROWS])
+    add_names(arguments, "rows", ROWS)
     arguments.add_argument("--catalog", help="URL of an empty database on PostgreSQL")
     arguments.add_argument("--reader", nargs=2, help=argparse.SUPPRESS)
     given = arguments.parse_args()
@@ -300,7 +328,7 @@ def main() -> None:
         _reader(*given.reader)
         return
     growth = Growth(given.catalog)
-    for name in given.rows or ROWS:
+    for name in given.rows:
         ROWS[name](growth)
 
 

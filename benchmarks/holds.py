@@ -32,6 +32,8 @@ class Transactions:
     def __init__(self) -> None:
         #: How many were begun.
         self.begun = 0
+        #: Those that have locked others out from their beginning on.
+        self.early = 0
         #: Those that may write.
         self.holds: list[Hold] = []
 
@@ -62,6 +64,7 @@ def noted(store: Store) -> Iterator[Transactions]:
         late = late and not self.writes_in_parallel
         connection.info["late"] = write and late
         if write and not late:
+            found.early += 1
             # SQLite has its one lock now, and PostgreSQL takes its locks from now on.
             connection.info["since"] = Hold(time.perf_counter(), time.thread_time())
 

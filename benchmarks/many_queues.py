@@ -82,6 +82,15 @@ def measure(count: int, folder: Path) -> dict[str, object]:
             _, costs["acknowledge"] = measured(lambda to=offset: session.acknowledge(to))
             for queue in queues:
                 queue.load([{"number": 1}, {"number": 2}])
+        for how, weight in (("fire half", 1), ("fire half by weight", 4)):
+            queues[0].change_settings(weight=weight)
+            # The session reads the settings of all queues once a second.
+            time.sleep(1.1)
+            offset, costs[how] = measured(lambda at=offset: session.next(at, count, None))
+            session.plan(Offset("measured", offset.ticket - 1), offset)
+            session.acknowledge(offset)
+            for queue in queues:
+                queue.load([{"number": 1}, {"number": 2}])
         session.next(offset, None, None)
         _, costs["look in vain"] = measured(
             lambda: session.next(Offset("measured", offset.ticket + 1), None, None)

@@ -30,6 +30,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.ports import lasting_port
 from queue_core import Breaker, ConsumerPool, Store, batch_handler
 
 SCHEMA = pa.schema([("number", pa.int64()), ("tenant", pa.string())])
@@ -62,9 +63,7 @@ class Service:
     """An HTTP server in a process of its own, at a port that it keeps."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = lasting_port()
         self.start()
 
     def start(self) -> None:

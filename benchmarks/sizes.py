@@ -34,6 +34,7 @@ import pyarrow as pa
 from benchmarks import size_report
 from benchmarks.costs import Meter
 from benchmarks.fabricated import SCHEMA, SHARDS, make, multiply
+from benchmarks.names import add_names
 from benchmarks.peers.servers import Servers
 from queue_core import Queue, Settlement, Store
 from queue_core.ids import IdSet
@@ -188,7 +189,7 @@ def _places(postgresql: bool, part: str) -> Iterator[Callable[[int], dict[str, s
 def main() -> None:
     """Measure, then print and write what was asked for."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    arguments.add_argument("parts", nargs="*", choices=[[], *PARTS])
+    add_names(arguments, "parts", PARTS)
     arguments.add_argument("--postgresql", action="store_true", help="on a server of its own")
     arguments.add_argument("--report", action="store_true", help="measure nothing")
     arguments.add_argument("--publish", action="store_true", help="write into docs")
@@ -196,7 +197,7 @@ def main() -> None:
     catalog = "PostgreSQL" if given.postgresql else "SQLite"
     kept = _FOLDER / "sizes.jsonl"
     known = size_report.read(kept)
-    for part in [] if given.report else given.parts or PARTS:
+    for part in [] if given.report else given.parts:
         with _places(given.postgresql, part) as addresses:
             for figure in measure(part, addresses):
                 known[catalog, part, figure.size, figure.verb] = figure

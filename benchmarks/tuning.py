@@ -33,6 +33,7 @@ ROWS: dict[str, dict[str, str]] = {
     "polling": {"spark.sql.streaming.pollingDelay": "100ms"},
     "tuned": {},
     "tuned, brief": {},
+    "tuned, small rows": {},
 }
 
 
@@ -53,7 +54,7 @@ def child(row: str, messages: int, batches: int) -> None:
         for name, value in {"spark.log.level": "ERROR", **ROWS[row]}.items():
             builder = builder.config(name, value)
         if row.startswith("tuned"):
-            tuned(builder, brief=row.endswith("brief"))
+            tuned(builder, brief=row.endswith("brief"), small_rows=row.endswith("small rows"))
         spark = builder.getOrCreate()
         seconds = [cpu()]
         reader = spark.readStream.format("ignis").option("queue", "in")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.responses import RedirectResponse, Response
 
 from ignis_console import under_way, wording
 from ignis_console.action_log import LogEntry
-from ignis_console.actions import Action, Prepared, Started
+from ignis_console.actions import ACTIONS, Action, Prepared, Started
 from ignis_console.ask import YES, Ask
 from ignis_console.auth import address_of
 from ignis_console.console import Console
@@ -28,8 +27,18 @@ OF_GROUP = (
     Parameter("kind", "The kind of the failures; empty: none."),
     Parameter("reason", "The first line of the reason; empty: none."),
 )
+#: What `ids` may be in JSON.
+OF_IDS = str | int | list[int | str]
+#: What the fields of actions are called on pages.
+LABELS = {
+    "group": "Group of the sideline",
+    "kind": "Kind",
+    "reason": "First line of the reason",
+} | {each.name: each.label for action in ACTIONS.values() for each in action.fields}
 #: Fields of forms that no log needs.
-_OF_FORMS = ("csrf", "expected", "confirm")
+_OF_FORMS = ("csrf", "expected", "shown", "confirm", "refused")
+#: The longest address of a page.
+_MOST_ADDRESS = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +52,19 @@ class ActionAnswer:
     text: str
     #: The job that it started, which moves the messages later; null: none.
     job: str | None = None
+    #: The name of this count, with which an action changes only the counted messages; null: it has
+    #: none, since the action follows a rule, or concerns no messages, or too many.
+    shown: str | None = None
 
 
 def shows(action: Action) -> Handler:
     """Return the page that says what an action would do."""
-    return lambda console, call: _form(console, call, action, None, 200)
+
+    def answer(console: Console, call: Call) -> Response:
+        error = console.refusals.find(call.ask.text("refused"))
+        return _form(console, call, action, error, 200)
+
+    return answer
 
 
 def does(action: Action) -> Handler:
@@ -59,7 +76,7 @@ def does(action: Action) -> Handler:
         except (NoSuchQueue, NoSuchStore):
             raise
         except (Invalid, Conflict) as error:
-            return _form(console, call, action, str(error), status_of(error))
+            return _refused(console, call, action, error)
         if entry is None:
             return RedirectResponse("/log", 303)
         queue = quote(call.ask.queue, safe="")
@@ -79,6 +96,7 @@ def api_shows(action: Action) -> Handler:
                 queue=call.ask.queue,
                 messages=prepared.messages if prepared else None,
                 text=prepared.text if prepared else action.about,
+                shown=_remembered(console, prepared),
             )
         )
 
@@ -117,13 +135,16 @@ def operations(action: Action) -> tuple[Operation, Operation]:
     )
     if any(each.name == "ids" for each in action.fields):
         fields += OF_GROUP
-    body = (*fields, Parameter("expected", "The number of messages that was shown.", int))
+    in_json = tuple(each._replace(kind=OF_IDS) if each.name == "ids" else each for each in fields)
+    body = (*in_json, Parameter("expected", "The number of messages that was shown.", int))
+    if any(each.name == "ids" for each in action.fields):
+        body += (Parameter("shown", "The name of the count: change no other messages."),)
     if action.destroys:
         body += (Parameter("confirm", "The name of the queue, once more."),)
     before = f"Count the messages that {action.name} would concern."
     return (
         Operation("get", path, f"count_{action.name}", before, ActionAnswer, fields),
-        Operation("post", path, action.name, action.about, ActionAnswer, (), body),
+        Operation("post", path, f"run_{action.name}", action.about, ActionAnswer, (), body),
     )
 
 
@@ -135,17 +156,42 @@ def said(action: Action, entry: LogEntry) -> str:
     return action.done.format(of)
 
 
+def _remembered(console: Console, prepared: Prepared | None) -> str | None:
+    """Return the name of a count, by which an action changes only the counted messages."""
+    if prepared is None or prepared.ids is None:
+        return None
+    return console.counted.keep(prepared.ids)
+
+
+def _refused(console: Console, call: Call, action: Action, error: IgnisError) -> Response:
+    """Lead back to the page of an action, which counts again: no reload repeats the form."""
+    asked = _asked(call.ask, action)
+    fields = {name: text for name, text in asked.items() if text and name not in _OF_FORMS}
+    fields["refused"] = console.refusals.keep(str(error)) or ""
+    path = f"/queues/{quote(call.ask.queue, safe='')}/actions/{action.name}?{urlencode(fields)}"
+    if len(path) > _MOST_ADDRESS:
+        return _form(console, call, action, str(error), status_of(error))
+    return RedirectResponse(path, 303)
+
+
 def _prepare(console: Console, call: Call, action: Action) -> Prepared | None:
     names = [each.name for each in action.fields]
     if "ids" in names:
         names += [each.name for each in OF_GROUP]
     call.ask.only([*names, *_OF_FORMS])
+    for name in sorted(call.ask.booleans - _boxes(action)):
+        raise BadOption(f"{name}: use a number or a text, not true or false")
     return action.prepare(console, call.ask)
+
+
+def _boxes(action: Action) -> set[str]:
+    """Return the fields that are yes or no."""
+    return {"group", *(each.name for each in action.fields if each.kind == "check")}
 
 
 def _asked(ask: Ask, action: Action) -> dict[str, str]:
     """Return what a request asks for, without the boxes that are not checked."""
-    boxes = {"group", *(each.name for each in action.fields if each.kind == "check")}
+    boxes = _boxes(action)
     yes = {name for name in boxes if (ask.text(name) or "").lower() in YES}
     return {name: text for name, text in ask.values.items() if name not in boxes - yes}
 
@@ -166,7 +212,7 @@ def _run(console: Console, call: Call, action: Action, patience: float) -> LogEn
 
     def work() -> LogEntry:
         with console.places.one():
-            return _run_now(console, call, action, prepared)
+            return _run_now(console, call, action, prepared, about.at)
 
     try:
         return console.long_actions.run(about, work, patience)
@@ -184,42 +230,34 @@ def _now(console: Console) -> str:
         return datetime.now(UTC).isoformat()  # noqa: TID251 - it cannot be asked
 
 
-def _run_now(console: Console, call: Call, action: Action, prepared: Prepared) -> LogEntry:
-    chosen = {k: v for k, v in call.ask.values.items() if k not in _OF_FORMS and v}
+def _run_now(console: Console, call: Call, action: Action, prepared: Prepared, at: str) -> LogEntry:
+    chosen = {k: v for k, v in _asked(call.ask, action).items() if k not in _OF_FORMS and v}
+    begun = console.log.begin(
+        LogEntry(
+            at=at,
+            who=call.identity.name,
+            address=address_of(call.request),
+            action=action.name,
+            queue=call.ask.queue,
+            chosen={name: value[:1000] for name, value in chosen.items()},
+            messages=prepared.messages,
+        )
+    )
 
-    def noted(messages: int | None, error: str | None, job: str | None = None) -> LogEntry:
-        return console.log.add(
-            LogEntry(
-                at=_now(console),
-                who=call.identity.name,
-                address=address_of(call.request),
-                action=action.name,
-                queue=call.ask.queue,
-                chosen={name: value[:1000] for name, value in chosen.items()},
-                messages=messages,
-                error=error,
-                job=job,
-            )
+    def ended(messages: int | None, error: str | None = None, job: str | None = None) -> LogEntry:
+        return console.log.end(
+            replace(begun, at=_now(console), messages=messages, error=error, job=job)
         )
 
-    return _noted(console, call, prepared, noted)
-
-
-def _noted(
-    console: Console,
-    call: Call,
-    prepared: Prepared,
-    noted: Callable[[int | None, str | None, str | None], LogEntry],
-) -> LogEntry:
     try:
         changed = prepared.run(call.identity.name)
     except Exception as error:
-        noted(None, str(error) if isinstance(error, IgnisError) else repr(error), None)
+        ended(None, str(error) if isinstance(error, IgnisError) else repr(error))
         raise
     else:
         if isinstance(changed, Started):
-            return noted(prepared.messages, None, changed.job)
-        return noted(changed, None, None)
+            return ended(prepared.messages, job=changed.job)
+        return ended(changed)
     finally:
         # An action that failed may have changed a part.
         console.changed(call.ask.queue)
@@ -232,10 +270,11 @@ def _check(call: Call, action: Action, prepared: Prepared) -> None:
         raise BadOption(f"{action.name}: look first at how many messages it means (expected)")
     if not expected.isascii() or not expected.isdigit():
         raise BadOption(f"expected={expected[:20]!r}: use the number of messages that was shown")
-    if action.on_messages and prepared.messages > int(expected[:20]):
+    shown = int(expected[:20])
+    if action.on_messages and prepared.messages > shown:
         raise Conflict(
-            f"nothing was changed: {expected[:20]} messages were shown, and now there are "
-            f"{prepared.messages}; look again"
+            f"nothing was changed: {wording.messages(shown)} {'was' if shown == 1 else 'were'} "
+            f"shown, and now there are {wording.number(prepared.messages)}; look again"
         )
     if action.destroys and call.ask.text("confirm") != call.ask.queue:
         raise BadOption(f"nothing was changed: type the name of the queue, {call.ask.queue!r}")
@@ -243,6 +282,9 @@ def _check(call: Call, action: Action, prepared: Prepared) -> None:
 
 def _form(console: Console, call: Call, action: Action, error: str | None, status: int) -> Response:
     prepared = None
+    # It counts anew.
+    values = {name: text for name, text in call.ask.values.items() if name not in _OF_FORMS}
+    call = replace(call, ask=replace(call.ask, values=values))
     try:
         prepared = _prepare(console, call, action)
     except (NoSuchQueue, NoSuchStore):
@@ -258,5 +300,6 @@ def _form(console: Console, call: Call, action: Action, error: str | None, statu
         action=action,
         asked=_asked(call.ask, action),
         prepared=prepared,
+        shown=_remembered(console, prepared),
         error=error,
     )

@@ -12,6 +12,7 @@ from ignis_console.choosing import choose
 from ignis_console.console import Console
 from queue_core.catalog import figures, queues
 from queue_core.errors import BadOption
+from queue_core.rows import Numbers
 
 
 class Field(NamedTuple):
@@ -39,6 +40,8 @@ class Prepared(NamedTuple):
     text: str
     #: It gets the name of the person, and returns how many messages it has changed, or its job.
     run: Callable[[str], int | Started]
+    #: The ids of the messages; None: a rule says which they are when it runs.
+    ids: Numbers | None = None
 
 
 class Action(NamedTuple):
@@ -130,7 +133,8 @@ def _sweep(console: Console, ask: Ask) -> Prepared:
         f"{wording.messages(count)} of consumers that are dead, or fired too often, would move to "
         "the sideline."
     )
-    return Prepared(count, text, lambda _: queue.sweep(older_than))
+    # Others become stuck meanwhile.
+    return Prepared(count, text, lambda _: queue.sweep(older_than, limit=count) if count else 0)
 
 
 def _by_hand(act: str, text: str, magazine: str | None) -> Callable[..., Prepared | None]:
@@ -145,19 +149,22 @@ def _by_hand(act: str, text: str, magazine: str | None) -> Callable[..., Prepare
         if chosen is None:
             return None
         consumer = ask.text("consumer") if act == "reload" else None
-        count, there = chosen.count(act, consumer=consumer), chosen.count()
+        # Others that come into the right state from now on stay as they are.
+        concerned, there = chosen.only(act, consumer=consumer), chosen.count()
+        ids = concerned.ids.to_numpy()
+        count = len(ids)
         words = text.format(wording.messages(count))
         if there > count:
             words += f" {wording.messages(there - count)} that you chose would stay as they are."
 
         def run(_: str) -> int:
             if act == "delete":
-                return chosen.delete()
+                return concerned.delete()
             if act == "sideline":
-                return chosen.sideline(ask.text("reason_text"))
-            return chosen.requeue() if act == "requeue" else chosen.reload(consumer=consumer)
+                return concerned.sideline(ask.text("reason_text"))
+            return concerned.requeue() if act == "requeue" else concerned.reload(consumer=consumer)
 
-        return Prepared(count, words, run)
+        return Prepared(count, words, run, ids)
 
     return prepare
 

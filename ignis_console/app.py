@@ -83,6 +83,7 @@ def _page_of(each: Page) -> Handler:
             status,
             model=model,
             asked=asked,
+            labels=acting.LABELS,
             error=error,
             notice=_notice(console, asked.get("done", "")),
         )

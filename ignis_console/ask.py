@@ -19,6 +19,8 @@ class Ask:
 
     path: Mapping[str, str]
     values: Mapping[str, str] = field(default_factory=dict)
+    #: The parameters that were true or false in JSON.
+    booleans: frozenset[str] = frozenset()
 
     @property
     def queue(self) -> str:

@@ -69,10 +69,17 @@ class Auth:
         #: The key that logs in if there are no logins.
         self.key = secrets.token_urlsafe(24) if needs_key else None
 
-    @property
-    def cookie(self) -> str:
-        """The name of the cookie; with TLS, no other host and no plain connection can set it."""
-        return "__Host-ignis" if self._options.has_tls else "ignis"
+    def cookie(self, request: Request) -> str:
+        """
+        Return the name of the cookie, with the port by which the browser reaches the console.
+
+        A browser sends all cookies of a host to each of its ports: with one name, a login at one
+        console would end that at another. With TLS, no other host and no plain connection can set
+        it.
+        """
+        port = request.headers.get("host", "").rpartition(":")[2]
+        name = "__Host-ignis" if self._options.has_tls else "ignis"
+        return f"{name}-{port}" if port.isdecimal() else name
 
     @property
     def by_proxy(self) -> bool:
@@ -90,7 +97,7 @@ class Auth:
             return self._of_token(header[7:].strip(), address_of(request))
         if self.by_proxy:
             return self._of_proxy(request)
-        token = request.cookies.get(self.cookie)
+        token = request.cookies.get(self.cookie(request))
         if token:
             return self._of_session(token)
         if header[:6].lower() == "basic ":
@@ -191,7 +198,7 @@ class Auth:
         return Identity(METRICS_NAME, Role.LOOK, None)
 
     def _of_proxy(self, request: Request) -> Identity | None:
-        if address_of(request) not in self._options.proxy_addresses:
+        if address_of(request) not in self._options.trusted_addresses:
             return None
         named = request.headers.getlist(self._options.proxy_header or "")
         if len(named) != 1 or not named[0].strip() or len(named[0]) > 200:

@@ -10,7 +10,8 @@ from ignis_console import sideline
 from ignis_console.ask import Ask
 from ignis_console.console import Console
 from queue_core.by_hand.chosen import ALL, Chosen
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, Conflict
+from queue_core.ids import IdSet
 
 #: The most ids in one form.
 MOST_IDS = 10_000
@@ -20,8 +21,24 @@ def choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     """
     Return the messages that a form chooses now, or None if it chooses none.
 
-    Raises `BadOption`, `BadOutcome` for an id of another queue, and `BadSelector`.
+    Only those that it was shown before, if it names a count (``shown``). Raises `BadOption`,
+    `BadOutcome` for an id of another queue, `BadSelector`, and `Conflict` for a count that is no
+    longer known.
     """
+    chosen = _choose(console, ask, magazine)
+    shown = ask.text("shown")
+    if chosen is None or shown is None:
+        return chosen
+    known = console.counted.find(shown)
+    if known is None:
+        raise Conflict(
+            "nothing was changed: the console no longer knows which messages were shown; look again"
+        )
+    both = IdSet.of(chosen.ids) & IdSet.of(known)
+    return console.store.queue(ask.queue).choose(both, magazine=magazine)
+
+
+def _choose(console: Console, ask: Ask, magazine: str | None) -> Chosen | None:
     queue = console.store.queue(ask.queue)
     ids, selector, every = ask.text("ids"), ask.text("selector"), ask.flag("all")
     if ask.flag("group"):

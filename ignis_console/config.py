@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from queue_core.errors import BadOption
 
+#: The addresses of this machine alone.
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+#: Names of headers (RFC 9110).
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: Headers that browsers send by themselves, or that have another meaning here.
+_OF_BROWSERS = re.compile(
+    "(accept|content|if|sec)(-.*)?|authorization|connection|cookie|expect|host|keep-alive|origin|"
+    "range|referer|te|trailer|transfer-encoding|upgrade|user-agent|via|x-csrf-token|x-live",
+    re.IGNORECASE,
+)
 #: The port by default.
 PORT = 8413
 #: Seconds after its load at which a waiting message is a problem, as in docs/monitoring/alerts.yml.
@@ -31,9 +43,9 @@ class ConsoleOptions:
     #: The logins of that header that may operate; the others may look.
     proxy_operators: frozenset[str] = frozenset()
     #: The addresses from which that header is believed.
-    proxy_addresses: frozenset[str] = frozenset({"127.0.0.1", "::1"})
+    proxy_addresses: frozenset[str] = LOOPBACK
     #: Further names under which browsers may reach the console.
-    names: frozenset[str] = frozenset()
+    names: Collection[str] = ()
     certificate: Path | None = None
     private_key: Path | None = None
     #: Whether other machines may reach the console without TLS.
@@ -51,6 +63,12 @@ class ConsoleOptions:
             raise BadOption("give either --users or --proxy-header, not both")
         if self.proxy_operators and self.proxy_header is None:
             raise BadOption("--proxy-operator needs --proxy-header")
+        if self.proxy_addresses != LOOPBACK and self.proxy_header is None:
+            raise BadOption("--proxy-address needs --proxy-header")
+        if self.proxy_header is not None:
+            _check_header(self.proxy_header)
+        for address in self.proxy_addresses:
+            _address(address)
         if (self.certificate is None) != (self.private_key is None):
             raise BadOption("--tls-certificate and --tls-key belong together: give both")
         if not (self.is_local or self.has_tls or self.plain):
@@ -58,6 +76,11 @@ class ConsoleOptions:
                 f"--host {self.host}: other machines could read passwords and messages on the way; "
                 "give --tls-certificate and --tls-key, or --plain behind a proxy that has TLS"
             )
+
+    @property
+    def trusted_addresses(self) -> frozenset[str]:
+        """The addresses from which the header of a proxy is believed, in their usual form."""
+        return frozenset(map(_address, self.proxy_addresses))
 
     @property
     def has_tls(self) -> bool:
@@ -76,10 +99,33 @@ class ConsoleOptions:
         return frozenset(name.lower() for name in own)
 
     def url(self, port: int) -> str:
-        """Return the address of the console for a browser on this machine."""
+        """Return the address of the console: for a browser on this machine, or by its name."""
+        if self.names and not self.is_local:
+            return f"{'https' if self.has_tls else 'http'}://{next(iter(self.names))}:{port}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
         return f"{'https' if self.has_tls else 'http'}://{host}:{port}"
+
+
+def _check_header(name: str) -> None:
+    """Raise `BadOption` unless only a proxy sends a header."""
+    if not _HEADER.fullmatch(name):
+        raise BadOption(f"--proxy-header {name!r}: use the name of a header, as X-Forwarded-User")
+    if _OF_BROWSERS.fullmatch(name):
+        raise BadOption(
+            f"--proxy-header {name}: browsers send it too; let the proxy set a header of its own, "
+            "such as X-Forwarded-User"
+        )
+
+
+def _address(text: str) -> str:
+    """Return an IP address in its usual form; raises `BadOption`."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise BadOption(
+            f"--proxy-address {text!r}: use the IP address of the proxy, such as 10.0.0.7"
+        ) from None
 
 
 def is_loopback(host: str) -> bool:

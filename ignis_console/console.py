@@ -16,12 +16,14 @@ from ignis_console.places import Places
 from ignis_console.poller import Poller
 from ignis_console.problems import Problem, find
 from ignis_console.rehearsal import Rehearsal
+from ignis_console.remembered import Remembered
 from ignis_console.shared import Shared
 from ignis_console.sideline_view import SidelineView
 from ignis_console.snapshot import SnapshotReader
 from ignis_console.under_way import LongActions
 from queue_core.errors import CatalogUnavailable, IgnisError
 from queue_core.monitoring import prometheus
+from queue_core.rows import Numbers
 from queue_core.store import Store
 
 #: Seconds for which a queue, and its sideline, are shown before they are read again. On PostgreSQL,
@@ -35,6 +37,10 @@ METRICS_SECONDS = 1.0
 #: Actions at the same time, and the seconds that a further one waits. A pool has 15 connections.
 ACTIONS = 4
 ACTION_PATIENCE = 1.0
+#: The most messages that all counts of actions remember together, 8 bytes for each.
+MOST_COUNTED = 4_000_000
+#: The most refusals of actions that are remembered until their page has shown them.
+MOST_REFUSALS = 1000
 
 
 class Console:
@@ -49,6 +55,10 @@ class Console:
         self.rehearsal = Rehearsal(store.catalog)
         self.places = Places(ACTIONS, ACTION_PATIENCE)
         self.long_actions = LongActions()
+        #: The ids of messages that an action has counted, as a page or a script has been shown.
+        self.counted: Remembered[Numbers] = Remembered(MOST_COUNTED, _room)
+        #: Why an action has changed nothing, until its page shows it.
+        self.refusals: Remembered[str] = Remembered(MOST_REFUSALS)
         self._found: tuple[Figures, list[Problem]] | None = None
         self._queues: Shared[QueueReading] = Shared(QUEUE_SECONDS)
         self._sidelines: Shared[SidelineView] = Shared(SIDELINE_SECONDS)
@@ -113,3 +123,8 @@ class Console:
         self.poller.close()
         self.rehearsal.close()
         self.log.close()
+
+
+def _room(ids: Numbers) -> int:
+    # A count of few messages needs room too.
+    return len(ids) + 100

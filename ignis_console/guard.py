@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ignis_console.config import ConsoleOptions
@@ -67,7 +67,10 @@ class Guard:
             await self._app(scope, receive, send_safely)
             return
         status, text = refused
-        await PlainTextResponse(text + "\n", status)(scope, receive, send_safely)
+        answer: Response = PlainTextResponse(text + "\n", status)
+        if scope["path"].startswith("/api/"):
+            answer = JSONResponse({"error": "Refused", "message": text}, status)
+        await answer(scope, receive, send_safely)
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         hosts = headers.getlist("host")

@@ -71,7 +71,7 @@ def _log_in(console: Console, request: Request, name: str, password: str, wanted
         return _form(console, wanted, f"There is no login with this {wrong}.", 401)
     response = RedirectResponse(wanted, 303)
     response.set_cookie(
-        console.auth.cookie,
+        console.auth.cookie(request),
         token,
         max_age=int(SESSION_SECONDS),
         httponly=True,
@@ -84,9 +84,10 @@ def _log_in(console: Console, request: Request, name: str, password: str, wanted
 
 
 def _log_out(console: Console, call: Call) -> Response:
-    console.auth.log_out(call.request.cookies.get(console.auth.cookie, ""))
+    cookie = console.auth.cookie(call.request)
+    console.auth.log_out(call.request.cookies.get(cookie, ""))
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(console.auth.cookie, path="/", secure=console.options.has_tls)
+    response.delete_cookie(cookie, path="/", secure=console.options.has_tls)
     return response
 
 

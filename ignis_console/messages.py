@@ -131,7 +131,9 @@ def events(place: Place | None, failed: Sequence[Failure]) -> tuple[Event, ...]:
             found.append(Event(place.fired_at, text, place.holder))
         if place.moved_at is not None and place.moved_at != place.loaded_at:
             found.append(Event(place.moved_at, f"Came to {place.magazine}"))
-    return tuple(sorted(found, key=lambda each: (each.at, each.text != "Loaded")))
+    # Of one moment in the order that they have otherwise: a move is noted before its reason.
+    by_time = sorted(found, key=lambda each: (each.at, each.text != "Loaded", bool(each.failure)))
+    return tuple(by_time)
 
 
 def _is_of_return(place: Place) -> bool:

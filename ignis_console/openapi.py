@@ -9,6 +9,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from ignis_console.config import PORT
+
 _PLAIN: Mapping[Any, dict[str, Any]] = {
     int: {"type": "integer", "format": "int64"},
     float: {"type": "number"},
@@ -23,7 +25,8 @@ class Parameter(NamedTuple):
 
     name: str
     about: str
-    kind: type = str
+    #: Its type, or several of them.
+    kind: Any = str
 
 
 class Operation(NamedTuple):
@@ -63,7 +66,12 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
             "schemas": schemas,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "ignis"},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": f"ignis-{PORT}",
+                    "description": "With the port in the address; behind TLS, __Host-ignis-PORT.",
+                },
             },
         },
         "security": [{"basic": []}, {"session": []}],

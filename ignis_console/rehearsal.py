@@ -28,6 +28,7 @@ from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import clocks
 from queue_core.errors import IgnisError
 from queue_core.queue import Queue
+from queue_core.selection import rounds
 from queue_core.store import Store
 from queue_core.verbs.shovel import Shovelful, shovel
 
@@ -95,7 +96,7 @@ def _acts() -> Iterator[list[Executed]]:
         for number, act in enumerate(_ACTS):
             for size in _SIZES:
                 queue = _queue(store, f"q{number}-{size[0]}", *size)
-                with _noted(store.catalog.engine) as executed:
+                with _noted(store.catalog.engine) as executed, rounds.brief():
                     act(queue)
                 yield executed
 

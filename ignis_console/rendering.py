@@ -1,8 +1,13 @@
-"""Render the templates: everything that is shown is escaped."""
+"""Render the templates: everything that is shown is escaped.
+
+Characters that change the direction of the text around them are shown as escapes, so that a message
+cannot make a page say something else. Only the values of fields keep them, marked as `Exact`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,8 +21,25 @@ from ignis_console.figures import Sample
 from ignis_console.snapshot import SPAN_SECONDS
 from ignis_console.values import shown
 
+#: Characters that change the direction of the text around them.
+_TURNING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+
+
+class Exact(str):
+    """The value of a field, which comes back with the form as it is."""
+
+    __slots__ = ()
+
+
+def _visible(value: object) -> object:
+    """Return what an expression of a template shows."""
+    # The output of a macro is done.
+    if not isinstance(value, str) or isinstance(value, Exact) or hasattr(value, "__html__"):
+        return value
+    return _TURNING.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
 
 
 @cache
@@ -27,6 +49,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -37,6 +60,7 @@ def environment() -> Environment:
         "messages": wording.messages,
         "clock": wording.clock,
         "shown": shown,
+        "exact": Exact,
         "path": lambda text: quote(str(text), safe=""),
     }
     made.globals |= {

@@ -1,4 +1,7 @@
-"""Actions under way: a page answers before a long one ends, and the log shows it meanwhile."""
+"""Actions under way: a page answers before a long one ends, and the log shows it meanwhile.
+
+Their rounds are brief, since nothing that a console does may keep a firing waiting.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from math import inf
 
 from ignis_console.action_log import LogEntry
 from queue_core.catalog import progress
+from queue_core.selection import rounds
 
 #: Seconds after which the page of an action answers, and the action goes on.
 ANSWER_SECONDS = 2.0
@@ -63,14 +67,14 @@ class LongActions:
         """Wait until all have ended, so that each is in the log."""
         self._threads.shutdown()
 
-    def _add(self, key: int, messages: int) -> None:
+    def _add(self, key: int, done: int, _: int) -> None:
         with self._lock:
             about = self._running[key]
-            self._running[key] = replace(about, done=about.done + messages)
+            self._running[key] = replace(about, done=about.done + done)
 
     def _run(self, about: UnderWay, work: Callable[[], LogEntry]) -> LogEntry:
         try:
-            with progress.told_to(partial(self._add, id(about))):
+            with rounds.brief(), progress.told_to(partial(self._add, id(about))):
                 return work()
         finally:
             with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
@@ -97,12 +97,12 @@ def _answer(
             return _unknown(console, request, api=api)
         if role is Role.OPERATE and not identity.may_operate:
             raise Refused(403, f"{identity.name} may look, and change nothing")
-        values = dict(request.query_params)
+        values, booleans = dict(request.query_params), frozenset[str]()
         if request.method not in SAFE:
-            form = _fields(request, body)
-            _check_token(request, identity, form)
-            values = form
-        ask = Ask({key: str(value) for key, value in request.path_params.items()}, values)
+            values, booleans = _fields(request, body)
+            _check_token(request, identity, values, api=api)
+        path = {key: str(value) for key, value in request.path_params.items()}
+        ask = Ask(path, values, booleans)
         return handler(console, Call(request, identity, ask))
     except TooManyFailures:
         return failure(429, "Refused", "too many failed logins; wait a minute", api=api)
@@ -125,32 +125,52 @@ def _unknown(console: Console, request: Request, *, api: bool) -> Response:
     return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
 
 
-def _fields(request: Request, body: bytes) -> dict[str, str]:
+def _fields(request: Request, body: bytes) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the fields of a body, and the names of those that are true or false in JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
+        return _of_json(body)
+    if kind == "application/x-www-form-urlencoded" or not (kind or body):
         try:
-            found = json.loads(body or b"{}")
-        except RecursionError as error:
-            raise Refused(400, "the body is nested too deeply") from error
-        except ValueError as error:
-            raise Refused(400, f"the body is no JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise Refused(400, "the body is no JSON object")
-        return {name: _text(name, value) for name, value in found.items() if value is not None}
-    if kind == "application/x-www-form-urlencoded":
-        try:
-            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100)
         except ValueError as error:
             raise Refused(400, "the form cannot be read") from error
+        return _once(pairs), frozenset()
     raise Refused(415, "send application/json or application/x-www-form-urlencoded")
 
 
+def _of_json(body: bytes) -> tuple[dict[str, str], frozenset[str]]:
+    try:
+        found = json.loads(body or b"{}", object_pairs_hook=_once)
+    except RecursionError as error:
+        raise Refused(400, "the body is nested too deeply") from error
+    except ValueError as error:
+        raise Refused(400, f"the body is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Refused(400, "the body is no JSON object")
+    booleans = frozenset(name for name, value in found.items() if isinstance(value, bool))
+    texts = {name: _text(name, value) for name, value in found.items() if value is not None}
+    return texts, booleans
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields by their names; refuses a name that is there twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise Refused(400, f"{ascii(name)[:40]} is there twice; give each field once")
+        found[name] = value
+    return found
+
+
 def _text(name: str, value: Any) -> str:
-    """Return a field of JSON as a form has it; a list, such as that of ids, has spaces between."""
-    items = value if isinstance(value, list) else [value]
-    if any(isinstance(item, list | dict) for item in items):
-        raise Refused(400, f"{name[:40]!r}: use a text, a number, true, false, or a list of those")
-    texts = [("1" if item else "") if isinstance(item, bool) else str(item) for item in items]
+    """Return a field of JSON as a form has it; a list, that of ids, has spaces between."""
+    many = isinstance(value, list) and name == "ids"
+    items = value if many else [value]
+    if any(isinstance(item, list | dict) or (many and isinstance(item, bool)) for item in items):
+        raise Refused(400, f"{ascii(name)[:40]}: use a text or a number; only ids may be a list")
+    # As `Ask.flag` reads them.
+    texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
     try:
         " ".join([name, *texts]).encode()
     except UnicodeEncodeError as error:
@@ -158,11 +178,16 @@ def _text(name: str, value: Any) -> str:
     return " ".join(texts)
 
 
-def _check_token(request: Request, identity: Identity, form: dict[str, str]) -> None:
+def _check_token(
+    request: Request, identity: Identity, form: Mapping[str, str], *, api: bool
+) -> None:
     if identity.csrf is None:
         return
     given = request.headers.get("x-csrf-token") or form.get("csrf", "")
     if not compare_digest(given.encode(), identity.csrf.encode()):
+        if api:
+            token = "send the text csrf of /api/session in the header X-CSRF-Token"
+            raise Refused(403, f"the request has no token of this login: {token}")
         raise Refused(403, "the form is not of this login; load the page again")
 
 
@@ -198,6 +223,7 @@ _TITLES = {
     403: "Not allowed",
     404: "There is no such thing",
     409: "Somebody was faster",
+    429: "Too many attempts",
     503: "The store does not answer as it should",
 }
 
@@ -206,7 +232,8 @@ def failure(status: int, kind: str, text: str, *, api: bool) -> Response:
     """Return the answer for an error: a page, or JSON."""
     if api:
         return JSONResponse({"error": kind, "message": text}, status)
-    title = _TITLES.get(status, "The console has failed")
+    failed = "The console has failed" if status >= 500 else _TITLES[400]
+    title = _TITLES.get(status, failed)
     return HTMLResponse(render("error.html", title=title, text=text, identity=None), status)
 
 

@@ -19,6 +19,8 @@ from ignis_sink.options import SinkOptions
 from ignis_sink.spark_log import read_entry
 from ignis_sink.target import Target
 from queue_core import faults
+from queue_core.brief_errors import briefly
+from queue_core.collector import pass_over_imports
 from queue_core.errors import IgnisError
 from queue_core.model import Batch
 from queue_core.schema import conform
@@ -40,6 +42,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._target = target
 
+    @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LoadMessage:
         """On an executor: stage the rows of a partition."""
         if isinstance(self._target, IgnisError):
@@ -48,6 +51,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         self._target.check_there(current_batch() or 0)
         return stage(iterator, self._target, digested=True)
 
+    @briefly
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Publish the batch, unless it was published before; raises `StaleCheckpoint`."""
         tasks = [message for message in messages if message is not None]
@@ -55,6 +59,7 @@ class LoadStreamWriter(DataSourceStreamArrowWriter):
         if tasks:
             from ignis_sink.publishing import in_turn, open_queue, publish
 
+            pass_over_imports()
             target, query = tasks[0].target, tasks[0].query_id
             # Without it, batches of different queries would look the same.
             assert query is not None, "a task of a streaming query knows its query"
@@ -83,10 +88,12 @@ class LoadBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._target = target
 
+    @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> LoadMessage:
         """On an executor: stage the rows of a partition."""
         return stage(iterator, self._target)
 
+    @briefly
     def commit(self, messages: list[Any]) -> None:
         """Publish all rows in one transaction."""
         from ignis_sink.publishing import in_turn, open_queue, publish
@@ -105,6 +112,7 @@ def stage(
     batches: Iterable[pa.RecordBatch], target: Target, *, digested: bool = False
 ) -> LoadMessage:
     """Stage rows as durable segments that no slice names yet; with *digested*, describe them."""
+    pass_over_imports()
     stager = target.stager()
     rows = digest = 0
     try:

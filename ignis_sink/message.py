@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ignis_sink.target import Target
-from queue_core.breakers.tallies import Tally
 from queue_core.model import Staged
-from queue_core.outcomes import Settlement
+
+if TYPE_CHECKING:
+    # Not at the top: a query that loads waits for imports, and settles nothing.
+    from queue_core.breakers.tallies import Tally
+    from queue_core.outcomes import Settlement
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"

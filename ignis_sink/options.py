@@ -28,7 +28,8 @@ OPTIONS: tuple[Option, ...] = (
     *STORE,
     Option(
         "queue",
-        "Queue to write. With `mode=load`, it is created if it does not exist.",
+        "Queue to write. With `mode=load`, a batch write and the first batch of a streaming query "
+        "create it if it does not exist.",
         check_queue,
     ),
     Option(

@@ -36,16 +36,18 @@ def find_target(options: SinkOptions, rows: StructType) -> Target:
     Raises `SchemaMismatch` or `BadOption`.
     """
     incoming = _incoming(rows)
-    identity = missing = None
+    identity = None
+    missing: NoSuchStore | NoSuchQueue | None = None
     try:
         store = known_store(options.address)
         identity = store.storage.identity
         info = store.queue(options.queue).info
-    except NoSuchQueue:
+    except NoSuchQueue as error:
+        missing = error
         spec = _new_queue(options, incoming)
     except NoSuchStore as error:
         # Also one that was open, and whose folder was removed.
-        identity, missing = None, str(error)
+        identity, missing = None, error
         spec = _new_queue(options, incoming)
     else:
         spec = _existing_queue(info, options, incoming)

@@ -26,14 +26,14 @@ def open_queue(target: Target, options: SinkOptions, batch: int = 0) -> Queue:
     Return the queue of a target; create it, or add columns to it, if needed.
 
     Raises `QueueExists` or `Conflict` when another process has given it a different shape, and
-    `NoSuchStore` if the store is missing and *batch* is not the first of its query.
+    `NoSuchStore` or `NoSuchQueue` if it is missing and *batch* is not the first of its query.
     """
     spec = target.spec
     try:
         queue = known_store(options.address).queue(spec.queue)
     except (NoSuchStore, NoSuchQueue) as error:
+        check_first(error, batch, spec.queue)
         if isinstance(error, NoSuchStore):
-            check_first(str(error), batch)
             # The store is new, or its folder was removed since it was opened.
             open_store(options.address, create=True).close()
         queue = known_store(options.address).create_queue(

@@ -25,6 +25,8 @@ from queue_core.breakers.tallies import (
     tallies_of,
     tallies_of_settlement,
 )
+from queue_core.brief_errors import briefly
+from queue_core.collector import pass_over_imports
 from queue_core.errors import BadOption, BadOutcome
 from queue_core.handlers.results import REFUSAL, refusal
 from queue_core.model import Batch, QueueInfo
@@ -52,10 +54,12 @@ class SettleStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
         return gather(iterator, self._options.breaker)
 
+    @briefly
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Settle the batch, except messages that are no longer held."""
         tasks = [message for message in messages if message is not None]
@@ -80,10 +84,12 @@ class SettleBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
         return gather(iterator, self._options.breaker)
 
+    @briefly
     def commit(self, messages: list[Any]) -> None:
         """Settle all messages in one transaction."""
         tasks = [message for message in messages if message is not None]
@@ -128,6 +134,7 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
 
 def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
     """Reduce rows to one bitmap per segment and outcome, the reasons, and the breaker's tallies."""
+    pass_over_imports()
     refused: list[str] = []
     tallies: list[dict[str, Tally]] = []
 
@@ -163,6 +170,7 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     from queue_core.catalog import consumers
     from queue_core.verbs.settle import settle
 
+    pass_over_imports()
     store = known_store(options.address)
     queues = _queues(options)
     consumer = None

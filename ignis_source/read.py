@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ignis_source.partition import IgnisPartition
 from queue_core import faults
+from queue_core.collector import pass_over_imports
 from queue_core.schema import deserialize, output_schema
 from queue_core.segments.reader import read
 
@@ -21,6 +22,8 @@ def read_partition(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.
 
 def read_selected(partition: IgnisPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the same, but only messages that match the partition's selector."""
+    # Before the rows: what is there now stays.
+    pass_over_imports()
     if partition.selector is None:
         return read_partition(partition, schema)
     # Not at the top: streams select when they fire, and need no SQL parser here.

@@ -14,6 +14,7 @@ from queue_core.selection.conditions import fireable
 from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import Eligibility, of_firing
+from queue_core.selection.queue_weights import weights_of
 from queue_core.selection.request import FireRequest, Horizon
 from queue_core.selection.selection import Selection
 
@@ -69,6 +70,10 @@ class Requests:
             fair=fair_queues(
                 queues, self._options.magazine, self._options.order_by, self._options.order
             ),
+            weights=weights_of(queues, self._options.order_by, self._options.order)
+            if max_messages or max_bytes
+            else {},
+            spread=True,
             after=after,
         )
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ignis_source.imports import without_collections
 from ignis_source.offset import Offset
 from ignis_source.options import SourceOptions
 from ignis_source.partition import IgnisPartition, split
 from ignis_source.schema import batch_schema, check_columns
 from queue_core.brief_errors import briefly, briefly_yielded
+from queue_core.collector import without_collections
 from queue_core.names import of_query
 
 if TYPE_CHECKING:

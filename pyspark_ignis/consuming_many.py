@@ -61,7 +61,8 @@ def consume_many(
     A query costs a Python process of about 100 MB and some transactions a second, so a thousand
     queues are better served by one. Handlers and outcomes are those of `consume`. A micro-batch
     takes messages evenly from all queues that have some, and the next one begins where it ended.
-    With *max_messages*, a queue with a million messages does not delay those of the others.
+    With *max_messages*, a queue with a million messages does not delay those of the others, and
+    the queues' setting ``weight`` gives some of them a larger part than others.
 
     The queues share the query: a micro-batch ends when all its messages are handled, so a slow
     handler delays the other queues. Give such a queue a query of its own, by `consume`. The same

@@ -34,6 +34,7 @@ from queue_core.leader.client import CLIENT_ID
 from queue_core.model import QueueInfo
 from queue_core.names import nearest
 from queue_core.queue import Queue
+from queue_core.settings import check_count
 from queue_core.store import Store
 from queue_core.tasks.registry import REGISTRY, TASKS
 from queue_core.tasks.retirement import retire
@@ -83,6 +84,9 @@ class IgnisManager:
             slow handler delays the other queues. A queue whose handler is a Column, or whose
             arguments `consume_many` does not know, keeps its own query. A shared query that fails
             is started again within 10 seconds.
+        max_messages: At most this many messages in one micro-batch of a query, 1 or more, unless a
+            handler's arguments have their own. The queues of a shared query share it evenly, or by
+            their setting ``weight``. By default, all waiting messages.
         tasks: The side tasks to run: any of ``shovel``, ``sweep``, ``expire``, ``compact``,
             ``vacuum``, ``fsck`` and ``sample``.
 
@@ -106,6 +110,7 @@ class IgnisManager:
         zookeeper: str | None = None,
         client_id: str = CLIENT_ID,
         shared: bool = False,
+        max_messages: int | None = None,
         tasks: Collection[str] = TASKS,
     ) -> None:
         self._spark = spark
@@ -119,6 +124,7 @@ class IgnisManager:
             raise BadOption(
                 "checkpoints is empty: give the folder in which each query keeps its checkpoint"
             )
+        self._most = check_count("max_messages", max_messages)
         self._every = check_seconds("refresh_interval", refresh_interval)
         self._first = check_seconds("first_refresh", first_refresh)
         self._address: dict[str, Any] = {"path": path, "catalog": catalog, "storage": storage}
@@ -522,6 +528,7 @@ class IgnisManager:
             "refreshInterval": self._every,
             # The manager runs the side tasks of all queues.
             "tasks": "none",
+            "max_messages": self._most,
             **given,
         }
         return consume(self._spark, queue, checkpoint=checkpoint, **self._address, **options)
@@ -532,6 +539,7 @@ class IgnisManager:
             handlers,
             checkpoint=f"{self._checkpoints}/{name}",
             name=f"ignis:{name}",
+            max_messages=self._most,
             refreshInterval=self._every,
             tasks="none",
             **self._address,

@@ -16,13 +16,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ignis_source.imports import without_collections
 from pyspark_ignis import logs
 from pyspark_ignis.shipping import check_arrivals, checked
 from queue_core.brief_errors import briefly
+from queue_core.collector import pass_over_imports, without_collections
 from queue_core.errors import BadOption, IgnisError
 
 if TYPE_CHECKING:
+    from ignis_sink.target import Target
     from ignis_source.options import SourceOptions
 
 
@@ -117,16 +118,19 @@ class IgnisDataSource(DataSource):
             SchemaMismatch: The columns do not fit the queue.
             BadOutcome: The columns are not those of a settlement.
         """
-        from ignis_sink.load import LoadBatchWriter
         from ignis_sink.options import SinkOptions
-        from ignis_sink.planning import find_target
-        from ignis_sink.settle import SettleBatchWriter, check_settlement
 
+        pass_over_imports()
         options = SinkOptions.of(self.options)
         _refuse_overwrite(overwrite)
         if options.mode == "settle":
+            from ignis_sink.settle import SettleBatchWriter, check_settlement
+
             check_settlement(options, schema)
             return checked(SettleBatchWriter(options))
+        from ignis_sink.load import LoadBatchWriter
+        from ignis_sink.planning import find_target
+
         return checked(LoadBatchWriter(options, find_target(options, schema)))
 
     @briefly
@@ -148,17 +152,19 @@ class IgnisDataSource(DataSource):
             BadOutcome: The columns are not those of a settlement.
         """
         from ignis_sink.arrow_streams import stream_writer
-        from ignis_sink.load import LoadStreamWriter
         from ignis_sink.options import SinkOptions
-        from ignis_sink.planning import find_target
-        from ignis_sink.settle import SettleStreamWriter, check_settlement
-        from ignis_sink.target import Target
 
+        pass_over_imports()
         options = SinkOptions.of(self.options)
         _refuse_overwrite(overwrite)
         if options.mode == "settle":
+            from ignis_sink.settle import SettleStreamWriter, check_settlement
+
             check_settlement(options, schema)
             return checked(stream_writer(SettleStreamWriter(options), schema))
+        from ignis_sink.load import LoadStreamWriter
+        from ignis_sink.planning import find_target
+
         try:
             target: Target | IgnisError = find_target(options, schema)
         except IgnisError as error:

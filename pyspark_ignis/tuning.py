@@ -1,4 +1,4 @@
-"""Settings of a session with which Spark finds ignis, and its queries start faster."""
+"""Settings of a session with which Spark finds ignis, and its queries start and run faster."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 #: For a JVM that runs for minutes: one compiler, which is fast, and a collector without threads.
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+MAX_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+#: The one value with which Spark does not add up the size of an Arrow batch after each row.
+UNLIMITED = str((1 << 31) - 1)
 #: Settings of the Python that Spark starts.
 _PYTHONS = {"spark.pyspark.python", "spark.pyspark.driver.python"}
 #: Variables that give options to a JVM.
 _JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
-def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession.Builder:
+def tuned(
+    builder: SparkSession.Builder, *, brief: bool = False, small_rows: bool = False
+) -> SparkSession.Builder:
     """
-    Set what lets Spark find ignis and start its queries faster, on the builder of a session.
+    Set what lets Spark find ignis and run its queries faster, on the builder of a session.
 
     With a local master, Spark's Python processes run this program's Python, in which ignis is
     installed. Otherwise Spark takes the first ``python3`` of the ``PATH``, and may not find ignis.
@@ -41,6 +47,9 @@ def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession
             before ``getOrCreate``.
         brief: Whether the application ends within some minutes. The JVM then uses its fast
             compiler alone, which produces slower code, and the serial garbage collector.
+        small_rows: Whether all rows that go to Python are small, of at most 6 kB. Spark then limits
+            its Arrow batches by rows alone, of which one has 10,000, and does not add up the bytes
+            of a batch after each row. Nothing changes if you have set either limit.
 
     Returns:
         The same builder.
@@ -62,6 +71,8 @@ def tuned(builder: SparkSession.Builder, *, brief: bool = False) -> SparkSession
     in_environment = any("-XX:" in os.environ.get(name, "") for name in _JAVA_VARIABLES)
     if brief and not in_environment and not given.keys() & {JAVA_OPTIONS, DEFAULT_JAVA_OPTIONS}:
         builder.config(DEFAULT_JAVA_OPTIONS, BRIEF_JAVA)
+    if small_rows and not given.keys() & {MAX_BATCH_BYTES, MAX_BATCH_ROWS}:
+        builder.config(MAX_BATCH_BYTES, UNLIMITED)
     return builder
 
 

@@ -17,7 +17,6 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from queue_core.schema import is_binary, is_number, is_text
@@ -136,10 +135,13 @@ def _plain(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray | No
     type_ = _plain_type(array.type)
     if type_ is None or array.type.equals(type_):
         return None if type_ is None else array
-    return pc.cast(array, type_)
+    return array.cast(type_)
 
 
 def _extremes(values: pa.Array | pa.ChunkedArray) -> tuple[Any, Any]:
+    # Not at the top: a query waits for imports, and many queues have no attributes.
+    import pyarrow.compute as pc
+
     if pt.is_floating(values.type) and pc.any(nan := pc.is_nan(values)).as_py():
         return pc.min(values.filter(pc.invert(nan))).as_py(), None
     found = pc.min_max(values)
@@ -150,7 +152,7 @@ def _distinct(values: pa.Array | pa.ChunkedArray, limit: int) -> frozenset[Any] 
     """Return all values if they are at most *limit*, short, and distinct in Python too."""
     found: set[Any] = set()
     for start in range(0, len(values), _BLOCK):
-        block = pc.unique(values.slice(start, _BLOCK)).drop_null()
+        block = values.slice(start, _BLOCK).unique().drop_null()
         if len(block) > limit:
             return None
         exact = {python_value(value) for value in block}

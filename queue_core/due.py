@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from queue_core.failure_kinds import REASONS, REJECTED
+from queue_core.failure_kinds import REJECTED, no_reasons
 from queue_core.ids import IdSet
 from queue_core.model import Slice
 from queue_core.retry import Retry
 from queue_core.rows import EMPTY, Numbers, Rows
-from queue_core.waits import WAITS
+from queue_core.waits import no_waits
 
 #: The due time of dead messages.
 NEVER = 2**62
@@ -80,6 +80,7 @@ class DueTimes:
             here = rows & these
             if here and due_at > self._now:
                 yield here, due_at
+                rows = rows - here
 
     def _unretried(self, retry: Retry, piece: Slice, rows: Rows) -> Rows:
         """Return the rows whose failures are of a kind that the policy does not retry."""
@@ -146,4 +147,4 @@ def _by_kind(reasons: pa.Table) -> dict[str, IdSet]:
 @cache
 def _none() -> DueTimes:
     # Not at the top: an array would import pandas, for which a query would wait.
-    return DueTimes(WAITS.empty_table(), REASONS.empty_table(), 0)
+    return DueTimes(no_waits(), no_reasons(), 0)

@@ -112,10 +112,10 @@ class NoSuchStore(Invalid):
 
 class NoSuchQueue(Invalid):
     """
-    The store has no such queue.
+    The store has no such queue, or the queue was dropped.
 
     Correct the name, for which the message suggests the nearest one, or create the queue with
-    `Store.create_queue`.
+    `Store.create_queue`. If there is a new queue of that name, open it with `Store.queue`.
     """
 
 

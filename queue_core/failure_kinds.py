@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 
 from queue_core.errors import BadOutcome
@@ -57,6 +59,12 @@ FAILURE_LOG = pa.schema(
 REASON_LENGTH = 2000
 
 
+@cache
+def no_reasons() -> pa.Table:
+    """Return `REASONS` without a row."""
+    return REASONS.empty_table()
+
+
 def check_kind(kind: str) -> str:
     """Return *kind* if it is a valid kind of failure; raises `BadOutcome`."""
     if not isinstance(kind, str) or not is_kind(kind):
@@ -66,10 +74,35 @@ def check_kind(kind: str) -> str:
     return kind
 
 
+def check_reasons(reasons: pa.Table) -> None:
+    """Raise `BadOutcome` unless a table has the columns of `REASONS`, and what they may have."""
+    check_table("reasons", reasons, REASONS)
+    if not reasons.num_rows:
+        return
+    # Not at the top: a query waits for imports, and few messages fail.
+    import pyarrow.compute as pc
+
+    for kind in pc.unique(reasons.column("kind").drop_null()).to_pylist():
+        check_kind(kind)
+    longest = pc.max(pc.utf8_length(reasons.column("reason"))).as_py() or 0
+    if longest > REASON_LENGTH:
+        raise BadOutcome(f"a reason has {longest} characters; {REASON_LENGTH} are kept: cut it")
+
+
+def check_table(name: str, table: pa.Table, schema: pa.Schema) -> None:
+    """Raise `BadOutcome` unless a field of a settlement has a schema, and an id in each row."""
+    if not isinstance(table, pa.Table) or not table.schema.equals(schema):
+        columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        raise BadOutcome(f"{name} is no table of pyarrow with the columns {columns}")
+    if table.column("message_id").null_count:
+        raise BadOutcome(f"{name} has a row without a message_id")
+
+
 def readable(reason: str) -> str:
     """Return a reason as it is stored: cut to length, with invalid characters escaped."""
     # A reason can quote a file name, whose bytes need not be valid characters.
-    return reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
+    shown = reason[:REASON_LENGTH].encode(errors="backslashreplace").decode()
+    return shown[:REASON_LENGTH]
 
 
 def reason_of(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from queue_core.ids import IdSet
-from queue_core.model import THIS_PROCESS, Consumer, Holder, Ticket
+from queue_core.model import THIS_PROCESS, Consumer, Holder, ReadPlan, Ticket
 
 #: Messages to settle: a firing, or message ids as a pyarrow or numpy array or a list.
 Messages = Any
@@ -22,6 +22,7 @@ class Firing:
         messages: pa.Table,
         opens_in: float | None = None,
         stalled: bool = False,
+        full: bool = False,
     ) -> None:
         #: None when there was nothing to fire.
         self.ticket = ticket
@@ -33,6 +34,10 @@ class Firing:
         #: Whether messages wait until a pool or a target has settled what it holds, because one of
         #: them may have ended its process.
         self.stalled = stalled
+        #: Whether *max_bytes* has left messages that could have been fired.
+        self.full = full
+        #: The messages as they were read, and their ids.
+        self._read: tuple[pa.Table, IdSet] | None = None
 
     @property
     def ids(self) -> pa.ChunkedArray:
@@ -51,9 +56,22 @@ class Firing:
         )
 
 
+def of_plan(ticket: Ticket, messages: pa.Table, plan: ReadPlan, *, full: bool) -> Firing:
+    """Return the firing of the messages that a plan has read."""
+    firing = Firing(ticket, messages, full=full)
+    if not any(task.segment.compacted for task in plan.tasks):
+        # A plan has few ranges of ids, and the messages can be many.
+        firing._read = messages, IdSet.of_scan(plan.tasks)
+    return firing
+
+
 def ids_of(messages: Messages) -> IdSet:
     """Return the ids of messages; raises `BadOutcome`."""
-    return IdSet.of(messages.ids if isinstance(messages, Firing) else messages)
+    if not isinstance(messages, Firing):
+        return IdSet.of(messages)
+    if messages._read is not None and messages._read[0] is messages.messages:
+        return messages._read[1]
+    return IdSet.of(messages.ids)
 
 
 def holder_of(messages: Messages, consumer: Consumer | str | None) -> Holder:

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from queue_core.errors import BadOutcome
 from queue_core.model import MAX_SEGMENT_ROWS, ROW_BITS, ScanTask, Staged
-from queue_core.rows import Numbers, Rows
+from queue_core.rows import EMPTY, Numbers, Rows
 
 
 def first_id(segment_id: int) -> int:
@@ -54,7 +54,7 @@ class IdSet:
         Raises:
             BadOutcome: A value is null, negative or not a whole number.
         """
-        numbers = _numbers(ids)
+        numbers = numbers_of(ids)
         if not len(numbers):
             return IdSet()
         if int(numbers.min()) < 0:
@@ -66,8 +66,8 @@ class IdSet:
             order = np.argsort(segments, kind="stable")
             numbers, segments = numbers[order], segments[order]
         rows = (numbers & (MAX_SEGMENT_ROWS - 1)).astype(np.uint32)
-        starts = np.flatnonzero(np.diff(segments, prepend=-1))
-        bounds = [*starts.tolist(), len(numbers)]
+        begins = np.flatnonzero(segments[1:] != segments[:-1]) + 1
+        bounds = [0, *begins.tolist(), len(numbers)]
         return IdSet(
             {int(segments[start]): _bitmap(rows[start:stop]) for start, stop in pairwise(bounds)}
         )
@@ -113,6 +113,13 @@ class IdSet:
         met = {segment: self._blocks[segment] & other._blocks[segment] for segment in both}
         return IdSet({segment: bitmap for segment, bitmap in met.items() if bitmap})
 
+    def __sub__(self, other: IdSet) -> IdSet:
+        left = {
+            segment: bitmap - other._blocks[segment] if segment in other._blocks else bitmap
+            for segment, bitmap in self._blocks.items()
+        }
+        return IdSet({segment: bitmap for segment, bitmap in left.items() if bitmap})
+
     def __reduce__(self) -> tuple[object, tuple[dict[int, bytes]]]:
         return _unpickle, ({segment: _packed(bits) for segment, bits in self._blocks.items()},)
 
@@ -131,7 +138,8 @@ class IdSet:
         Returns:
             The row numbers, empty if the set has no message of the segment.
         """
-        return Rows.of_bitmap(self._blocks.get(segment_id) or BitMap())
+        bitmap = self._blocks.get(segment_id)
+        return Rows.of_bitmap(bitmap) if bitmap else EMPTY
 
     def numbers(self) -> Numbers:
         """
@@ -164,7 +172,10 @@ def _bitmap(rows: npt.NDArray[np.uint32]) -> BitMap:
     return BitMap(packed)
 
 
-def _numbers(ids: Any) -> Numbers:
+def numbers_of(ids: Any) -> Numbers:
+    """Return message ids as numbers, in their order; raises `BadOutcome` for one that is none."""
+    if type(ids) is np.ndarray and ids.ndim == 1 and ids.dtype == np.int64:
+        return ids
     try:
         if isinstance(ids, pa.ChunkedArray):
             ids = ids.combine_chunks()

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import BadOutcome
-from queue_core.failure_kinds import REASON_LENGTH, REASONS, REJECTED, check_kind, readable
-from queue_core.ids import IdSet
+from queue_core.failure_kinds import (
+    REASON_LENGTH,
+    REASONS,
+    REJECTED,
+    check_kind,
+    check_reasons,
+    no_reasons,
+    readable,
+)
+from queue_core.ids import IdSet, numbers_of
 from queue_core.names import nearest
-from queue_core.waits import WAITS, waits_of
+from queue_core.waits import check_waits, dead_of, no_waits, waits_of
 
 DELETE, SIDELINE, RELOAD = "delete", "sideline", "reload"
 OUTCOMES = (DELETE, SIDELINE, RELOAD)
+#: The columns of a table of outcomes.
+_COLUMNS = ("_message_id", "outcome", "kind", "reason", "not_before", "delay", "dead")
 #: The kind of reloaded messages that no handler has seen.
 UNHANDLED = "unhandled"
 
@@ -34,10 +46,10 @@ class Settlement:
     unhandled: IdSet = field(default_factory=IdSet)
     #: Why messages are sidelined: ``message_id`` (int64), ``kind`` and ``reason`` (strings).
     #: Messages without a row are ``rejected``, without a reason.
-    reasons: pa.Table = field(default_factory=REASONS.empty_table)
+    reasons: pa.Table = field(default_factory=no_reasons)
     #: When messages are due again, or that they are dead: ``message_id``, ``not_before`` and
     #: ``delay`` (int64, microseconds) and ``dead`` (boolean). Others wait as the policy says.
-    waits: pa.Table = field(default_factory=WAITS.empty_table)
+    waits: pa.Table = field(default_factory=no_waits)
 
     def __len__(self) -> int:
         return len(self.deleted) + len(self.sidelined) + len(self.reloaded)
@@ -87,8 +99,16 @@ class Settlement:
 
         Raises:
             BadOutcome: A column is missing or of another type, an outcome or kind is unknown, or a
-                message has two outcomes.
+                message has two outcomes or two times.
         """
+        if not isinstance(rows, pa.RecordBatch | pa.Table):
+            raise BadOutcome(
+                f"a settlement is made from a Table or RecordBatch of pyarrow, and from no "
+                f"{type(rows).__name__}"
+            )
+        for name in _COLUMNS:
+            if rows.schema.names.count(name) > 1:
+                raise BadOutcome(f"a settlement has the column {name!r} twice")
         for name in ("_message_id", "outcome"):
             if name not in rows.schema.names:
                 raise BadOutcome(
@@ -96,16 +116,15 @@ class Settlement:
                     "it has _message_id, outcome and, optionally, kind, reason, not_before, delay "
                     "and dead"
                 )
-        ids, outcomes = rows.column("_message_id"), _known(rows.column("outcome"))
-        having = {outcome: pc.equal(outcomes, outcome) for outcome in OUTCOMES}
-        by_outcome = {outcome: ids.filter(these) for outcome, these in having.items()}
+        ids, outcomes = numbers_of(rows.column("_message_id")), _places(rows.column("outcome"))
+        deleted, sidelined, reloaded = (outcomes == place for place in range(len(OUTCOMES)))
         settlement = Settlement(
-            deleted=IdSet.of(by_outcome[DELETE]),
-            sidelined=IdSet.of(by_outcome[SIDELINE]),
-            reloaded=IdSet.of(by_outcome[RELOAD]),
-            unhandled=_unhandled(rows, having[RELOAD]),
-            reasons=_reasons(rows, having[SIDELINE]),
-            waits=waits_of(rows, having[SIDELINE], having[RELOAD]),
+            deleted=IdSet.of(ids[deleted]),
+            sidelined=IdSet.of(ids[sidelined]),
+            reloaded=IdSet.of(ids[reloaded]),
+            unhandled=_unhandled(rows, reloaded),
+            reasons=_reasons(rows, sidelined),
+            waits=waits_of(rows, sidelined, reloaded),
         )
         settlement.check()
         return settlement
@@ -125,7 +144,7 @@ class Settlement:
             BadOutcome: A message has two outcomes.
         """
         deleted, sidelined, reloaded, unhandled = IdSet(), IdSet(), IdSet(), IdSet()
-        reasons, waits = [REASONS.empty_table()], [WAITS.empty_table()]
+        reasons, waits = [no_reasons()], [no_waits()]
         for settlement in settlements:
             deleted |= settlement.deleted
             sidelined |= settlement.sidelined
@@ -140,11 +159,25 @@ class Settlement:
 
     def check(self) -> None:
         """
-        Check that no message has two outcomes.
+        Check the outcomes, as every settlement does.
 
         Raises:
-            BadOutcome: A message has two outcomes.
+            BadOutcome: A message has two outcomes or two times, is dead without being sidelined, or
+                has a kind, reason or time that cannot be; or a field has another type.
         """
+        for name in ("deleted", "sidelined", "reloaded", "unhandled"):
+            if not isinstance(given := getattr(self, name), IdSet):
+                raise BadOutcome(
+                    f"{name} is no IdSet but {type(given).__name__}; IdSet.of makes one from ids"
+                )
+        check_reasons(self.reasons)
+        check_waits(self.waits)
+        dead = dead_of(self.waits) & self.reloaded
+        if len(dead):
+            raise BadOutcome(
+                f"message {int(dead.numbers()[0])} with dead=true is reloaded; dead is for the "
+                "outcome sideline"
+            )
         for one, other, names in (
             (self.deleted, self.sidelined, "deleted and sidelined"),
             (self.deleted, self.reloaded, "deleted and reloaded"),
@@ -158,18 +191,19 @@ class Settlement:
                 )
 
 
-def _known(outcomes: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the outcomes as texts; raises `BadOutcome` for an unknown one."""
+def _places(outcomes: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
+    """Return the place of each outcome in `OUTCOMES`; raises `BadOutcome` for an unknown one."""
     outcomes = _texts("outcome", outcomes)
-    known = pc.is_in(outcomes, value_set=pa.array(OUTCOMES))
-    if not pc.all(known, min_count=0).as_py():
-        strange = outcomes.filter(pc.invert(known))[0].as_py()
+    found = pc.index_in(outcomes, value_set=pa.array(OUTCOMES))
+    if found.null_count:
+        strange = outcomes.filter(found.is_null())[0].as_py()
         hint = nearest(str(strange), OUTCOMES)
         raise BadOutcome(f"outcome {strange!r} is unknown{hint}; use {', '.join(OUTCOMES)}")
-    return outcomes
+    places: npt.NDArray[np.int32] = found.to_numpy()
+    return places
 
 
-def _unhandled(rows: pa.RecordBatch | pa.Table, reloaded: pa.Array | pa.ChunkedArray) -> IdSet:
+def _unhandled(rows: pa.RecordBatch | pa.Table, reloaded: npt.NDArray[np.bool_]) -> IdSet:
     """Return the reloaded messages that no handler has seen, by their kind."""
     if "kind" not in rows.schema.names:
         return IdSet()
@@ -177,13 +211,13 @@ def _unhandled(rows: pa.RecordBatch | pa.Table, reloaded: pa.Array | pa.ChunkedA
     return IdSet.of(rows.column("_message_id").filter(these.fill_null(False)))
 
 
-def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: pa.Array | pa.ChunkedArray) -> pa.Table:
+def _reasons(rows: pa.RecordBatch | pa.Table, sidelined: npt.NDArray[np.bool_]) -> pa.Table:
     """Return the `REASONS` of the sidelined rows that have one."""
     names = [name for name in ("kind", "reason") if name in rows.schema.names]
     if not names:
-        return REASONS.empty_table()
+        return no_reasons()
     given = {name: _texts(name, rows.column(name)).filter(sidelined) for name in names}
-    nothing = pa.nulls(pc.sum(sidelined, min_count=0).as_py(), pa.string())
+    nothing = pa.nulls(np.count_nonzero(sidelined), pa.string())
     kinds, reasons = given.get("kind", nothing), given.get("reason", nothing)
     for kind in pc.unique(kinds.drop_null()).to_pylist():
         check_kind(kind)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
+from math import ceil
 from typing import TypeVar
 
 import numpy as np
+import xxhash
 
 from queue_core.ids import IdSet
 from queue_core.model import Part, ScanTask, SegmentRef, Slice
@@ -19,6 +21,10 @@ Ordered = TypeVar("Ordered", int, tuple[int, int, int])
 
 #: A slice, and its rows that are taken.
 Taken = tuple[Slice, Rows]
+
+#: The golden ratio without its whole part, in 64 bits. The fractional parts of its multiples are
+#: spread evenly from 0 to 1, however many they are.
+_GOLDEN = 0x9E3779B97F4A7C15
 
 
 def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name, int]:
@@ -42,25 +48,59 @@ def share(available: Mapping[Name, int], limit: int, turn: int = 0) -> dict[Name
     return {name: shares[name] for name in names}
 
 
+def in_proportion(
+    available: Mapping[Ordered, int], limit: int, weights: Mapping[Ordered, int], turn: int
+) -> dict[Ordered, int]:
+    """
+    Share *limit* among the names by their weights, as far as the available numbers allow.
+
+    What a name lacks goes to the others. Each of them gets its part, rounded up or down: in
+    successive turns up so often that the parts are exact in the long run, and that each name gets
+    something soon, however small its weight is.
+    """
+    names = sorted(name for name in available if available[name] > 0)
+    total = sum(weights[name] for name in names)
+    shares: dict[Ordered, int] = {}
+    for name in sorted(names, key=lambda name: (available[name] << 64) // weights[name]):
+        if available[name] * total > limit * weights[name]:
+            break
+        shares[name] = available[name]
+        limit -= available[name]
+        total -= weights[name]
+    # The parts stand side by side on a line. Each has as many messages as whole numbers lie on it.
+    end = (turn * _GOLDEN % (1 << 64)) * total >> 64
+    for name in names:
+        if name not in shares:
+            begin, end = end, end + limit * weights[name]
+            shares[name] = end // total - begin // total
+    return {name: shares[name] for name in names}
+
+
 def in_turn(
-    available: Mapping[Ordered, int], limit: int, turn: int, *, few: bool = False
+    available: Mapping[Ordered, int], limit: int, turn: int, of_each: int = 1
 ) -> list[Ordered]:
     """
     Return the names from which *limit* is to be taken, in rotating order.
 
-    As many as can give something, beginning at *turn*; with *few*, only as many as have *limit*
-    together, and the next turn begins at the next name.
+    They have *limit* together, if all have, and are so many that none has to give more than
+    *of_each* if all have as much. *turn* is how much was ever taken. If each gives one, the next
+    turn begins after them. Otherwise, each is the first once in as many turns as there are names,
+    and any may be the first of these turns. With a fixed one, two callers with different limits
+    could take turns so that some name is never the first.
     """
     names = sorted(name for name in available if available[name] > 0)
     if not names:
         return []
-    start = (turn // limit if few else turn) % len(names)
+    if of_each == 1:
+        start = turn
+    else:
+        rounds, place = divmod(turn // limit, len(names))
+        start = place + xxhash.xxh3_64_intdigest(rounds.to_bytes(8, "big"))
+    start %= len(names)
     names = names[start:] + names[:start]
-    if not few:
-        return names[:limit]
     sums = accumulate(available[name] for name in names)
     enough = next((at for at, total in enumerate(sums, 1) if total >= limit), len(names))
-    return names[:enough]
+    return names[: max(enough, ceil(limit / of_each))]
 
 
 def passed_over(wanted: Sequence[Ordered], got: Collection[Ordered]) -> bool:
@@ -112,10 +152,15 @@ def before(taken: Sequence[Taken], end: int) -> list[Taken]:
 
 
 def within_bytes(
-    taken: Mapping[Name, Sequence[Taken]], limit: int, ranked: Collection[Name] = ()
+    taken: Mapping[Name, Sequence[Taken]],
+    limit: int,
+    ranked: Collection[Name] = (),
+    sharing: Callable[[Mapping[Name, int], int], Mapping[Name, int]] = share,
 ) -> dict[Name, list[Taken]]:
     """
     Return the first messages of each shard that fit into *limit* bytes in all.
+
+    *sharing* shares the bytes among the shards.
 
     At least one message is taken, so that a message that is larger than the limit does not get
     stuck. *ranked* shards were already cut, by their own order, and stay as they are.
@@ -125,7 +170,7 @@ def within_bytes(
     limit -= sum(sizes.pop(name) for name in whole)
     if not sizes or sum(sizes.values()) <= limit:
         return {name: list(pieces) for name, pieces in taken.items()}
-    shares = share(sizes, max(limit, 0))
+    shares = sharing(sizes, max(limit, 0))
     fitting = {
         name: list(_fitting(taken[name], given)) for name, given in shares.items() if taken[name]
     }

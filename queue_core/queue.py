@@ -21,10 +21,11 @@ from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.durations import Duration, check_seconds, check_timeout
-from queue_core.errors import BadOption, StorageUnavailable
+from queue_core.errors import BadOption, BadOutcome, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
-from queue_core.firing import Firing, Messages, holder_of, ids_of
+from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
 from queue_core.ids import IdSet, ids_from
+from queue_core.inspection.views import view
 from queue_core.integrity import clock
 from queue_core.limits import Limit
 from queue_core.model import (
@@ -37,7 +38,6 @@ from queue_core.model import (
     ReadPlan,
     Staged,
     Ticket,
-    TicketRange,
     magazine_of,
 )
 from queue_core.names import SIDELINE_SUFFIX
@@ -59,8 +59,9 @@ from queue_core.selection.conditions import fireable
 from queue_core.selection.fair_rules import fair_queues
 from queue_core.selection.limited import limits_of
 from queue_core.selection.queue_rules import of_firing
+from queue_core.selection.reading import Reading
 from queue_core.selection.request import Count, FireRequest, most_messages
-from queue_core.selection.rounds import WHOLE_SLICES
+from queue_core.selection.rounds import whole_slices
 from queue_core.selection.selection import Selection, condition_of
 from queue_core.settings import (
     QueueSettings,
@@ -81,10 +82,11 @@ from queue_core.verbs.abandon import abandon
 from queue_core.verbs.abandon import count as count_overdelivered
 from queue_core.verbs.browse import browse
 from queue_core.verbs.deactivate import deactivate
+from queue_core.verbs.drop import drop
 from queue_core.verbs.expire import expire
 from queue_core.verbs.peek import peek
 from queue_core.verbs.quarantine import quarantining
-from queue_core.verbs.read_tickets import plan_tickets
+from queue_core.verbs.read_tickets import plan_firing
 from queue_core.verbs.recover import recover_ticket
 from queue_core.verbs.repair import repair
 from queue_core.verbs.reset import reset
@@ -220,9 +222,10 @@ class Queue:
             QueueFull: The queue was full, and no room became free within *timeout* seconds; with
                 *connection*, at once.
             QueueDeactivated: The queue was deactivated.
-            Conflict: The queue was dropped, or other processes kept changing the messages that the
-                policy decides about; retry. With *connection*, another transaction was in the way:
-                roll yours back, and run it again.
+            NoSuchQueue: The queue was dropped.
+            Conflict: Other processes kept changing the messages that the policy decides about;
+                retry. With *connection*, another transaction was in the way: roll yours back, and
+                run it again.
             DamagedSegment: A queued message that a policy needs cannot be read. It is quarantined;
                 load again.
         """
@@ -377,11 +380,16 @@ class Queue:
         Take the next message, or the next messages, in the order of each shard.
 
         First in, first out holds per shard: a total order takes a queue with ``shards=1``, one key
-        for all messages, or ``order="global"``. By default, messages come evenly from all shards,
-        or, while other consumers fire from the queue too, from as few as hold enough.
-        They stay in flight until they are settled (`delete`, `sideline`, `reload`, `settle`), or
-        until a sweep sidelines them. Consumers that wait are served first come, first served,
-        except for those with a selector or an order.
+        for all messages, or ``order="global"``. By default, the shards take turns: a call takes
+        from a second one if the first has not enough, or for each 1000 messages; while other
+        consumers fire from the queue too, only if the first has not enough. From the sideline, with
+        a selector, or with *max_bytes* alone, it takes evenly from all shards.
+
+        The messages stay in flight until they are settled (`delete`, `sideline`, `reload`,
+        `settle`), or until a sweep sidelines them. Consumers that wait are served first come, first
+        served, except for those with a selector or an order. A call with
+        *max_messages* goes before them while several shards have so many messages that each of them
+        could have as many as the call takes.
 
         With *connection*, the firing is a part of its transaction: if you roll back, the messages
         were never fired. Settle them in the same transaction. Until its end, other firings pass
@@ -389,7 +397,7 @@ class Queue:
 
         Args:
             max_messages: At most this many messages, 1 or more, or ``"all"``: all waiting messages,
-                up to 65,536 slices. By default, one message; with *max_bytes*, as many as fit.
+                up to 8,192 slices. By default, one message; with *max_bytes*, as many as fit.
             max_bytes: At most this many bytes of messages, as uncompressed Arrow data, 1 or more.
                 Each message counts as the mean size of its load. One message is always taken, even
                 if it is larger.
@@ -401,8 +409,10 @@ class Queue:
                 `Predicate`, of only some columns. By default, take any message.
             order_by: The order in which messages are chosen, such as ``"priority DESC, size"``. It
                 may use ``_age`` too. By default, the queue's priority, then the order of loading.
-            order: The order without *order_by*. ``"shard"``: each shard in its order, evenly from
-                all. ``"global"``: by the time of loading over all shards, where each shard still
+                A queue with ``fair_by`` has an order of its own, and takes neither this nor
+                ``order="global"``.
+            order: The order without *order_by*. ``"shard"``: each shard in its order, the shards in
+                turn. ``"global"``: by the time of loading over all shards, where each shard still
                 keeps its order. It takes longer, as it looks at the oldest messages of every shard,
                 and waits for other firings. Messages of one load come shard by shard.
             fallback: Whether to take the oldest message of a shard if none meets *selector*; with
@@ -418,7 +428,8 @@ class Queue:
         Returns:
             A `Firing` with the messages and their ticket; empty if there is no message. It is also
             empty, with `Firing.opens_in`, if limits have refused the messages, or if another
-            transaction, such as a caller's own, has kept them for half a second.
+            transaction, such as a caller's own, has kept them for half a second. `Firing.full` says
+            whether *max_bytes* has left messages.
 
         Raises:
             BadOption: An argument is out of range.
@@ -427,11 +438,14 @@ class Queue:
             ConsumerFenced: The same consumer was started again elsewhere.
             QueueDeactivated: The queue was deactivated.
             QueueTaken: Another consumer has the queue to itself.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; fire again for the
                 others. With *connection*, the next firing without it quarantines them.
             Conflict: With *connection*, another transaction was in the way: roll yours back, and
                 run it again.
         """
+        if consumer is not None and not isinstance(consumer, Consumer):
+            raise BadOption(f"consumer={consumer!r}: use what Store.consumer(name) returns")
         most = most_messages(max_messages, max_bytes)
         given = (most, max_bytes, magazine, selector, order_by, order, fallback)
         timeout = check_timeout("timeout", timeout)
@@ -443,8 +457,12 @@ class Queue:
                 uri = self._store.storage.uri
                 return fire_within(theirs, uri, self.info, request, consumer)
 
+        info, uri = self.info, self._store.storage.uri
+        reading = Reading(uri, (info,))
+
         def request_of(queue: QueueInfo) -> FireRequest:
-            return replace(self._request_of(queue, *given), even_if_paused=even_if_paused)
+            request = self._request_of(queue, *given)
+            return replace(request, even_if_paused=even_if_paused, reading=reading)
 
         def who() -> Consumer:
             return consumer or self._store.consumer()
@@ -454,10 +472,12 @@ class Queue:
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, request.refused_for, request.stall.stalled)
-        uri = self._store.storage.uri
-        with catalog.read() as connection:
-            plan = plan_tickets(connection, uri, [self.info], TicketRange.of(ticket))
-        return Firing(ticket, self._read(plan, ticket, request.selection))
+        if self.info is not info:
+            # Another thread has changed the columns, or read them again, while this one waited.
+            reading = Reading(uri, (self.info,))
+        plan = plan_firing(catalog, ticket, reading)
+        messages = self._read(plan, ticket, request.selection)
+        return of_plan(ticket, messages, plan, full=request.cut.by_bytes)
 
     def get_and_keep(
         self,
@@ -487,6 +507,7 @@ class Queue:
             BadOption: An argument is out of range.
             QueueDeactivated: The queue was deactivated.
             QueueTaken: Another consumer has the queue to itself.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; call again.
         """
         self._need_whole("get_and_keep")
@@ -512,8 +533,10 @@ class Queue:
 
         Raises:
             BadOption: No consumer of the name *consumer* keeps messages.
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("reset")
+        self._follow_settings()
         keeper = self._store.keeper.known()
         return reset(self._store.catalog, self.info, keeper, consumer=consumer)
 
@@ -661,6 +684,8 @@ class Queue:
         """
         Return the messages that `fire` would take now with the same arguments, without taking them.
 
+        Calls for other numbers of messages may begin at other shards.
+
         Args:
             count: At most this many messages, 1 or more.
             selector: A SQL condition or a function, as in `fire`.
@@ -674,6 +699,7 @@ class Queue:
         Raises:
             BadOption: An argument is out of range.
             BadSelector: *selector* or *order_by* cannot be understood, or the function failed.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; peek again.
         """
         most = check_count("count", count)
@@ -698,9 +724,11 @@ class Queue:
         Raises:
             BadOption: *magazine* is unknown.
             BadSelector: *selector* cannot be understood, or the function failed.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; browse again.
         """
         store = self._store
+        self._follow_settings()
         condition = None if selector is None else condition_of(selector, self.schema)
         plan = browse(store.catalog, store.storage.uri, [self.info], self._magazine(magazine))
         messages = self._read(plan, None)
@@ -737,6 +765,7 @@ class Queue:
             BadOption: Neither *ids* nor *selector* is given, or *magazine* is unknown.
             BadOutcome: An id does not belong to this queue.
             BadSelector: *selector* cannot be understood, or the function failed.
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: *selector* cannot read messages. They are quarantined; choose again.
         """
         # Not at the top: only people choose.
@@ -744,7 +773,7 @@ class Queue:
 
         # Others may have added columns.
         with self._store.catalog.read() as connection:
-            queue = queues.as_it_is(connection, self.info)
+            queue = queues.still_there(connection, self.info)
         both = magazine is None and not self.is_sideline
         magazines = tuple(Magazine) if both else (self._magazine(magazine or "main"),)
         return choose(self._store.catalog, self._store.storage, queue, magazines, ids, selector)
@@ -764,6 +793,7 @@ class Queue:
         Raises:
             BadOption: The message does not wait in the sideline, *values* is empty, or it has
                 another value for the queue's key.
+            NoSuchQueue: The queue was dropped.
             BadOutcome: The id does not belong to this queue.
             SchemaMismatch: The queue has no such column, or a value does not fit.
             QueueFull: The queue is bounded and has no room; nothing was changed.
@@ -774,7 +804,7 @@ class Queue:
         from queue_core.verbs.edit import edit
 
         with self._store.catalog.read() as connection:
-            queue = queues.as_it_is(connection, self.info)
+            queue = queues.still_there(connection, self.info)
         with self._quarantining():
             edit(self._store.catalog, self._store.storage, queue, message_id, values)
 
@@ -786,8 +816,11 @@ class Queue:
 
         Returns:
             One row per magazine and shard, with the columns of ``VIEWS["shards"]``.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
         """
-        return self._store.view("shards", self.name)
+        return self._view("shards")
 
     def failures(self) -> pa.Table:
         """
@@ -797,8 +830,11 @@ class Queue:
             One row per failure, with the columns of ``VIEWS["failures"]``: ``queue``, ``kind``,
             ``reason`` and ``consumer`` (strings), ``message_id`` (int64), ``attempt`` (int32) and
             ``failed_at`` (timestamp, UTC).
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
         """
-        return self._store.view("failures", self.name)
+        return self._view("failures")
 
     def shovel(
         self,
@@ -839,7 +875,7 @@ class Queue:
         Raises:
             BadOption: An argument is out of range, or the queue *to* has a policy or ``dedup``, is
                 a ring or a rendezvous.
-            NoSuchQueue: The store has no queue *to*.
+            NoSuchQueue: The queue was dropped, or the store has no queue *to*.
             SchemaMismatch: The messages do not fit the columns of the queue *to*.
             BadSelector: *selector* cannot be understood.
             DamagedSegment: Messages cannot be read by *selector*. They are quarantined.
@@ -859,7 +895,8 @@ class Queue:
             limit=check_count("limit", limit) or settings.shovel_limit,
             rate=settings.shovel_rate if rate is None else check_rate("rate", rate),
             force=force,
-            round_slices=WHOLE_SLICES,
+            # Each verb touches as many shards: one round is enough for a slice of each.
+            round_slices=max(whole_slices(), self.info.shards),
         )
         with self._quarantining():
             return shovel(self._store.catalog, self.info, shovelful)
@@ -911,6 +948,7 @@ class Queue:
         *,
         dead_after: Duration = DEAD_AFTER_SECONDS,
         consumer: str | None = None,
+        limit: int | None = None,
         dry_run: bool = False,
     ) -> int:
         """
@@ -929,6 +967,8 @@ class Queue:
             consumer: The name of a dead consumer. Only its messages are swept, including those that
                 wait for its restart. If it restarts after all, messages that its sink has already
                 published may be published a second time after a shovel.
+            limit: At most this many messages, 1 or more; a call ends before the slice that would
+                exceed them. By default, all.
             dry_run: Whether to count the messages without moving them.
 
         Returns:
@@ -936,10 +976,12 @@ class Queue:
 
         Raises:
             BadOption: An argument is out of range, or *consumer* is unknown to the store or alive.
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("sweep")
         older_than = check_timeout("older_than", older_than)
         dead_after = check_seconds("dead_after", dead_after)
+        limit = check_count("limit", limit)
         self._follow_settings()
         catalog = self._store.catalog
         if consumer is not None:
@@ -947,16 +989,24 @@ class Queue:
             clock.check(catalog)
             with catalog.read() as connection:
                 consumers.check_dead(connection, consumer, dead_after)
-            if dry_run:
-                return count_stuck(catalog, self.info, older_than, dead_after, consumer)
-            return sweep(
-                catalog, self.info, older_than, dead_after, consumer=consumer, by_hand=True
-            )
         if dry_run:
-            stuck = count_stuck(catalog, self.info, older_than, dead_after)
-            return stuck + count_overdelivered(catalog, self.info)
-        swept = sweep(catalog, self.info, older_than, dead_after, by_hand=True)
-        return swept + abandon(catalog, self.info)
+            stuck = count_stuck(catalog, self.info, older_than, dead_after, consumer)
+            if consumer is None:
+                stuck += count_overdelivered(catalog, self.info)
+            return stuck if limit is None else min(stuck, limit)
+        swept = sweep(
+            catalog,
+            self.info,
+            older_than,
+            dead_after,
+            consumer=consumer,
+            by_hand=True,
+            limit=limit,
+        )
+        if consumer is not None:
+            return swept
+        left = None if limit is None else limit - swept
+        return swept + abandon(catalog, self.info, limit=left)
 
     def compact(self) -> int:
         """
@@ -968,10 +1018,12 @@ class Queue:
             How many messages were rewritten.
 
         Raises:
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; compact again.
             PublicationRefused: A new segment was removed before it was published; retry.
         """
         self._need_whole("compact")
+        self._follow_settings()
         with self._quarantining():
             return compact(self._store.catalog, self._store.storage, self.info)
 
@@ -988,6 +1040,7 @@ class Queue:
             How many messages were removed.
 
         Raises:
+            NoSuchQueue: The queue was dropped.
             DamagedSegment: Messages cannot be read. They are quarantined; expire again.
         """
         self._need_whole("expire")
@@ -1002,8 +1055,12 @@ class Queue:
 
         Returns:
             How many messages were put back.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("repair")
+        self._follow_settings()
         return repair(self._store.catalog, self.info.id)
 
     def add_columns(self, schema: pa.Schema | type) -> None:
@@ -1015,6 +1072,7 @@ class Queue:
                 has them. It may name columns that the queue already has, with the same types.
 
         Raises:
+            NoSuchQueue: The queue was dropped.
             SchemaMismatch: A new column is not nullable, or a type differs or is not supported.
             BadName: A column name is not allowed.
         """
@@ -1038,6 +1096,7 @@ class Queue:
             All settings, as they are now.
 
         Raises:
+            NoSuchQueue: The queue was dropped.
             BadOption: A setting is unknown, out of range, or names an unsuitable column.
         """
         self._need_whole("change_settings")
@@ -1059,6 +1118,7 @@ class Queue:
             The concurrency, as it is now.
 
         Raises:
+            NoSuchQueue: The queue was dropped.
             BadOption: *by* is not a whole number.
         """
         self._need_whole("scale")
@@ -1077,6 +1137,7 @@ class Queue:
 
         Raises:
             QueueDeactivated: The queue was deactivated.
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("pause")
         self.info = self._store.catalog.write(lambda c: pauses.pause(c, self.info))
@@ -1089,6 +1150,7 @@ class Queue:
 
         Raises:
             QueueDeactivated: The queue was deactivated.
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("resume")
         self.info = self._store.catalog.write(lambda c: pauses.resume(c, self.info))
@@ -1100,10 +1162,32 @@ class Queue:
         Waiting messages can be peeked at and browsed until they expire, and messages in flight can
         be settled. No other queue can have the name until this one is dropped. A second call
         changes nothing.
+
+        Raises:
+            NoSuchQueue: The queue was dropped.
         """
         self._need_whole("deactivate")
         deactivate(self._store.catalog, self.info)
         self.refresh()
+
+    def drop(self) -> int:
+        """
+        Remove a deactivated queue with all its messages, and free its name.
+
+        Messages of main and of the sideline go, also those in flight, with the queue's settings,
+        counters and failures. A breaker with its name goes too, and shovels into it fail. This
+        cannot be undone. Vacuum removes the files later. The view ``reports`` shows how many
+        messages were removed, if there were any.
+
+        Returns:
+            How many messages were removed.
+
+        Raises:
+            BadOption: The queue is in use. Deactivate it first.
+            NoSuchQueue: The queue was dropped before.
+        """
+        self._need_whole("drop")
+        return drop(self._store.catalog, self.info)
 
     def refresh(self) -> Queue:
         """
@@ -1115,13 +1199,18 @@ class Queue:
         Raises:
             NoSuchQueue: The queue was dropped.
         """
-        self.info = self._store.queue(self.name).info
+        with self._store.catalog.read() as connection:
+            self.info = queues.present(connection, self.info)
         return self
+
+    def _view(self, name: str) -> pa.Table:
+        """Return a view of this queue, not of another one that has its name by now."""
+        return view(self._store.catalog, name, self.info, self._store.storage.uri)
 
     def _follow_settings(self) -> None:
         """Read the settings again, if another process has changed them."""
         with self._store.catalog.read() as connection:
-            self.info = queues.as_it_is(connection, self.info)
+            self.info = queues.still_there(connection, self.info)
 
     def _magazine(self, name: str) -> Magazine:
         """Return the magazine *name*; always the sideline if only the sideline is opened."""
@@ -1142,6 +1231,12 @@ class Queue:
         connection: CallersConnection | None = None,
         policy: Retry | None = None,
     ) -> int:
+        if not isinstance(settlement, Settlement):
+            raise BadOutcome(
+                f"a settlement is no {type(settlement).__name__}; Settlement.of makes it from a "
+                "table with the columns _message_id and outcome"
+            )
+        settlement.check()
         if connection is not None:
             with callers(self._store.catalog, connection) as theirs:
                 return settle_within(theirs, self.info, settlement, holder, policy)
@@ -1184,7 +1279,7 @@ class Queue:
     ) -> FireRequest:
         # Another process may have changed the settings since.
         with self._store.catalog.read() as connection:
-            queue = queues.as_it_is(connection, self.info)
+            queue = queues.still_there(connection, self.info)
         given = (max_messages, max_bytes, magazine, selector, order_by, order, fallback)
         return self._request_of(queue, *given)
 
@@ -1201,9 +1296,10 @@ class Queue:
     ) -> FireRequest:
         """Return a request by the settings that *queue* has."""
         self.limits = queue.settings.limits
+        source = self._magazine(magazine)
         return FireRequest(
             queue_ids=(self.info.id,),
-            magazine=self._magazine(magazine),
+            magazine=source,
             max_messages=max_messages,
             max_bytes=check_count("max_bytes", max_bytes),
             selection=Selection.parse(
@@ -1213,12 +1309,12 @@ class Queue:
                 order_by,
                 order=order,
                 fallback=fallback,
-                eligibility=partial(of_firing, magazine=self._magazine(magazine)),
+                eligibility=partial(of_firing, magazine=source),
             ),
-            rules=fireable([queue], self._magazine(magazine)),
-            limits=limits_of([queue], self._magazine(magazine)),
+            rules=fireable([queue], source),
+            limits=limits_of([queue], source),
             makes_room=queue.settings.firing_wakes_loads,
-            fair=fair_queues([queue], self._magazine(magazine), order_by, order),
+            fair=fair_queues([queue], source, order_by, order),
         )
 
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:

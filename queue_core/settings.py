@@ -13,7 +13,7 @@ from queue_core.errors import BadOption
 from queue_core.limits import Limit, as_limits, text_of
 from queue_core.names import nearest
 from queue_core.retry import DEFAULT_RETRY, Retry, as_retry, check_kinds_only
-from queue_core.weights import Weights, as_weights
+from queue_core.weights import RANGE, Weights, as_weights
 
 #: The most shards of a queue. Source: IgnisMQ.
 MAX_SHARDS = 512
@@ -110,6 +110,10 @@ _LIMITS = Allowed(
     lambda value: isinstance(value, tuple) and all(isinstance(each, Limit) for each in value),
     "text",
 )
+_WEIGHT = Allowed(
+    "a number from 0.001 to 1000",
+    lambda value: _is_number(value) and RANGE[0] <= value <= RANGE[1],
+)
 _WEIGHTS = Allowed(
     'a mapping of values to weights from 0.001 to 1000, such as {"acme": 3}, or none',
     lambda value: isinstance(value, tuple) and as_weights(value) == value,
@@ -142,8 +146,8 @@ class QueueSettings:
         _whole(0, MAX_CONCURRENCY),
         "Number of partitions of a Spark query that reads the queue, and of workers of a consumer "
         "pool, unless the query or the pool sets its own number. Running queries and pools follow "
-        "a change. More than 100 counts as 100. 0 pauses the queue: no messages are fired. Source: "
-        "IgnisMQ.",
+        "a change. More than 100 counts as 100, but `ignis set` refuses it. 0 pauses the queue: no "
+        "messages are fired. Source: IgnisMQ.",
     )
     handler_timeout: float = _setting(
         10 * 60.0,
@@ -322,6 +326,15 @@ class QueueSettings:
         "How many messages values of `fair_by` have in each turn, as a mapping of values to "
         "weights. A change applies to messages that are loaded later. none: each value has the "
         "weight 1.",
+    )
+    weight: float = _setting(
+        1.0,
+        _WEIGHT,
+        "The queue's part in the micro-batches of a Spark query that reads several queues with "
+        "`maxMessagesPerTrigger` or `maxBytesPerTrigger`. A queue of weight 4 gives four times as "
+        "many messages or bytes as one of weight 1, as long as both have enough; what one lacks, "
+        "the others give. If all queues of the query have weight 1, messages are taken evenly from "
+        "their shards. Queries with `orderBy` or `order=global`, and browsers, ignore weights.",
     )
     policy: str | None = _setting(
         None,

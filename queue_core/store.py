@@ -264,6 +264,23 @@ class Store(AbstractContextManager["Store"]):
         """
         self.queue(name).deactivate()
 
+    def drop(self, name: str) -> int:
+        """
+        Remove a deactivated queue with all its messages, as `Queue.drop`.
+
+        Args:
+            name: The queue's name.
+
+        Returns:
+            How many messages were removed.
+
+        Raises:
+            NoSuchQueue: The store has no queue of that name.
+            BadName: The name is not allowed.
+            BadOption: The queue is in use. Deactivate it first.
+        """
+        return self.queue(name).drop()
+
     def queues(self) -> list[str]:
         """
         List the queues, including deactivated ones.

@@ -183,7 +183,11 @@ _REPORTS = (
 _JOBS = (
     ViewColumn("job", _TEXT, "Id of the job."),
     _QUEUE,
-    ViewColumn("target", _TEXT, "Queue to which it moves sidelined messages; null: back to main."),
+    ViewColumn(
+        "target",
+        _TEXT,
+        "Queue to which it moves sidelined messages; null: back to main; `(dropped)`: it is gone.",
+    ),
     ViewColumn("selector", _TEXT, "Condition on the messages; null: all."),
     ViewColumn("rate", pa.float64(), "The most messages per second; null: no limit."),
     ViewColumn("limit", _LONG, "The most messages; null: all."),

@@ -19,11 +19,12 @@ import sqlalchemy as sa
 from queue_core import Store, faults
 
 #: Long enough for any child, on a busy machine.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _CONTEXT = multiprocessing.get_context("forkserver")
+# Arrow imports pandas for the first array that it makes.
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "psycopg", "queue_core.store", "sqlalchemy.dialects.postgresql.psycopg"]
+    ["pandas", "pytest", "psycopg", "queue_core.store", "sqlalchemy.dialects.postgresql.psycopg"]
 )
 
 

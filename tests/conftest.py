@@ -14,6 +14,7 @@ from queue_core import Store, faults
 from queue_core.address import Address
 from tests import servers, statements
 from tests.groups import spark_group
+from tests.waiting import until
 from tests.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def pytest_configure() -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", BRIEF)
     statements.share()
     # No example fails for the time it took: machines are busy at times.
-    hypothesis.settings.register_profile("ignis", deadline=None)
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("ignis", deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("ignis")
 
 
@@ -101,7 +103,9 @@ def store(address: Address) -> Iterator[Store]:
     """A fresh store, once per catalog and storage."""
     with Store(address) as opened:
         yield opened
-        assert opened.catalog.engine.pool.checkedout() == 0, "a connection was not given back"
+        # A thread that a test has just stopped may be about to give its own back.
+        pool = opened.catalog.engine.pool
+        until(lambda: pool.checkedout() == 0, "a connection was not given back")
 
 
 @pytest.fixture
@@ -118,6 +122,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The Spark session of this worker: two cores, no UI, UTC."""
     from pyspark.sql import SparkSession
 
+    from pyspark_ignis import tuned
+
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -125,7 +131,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     )
     os.environ["TZ"] = "UTC"
     time.tzset()
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("ignis tests")
         .config("spark.ui.enabled", False)
@@ -136,8 +142,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.sql.execution.arrow.pyspark.enabled", True)
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.streaming.checkpointLocation", str(folder / "checkpoints"))
-        .getOrCreate()
     )
+    session = tuned(builder).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     for query in session.streams.active:

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from sqlalchemy import insert, select
 
 from queue_core import Queue, Store
+from queue_core.blocking import fire
+from queue_core.capacity import wait_line
 from queue_core.catalog import dialect
+from queue_core.catalog.poller import Poller
 from queue_core.catalog.tables import waiters
 
 #: Long enough for anything that is waited for, on a busy machine.
@@ -42,6 +46,16 @@ class Caller(threading.Thread):
         return self.result
 
 
+def without_blind_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let callers that wait look again only if they are notified, or after a long time."""
+
+    def rarely(*given: Any, **how: Any) -> Poller:
+        return Poller(*given, **how | {"blind": 10 * PATIENCE})
+
+    for module in (fire, wait_line):
+        monkeypatch.setattr(module, "Poller", rarely)
+
+
 def standing(store: Store, verb: str = "load") -> list[int]:
     """The numbers of the waiters."""
     with store.catalog.read() as connection:
@@ -49,11 +63,11 @@ def standing(store: Store, verb: str = "load") -> list[int]:
         return list(connection.scalars(query))
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], told: str = "it did not happen") -> None:
     """Wait for something that others bring about."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, told
         time.sleep(0.01)
 
 

@@ -11,8 +11,10 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.ports import lasting_port
+
 #: Long enough for a Java process to start on a busy machine.
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 _CONFIGURATION = """
 tickTime=200
@@ -21,6 +23,7 @@ clientPort={port}
 clientPortAddress=127.0.0.1
 admin.enableServer=false
 minSessionTimeout=400
+maxSessionTimeout=60000
 """
 
 
@@ -28,9 +31,7 @@ class ZooKeeper:
     """A server that can be stopped and started again, with its data and port."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = lasting_port()
         self.hosts = f"127.0.0.1:{port}"
         self._address = ("127.0.0.1", port)
         self._folder = folder

@@ -125,12 +125,23 @@ def _conditions(rows: Sequence[Row], scale: Scale) -> str:
         if beside
         else ""
     )
-    rounds = "one round" if scale.rounds == 1 else f"{scale.rounds} rounds"
     return (
-        f"`make bench SCALE={scale.name}` on {_machine()}. The peers took turns in {rounds}; rates "
-        f"and percentiles are medians, the worst is that of all rounds. {used} A time is that of "
-        "one call for a whole batch, unless the heading says otherwise."
+        f"`make bench SCALE={scale.name}` on {_machine()}. The peers took turns in "
+        f"{_rounds(rows, scale)}; rates and percentiles are medians, the worst is that of all "
+        f"rounds. {used} A time is that of one call for a whole batch, unless the heading says "
+        "otherwise."
     )
+
+
+def _rounds(rows: Sequence[Row], scale: Scale) -> str:
+    """Return how often the peers were measured, and which cases more often."""
+    found: dict[tuple[str, str], int] = {}
+    for row in rows:
+        of = row.workload, row.case
+        found[of] = max(found.get(of, 0), row.round + 1)
+    more = [f"{many} of {case!r}" for (_, case), many in found.items() if many > scale.rounds]
+    named = "one round" if scale.rounds == 1 else f"{scale.rounds} rounds"
+    return f"{named} ({', '.join(more)})" if more else named
 
 
 def _machine() -> str:

@@ -61,7 +61,6 @@ class _Turns:
     def run(self, names: Sequence[str]) -> None:
         """Let the peers take turns in each case."""
         cases = self._workload.cases(self._scale)
-        rounds = range(self._scale.rounds)
         wanted = [
             peer
             for peer in self._workload.peers()
@@ -70,7 +69,7 @@ class _Turns:
         turns = [
             (case, peer, number)
             for case in cases
-            for number in rounds
+            for number in range(self._workload.rounds(case, self._scale))
             # Each round begins with another peer.
             for peer in wanted[number % max(len(wanted), 1) :] + wanted[: number % len(wanted)]
             if (self._workload.name, case, peer.name, number) not in self._results

@@ -54,6 +54,10 @@ class Workload(ABC):
     def cases(self, scale: Scale) -> Sequence[str]:
         """Return the names of its cases."""
 
+    def rounds(self, case: str, scale: Scale) -> int:
+        """Return how often each peer is measured in a case."""
+        return scale.rounds
+
     @abstractmethod
     def measure(self, peer: Any, case: str, scale: Scale, servers: Servers) -> list[Result]:
         """Measure a peer once."""

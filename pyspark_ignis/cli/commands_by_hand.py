@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -11,9 +11,11 @@ import typer
 from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Name, app
 from pyspark_ignis.cli.counting import counting
-from pyspark_ignis.cli.display import complain, counted, show
-from pyspark_ignis.cli.invocation import BROKEN, Invocation
-from queue_core import Chosen, Queue
+from pyspark_ignis.cli.display import OutputLost, complain, counted, flush, show
+from pyspark_ignis.cli.interrupts import between_transactions
+from pyspark_ignis.cli.invocation import REFUSED, Invocation
+from pyspark_ignis.cli.questions import Yes, ask
+from queue_core import Chosen, Firing, IgnisError, Queue
 from queue_core.errors import BadOption
 
 _BY_HAND = "By hand"
@@ -31,7 +33,6 @@ Within = Annotated[
     str | None,
     typer.Option(help="Only messages in this magazine: main or sideline. By default, both."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")]
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -44,7 +45,7 @@ def pause(ctx: typer.Context, queue: Name) -> None:
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
         found.pause()
-    call.answer(f"queue {queue} is paused", paused=queue)
+    call.answer(f"queue {queue} is paused", queue=queue, paused=True)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -57,7 +58,7 @@ def resume(ctx: typer.Context, queue: Name) -> None:
     text = f"queue {queue} is resumed"
     if stays:
         text += f", but its concurrency is 0: run ignis set {queue} concurrency=8"
-    call.answer(text, resumed=queue, paused=stays)
+    call.answer(text, queue=queue, paused=stays)
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -98,21 +99,25 @@ def fire(
     """
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
-        firing = found.fire(count, selector=where, magazine=magazine)
-        names = [name for name in firing.messages.column_names if name != "_queue"]
-        show(firing.messages, as_json=call.as_json, columns=names)
-        # Whoever reads them has them, before they are removed.
-        sys.stdout.flush()
-        if delete:
-            found.delete(firing)
-        elif len(firing):
-            holder = found.store.consumer().name
-            complain(
-                f"{counted(len(firing))} of {queue} in flight; put them back with: "
-                f"ignis reload {queue} --all --consumer {holder}"
-            )
-        elif found.info.is_paused:
-            complain(f"queue {queue} is paused: ignis resume {queue}")
+        with between_transactions() as interrupts:
+            try:
+                firing = found.fire(count, selector=where, magazine=magazine)
+            except KeyboardInterrupt:
+                complain(f"fire was interrupted; if messages are in flight, {_way_back(found)}")
+                raise
+        with _not_forgotten(found, firing):
+            interrupts.check()
+            names = [name for name in firing.messages.column_names if name != "_queue"]
+            show(firing.messages, as_json=call.as_json, columns=names)
+            # Whoever reads them has them, before they are removed.
+            flush()
+            if delete:
+                found.delete(firing)
+        if not len(firing):
+            if found.info.is_paused:
+                complain(f"queue {queue} is paused: ignis resume {queue}")
+        elif not delete:
+            complain(_in_flight(found, len(firing)))
 
 
 @app.command(rich_help_panel=_BY_HAND)
@@ -133,7 +138,7 @@ def delete(
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
         chosen = _chosen(found, ids, where, every, magazine)
-        done = _do(call, chosen, "delete", chosen.delete, f"delete {{}} of {queue} for good", yes)
+        done = _do(call, chosen, "delete", Chosen.delete, f"delete {{}} of {queue} for good", yes)
     call.answer(f"{counted(done)} of {queue} deleted", deleted=done)
 
 
@@ -162,7 +167,7 @@ def sideline(
             call,
             chosen,
             "sideline",
-            lambda: chosen.sideline(reason),
+            lambda these: these.sideline(reason),
             f"sideline {{}} of {queue}",
             yes,
         )
@@ -186,7 +191,7 @@ def requeue(
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
         chosen = _chosen(found, ids, where, every, "sideline")
-        done = _do(call, chosen, "requeue", chosen.requeue, f"requeue {{}} of {queue}", yes)
+        done = _do(call, chosen, "requeue", Chosen.requeue, f"requeue {{}} of {queue}", yes)
     call.answer(f"{counted(done)} of {queue} requeued", requeued=done)
 
 
@@ -221,7 +226,7 @@ def reload(
             call,
             chosen,
             "reload",
-            lambda: chosen.reload(consumer=consumer),
+            lambda these: these.reload(consumer=consumer),
             f"reload {{}} of {queue}",
             yes,
             consumer=consumer,
@@ -238,7 +243,8 @@ def edit(
         list[str] | None,
         typer.Option(
             metavar="COLUMN=VALUE",
-            help="A new value: text, or JSON for columns of other types. Repeatable.",
+            help="A new value: text, base64 for binary columns, or JSON for columns of other "
+            "types. Repeatable.",
         ),
     ] = None,
     null: Annotated[
@@ -251,6 +257,34 @@ def edit(
         values = row_files.values(set or [], found.schema) | dict.fromkeys(null or ())
         found.edit(message, values)
     call.answer(f"message {message} of {queue} is edited, and back in main", edited=message)
+
+
+@contextmanager
+def _not_forgotten(queue: Queue, firing: Firing) -> Iterator[None]:
+    """Say which fired messages are still in flight if the block fails or is interrupted."""
+    try:
+        yield
+    except (IgnisError, OutputLost, KeyboardInterrupt) as error:
+        try:
+            # The removal may have been complete.
+            left = queue.choose(firing.ids).count("reload", consumer=queue.store.consumer().name)
+        except IgnisError:
+            left = len(firing)
+        if not left:
+            raise
+        complain(f"{str(error) or 'fire was interrupted'}; {_in_flight(queue, left)}")
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise typer.Exit(REFUSED) from error
+
+
+def _in_flight(queue: Queue, messages: int) -> str:
+    return f"{counted(messages)} of {queue.info.name} in flight; {_way_back(queue)}"
+
+
+def _way_back(queue: Queue) -> str:
+    name, holder = queue.info.name, queue.store.consumer().name
+    return f"put them back with: ignis reload {name} --all --consumer {holder}"
 
 
 def _chosen(
@@ -269,23 +303,24 @@ def _do(
     call: Invocation,
     chosen: Chosen,
     act: str,
-    run: Callable[[], int],
+    run: Callable[[Chosen], int],
     question: str,
     yes: bool,
     consumer: str | None = None,
 ) -> int:
-    """Run an act after a question with the number of messages; end with 1 if the answer is no."""
+    """
+    Run an act after a question with the number of messages; end with 1 if the answer is no.
+
+    It concerns the messages that were counted for the question, and no others.
+    """
     if yes:
-        with counting(act, len(chosen.ids)):
-            return run()
-    concerned, there = chosen.count(act, consumer=consumer), chosen.count()
+        with counting(call, act, len(chosen.ids)):
+            return run(chosen)
+    counted_ones, there = chosen.only(act, consumer=consumer), chosen.count()
+    concerned = len(counted_ones.ids)
     if not concerned:
         return 0
-    if call.as_json:
-        raise BadOption(f"{question.format(counted(concerned))}: repeat the command with --yes")
     left = f", and leave {counted(there - concerned)} alone" if there > concerned else ""
-    if not typer.confirm(question.format(counted(concerned)) + left + "?", err=True):
-        complain("nothing was changed")
-        raise typer.Exit(BROKEN)
-    with counting(act, concerned):
-        return run()
+    ask(call, question.format(counted(concerned)) + left)
+    with counting(call, act, concerned):
+        return run(counted_ones)

@@ -1,4 +1,4 @@
-"""Commands that change queues: create, load, set, deactivate."""
+"""Commands that change queues: create, load, set, deactivate, drop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from pyspark_ignis.cli import row_files
 from pyspark_ignis.cli.app import Format, Name, app
 from pyspark_ignis.cli.ddl import columns as parse_columns
 from pyspark_ignis.cli.display import complain, console, counted
+from pyspark_ignis.cli.interrupts import Interrupts, between_transactions
 from pyspark_ignis.cli.invocation import Invocation
+from pyspark_ignis.cli.questions import Yes, ask
 from pyspark_ignis.cli.setting_values import parse_settings
 from queue_core import IgnisError
 from queue_core.errors import BadOption, QueueExists
@@ -122,20 +124,26 @@ def load(
         transient=True,
     )
     loaded = left_out = 0
+    interrupts = Interrupts()
     # Older versions of rich print an empty line even for a disabled one.
     with call.queue(queue) as found, progress if screen.is_terminal else nullcontext():
         task = progress.add_task("load", total=None)
         try:
             for rows in _parts(row_files.batches(file, format, found.schema), part):
-                ids = found.load(rows)
-                left_out += ids.null_count
-                loaded += len(ids) - ids.null_count
+                with between_transactions() as interrupts:
+                    ids = found.load(rows)
+                    left_out += ids.null_count
+                    loaded += len(ids) - ids.null_count
                 progress.update(task, completed=loaded)
+                interrupts.check()
         except IgnisError:
             if loaded:
                 complain(
                     f"{counted(loaded, 'message was', 'messages were')} loaded before this error:"
                 )
+            raise
+        except KeyboardInterrupt:
+            complain(f"load was interrupted after {interrupts.least}{counted(loaded)}")
             raise
     text = f"{counted(loaded)} loaded into {queue}"
     text += f", {left_out:,} left out" if left_out else ""
@@ -158,10 +166,7 @@ def change(
     call = Invocation.current(ctx)
     values = parse_settings(settings)
     with call.queue(queue) as found:
-        changed = found.change_settings(**values)
-        if "concurrency" in values:
-            # More than 100 counts as 100.
-            values["concurrency"] = changed.concurrency
+        found.change_settings(**values)
     text = ", ".join(f"{name} is {_shown(value)}" for name, value in values.items())
     call.answer(f"{queue}: {text}", **values)
 
@@ -173,6 +178,27 @@ def deactivate(ctx: typer.Context, queue: Name) -> None:
     with call.queue(queue) as found:
         found.deactivate()
     call.answer(f"queue {queue} is deactivated", deactivated=queue)
+
+
+@app.command(rich_help_panel=_CHANGE)
+def drop(ctx: typer.Context, queue: Name, yes: Yes = False) -> None:
+    """
+    Remove a deactivated queue with all its messages, and free its name.
+
+    Messages in the sideline and in flight go too. The exit code is 1 if you answer no.
+    """
+    call = Invocation.current(ctx)
+    with call.queue(queue) as found:
+        if found.info.deactivated_at is None:
+            raise BadOption(f"queue {queue!r} is in use; run ignis deactivate {queue} first")
+        if not yes:
+            (row,) = found.store.view("queues", queue).to_pylist()
+            left = sum(row[name] for name in ("waiting", "in_flight", "sidelined", "damaged"))
+            ask(call, f"drop queue {queue} with {counted(left)}")
+        messages = found.drop()
+    call.answer(
+        f"queue {queue} is dropped, with {counted(messages)}", dropped=queue, messages=messages
+    )
 
 
 def _shown(value: object) -> str:

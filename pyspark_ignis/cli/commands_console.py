@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pyspark_ignis.cli.app import Host, Port, app, duration
-from pyspark_ignis.cli.display import complain, show_json
+from pyspark_ignis.cli.display import complain, say, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.extras import missing
 
@@ -93,19 +93,17 @@ def console(
     read the store.
     """
     call = Invocation.current(ctx)
-    try:
-        from ignis_console.config import ConsoleOptions
-        from ignis_console.server import serve
-    except ModuleNotFoundError as error:
-        raise missing("console", error, "console") from error
+    # Checked first: what serves the pages takes a while to import.
+    from ignis_console.config import LOOPBACK, ConsoleOptions
+
     options = ConsoleOptions(
         host=host,
         port=port,
         users=users,
         proxy_header=proxy_header,
         proxy_operators=frozenset(proxy_operator or ()),
-        proxy_addresses=frozenset(proxy_address or ("127.0.0.1", "::1")),
-        names=frozenset(name or ()),
+        proxy_addresses=frozenset(proxy_address or LOOPBACK),
+        names=tuple(name or ()),
         certificate=tls_certificate,
         private_key=tls_key,
         plain=plain,
@@ -114,6 +112,10 @@ def console(
         metrics_token=metrics_token,
         oldest_wanted=duration("oldest", oldest),
     )
+    try:
+        from ignis_console.server import serve
+    except ModuleNotFoundError as error:
+        raise missing("console", error, "console") from error
     with call.store() as store:
         serve(store, options, lambda url: complain(f"console at {url} ; Ctrl-C ends"))
 
@@ -141,4 +143,4 @@ def console_user(
     if Invocation.current(ctx).as_json:
         show_json({"name": name, "role": role.value, "line": line})
     else:
-        typer.echo(line)
+        say(line)

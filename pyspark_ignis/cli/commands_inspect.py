@@ -13,7 +13,7 @@ from rich.live import Live
 
 from pyspark_ignis.cli import top
 from pyspark_ignis.cli.app import AnyName, Last, Name, app, duration
-from pyspark_ignis.cli.display import console, grid, show, show_json
+from pyspark_ignis.cli.display import console, grid, put, show, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core.model import BY_SHARD
 
@@ -52,10 +52,9 @@ def describe(ctx: typer.Context, queue: Name) -> None:
         return
     del facts["columns"]
     values = [str(value) for value in [*facts.values(), *settings.values()]]
-    out = console()
-    out.print(grid(pa.table({"name": [*facts, *settings], "value": values})))
-    out.print(grid(pa.Table.from_pylist(columns), title="columns"))
-    out.print(grid(counters.drop_columns("queue"), title="shards"))
+    put(grid(pa.table({"name": [*facts, *settings], "value": values})))
+    put(grid(pa.Table.from_pylist(columns), title="columns"))
+    put(grid(counters.drop_columns("queue"), title="shards"))
 
 
 @app.command(rich_help_panel=_INSPECT)

@@ -41,7 +41,7 @@ def sweep(
     """Sideline messages that were fired too long ago and never settled."""
     call = Invocation.current(ctx)
     with call.queue(queue) as found:
-        with counting("sweep"):
+        with counting(call, "sweep"):
             age = duration("older-than", older_than) if older_than else None
             moved = found.sweep(age, consumer=consumer)
         with found.store.catalog.read() as connection:
@@ -60,7 +60,7 @@ def sweep(
 def recover(ctx: typer.Context) -> None:
     """Put back messages that dead consumers fired and never read."""
     call = Invocation.current(ctx)
-    with call.store() as store, working("recovering"):
+    with call.store() as store, counting(call, "recover"):
         recovered = store.recover()
     call.answer(
         f"{counted(recovered, 'message waits', 'messages wait')} again", recovered=recovered
@@ -79,7 +79,7 @@ def vacuum(
 ) -> None:
     """Remove segment files that no message needs any more."""
     call = Invocation.current(ctx)
-    with call.store() as store, working("vacuuming"):
+    with call.store() as store, counting(call, "vacuum", nouns=("file", "files")):
         removed = store.vacuum(grace=duration("grace", grace), dry_run=dry_run)
     verb = "would be removed" if dry_run else "removed"
     lines = [f"{counted(len(removed), 'file', 'files')} {verb}", *removed]
@@ -126,7 +126,7 @@ def forget(
 def repair(ctx: typer.Context, queue: Name) -> None:
     """Put quarantined messages back whose segment files are restored."""
     call = Invocation.current(ctx)
-    with call.queue(queue) as found, working("repairing"):
+    with call.queue(queue) as found, counting(call, "repair"):
         repaired = found.repair()
     call.answer(f"{counted(repaired)} of {queue} put back", repaired=repaired)
 
@@ -135,7 +135,7 @@ def repair(ctx: typer.Context, queue: Name) -> None:
 def compact(ctx: typer.Context, queue: Name) -> None:
     """Rewrite the waiting messages of small or mostly finished segments into fewer segments."""
     call = Invocation.current(ctx)
-    with call.queue(queue) as found, working("compacting"):
+    with call.queue(queue) as found, counting(call, "compact"):
         rewritten = found.compact()
     call.answer(f"{counted(rewritten)} of {queue} rewritten", compacted=rewritten)
 
@@ -144,7 +144,7 @@ def compact(ctx: typer.Context, queue: Name) -> None:
 def expire(ctx: typer.Context, queue: Name) -> None:
     """Remove waiting messages that have expired."""
     call = Invocation.current(ctx)
-    with call.queue(queue) as found, working("expiring"):
+    with call.queue(queue) as found, counting(call, "expire"):
         expired = found.expire()
     call.answer(
         f"{counted(expired, 'expired message', 'expired messages')} of {queue} removed",

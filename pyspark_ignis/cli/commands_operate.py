@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pyspark_ignis.cli.app import app, working
-from pyspark_ignis.cli.display import counted, show_json
+from pyspark_ignis.cli.display import counted, say, show_json
 from pyspark_ignis.cli.invocation import Invocation
 from queue_core import Store
 from queue_core.catalog.grants import ROLES, statements
@@ -127,7 +127,7 @@ def grants(
     if Invocation.current(ctx).as_json:
         show_json({"role": name, "kind": role, "statements": found})
     else:
-        typer.echo("\n".join(found))
+        say("\n".join(found))
 
 
 def _shown(status: Any) -> Callable[[str, int, int], None]:

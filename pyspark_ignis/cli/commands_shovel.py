@@ -85,7 +85,7 @@ def shovel(
             else:
                 _follow(call, found.store, job, place)
             return
-        with counting("shovel", limit):
+        with counting(call, "shovel", limit):
             moved = found.shovel(limit, dry_run=dry_run, **how)
     if dry_run:
         call.answer(f"{counted(moved)} would go to {place}", dry_run=True, shovelled=moved)

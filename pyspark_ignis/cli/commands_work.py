@@ -15,6 +15,7 @@ from pyspark_ignis.cli.display import complain
 from pyspark_ignis.cli.invocation import REFUSED, Invocation
 from queue_core import ConsumerPool, IgnisError
 from queue_core.errors import BadOption
+from queue_core.pool.held_bytes import MAX_BYTES
 
 _CHANGE = "Change"
 
@@ -38,6 +39,12 @@ def work(
         typer.Option(min=1, help="Number of threads. By default, the queues' concurrency."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Messages that a thread takes at once.")] = 100,
+    max_bytes: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Bytes of messages, fired and not settled, that the threads hold at once."
+        ),
+    ] = MAX_BYTES,
     name: Annotated[
         str | None, typer.Option(help="Name of the consumer. By default, one of the process.")
     ] = None,
@@ -65,7 +72,13 @@ def work(
     )
     with call.store() as store:
         pool = ConsumerPool(
-            store, queue, _imported(handler), concurrency=workers, batch=batch, name=name
+            store,
+            queue,
+            _imported(handler),
+            concurrency=workers,
+            batch=batch,
+            max_bytes=max_bytes,
+            name=name,
         )
         try:
             if drain:

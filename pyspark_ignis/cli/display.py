@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import errno
+import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import isfinite
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +29,25 @@ _PIPE_WIDTH = 10_000
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+class OutputLost(Exception):
+    """Standard output takes no more: its reader has gone (*is_closed*), or a disk is full."""
+
+    def __init__(self, error: OSError) -> None:
+        self.is_closed = error.errno == errno.EPIPE
+        super().__init__(
+            "standard output was closed by its reader"
+            if self.is_closed
+            else f"standard output cannot be written: {error.strerror or error}"
+        )
+
+
+class _Console(Console):
+    """A console that raises what its stream raises, also in later versions of rich."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def visible(text: str) -> str:
     """Return a text with escapes for characters that could control a terminal."""
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
@@ -32,7 +56,7 @@ def visible(text: str) -> str:
 def console(*, stderr: bool = False) -> Console:
     """Return a console for the present standard output or standard error."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
+    return _Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False)
 
 
 def counted(number: int, one: str = "message", more: str = "messages") -> str:
@@ -42,7 +66,49 @@ def counted(number: int, one: str = "message", more: str = "messages") -> str:
 
 def say(text: str) -> None:
     """Print one line."""
-    console().print(Text(visible(text)), soft_wrap=True)
+    with _writing():
+        console().print(Text(visible(text)), soft_wrap=True)
+
+
+def put(shown: RenderableType) -> None:
+    """Print a table, or something else that rich knows to show."""
+    with _writing():
+        console().print(shown)
+
+
+def buffer_output() -> None:
+    """
+    Give standard output a buffer, line by line, if PYTHONUNBUFFERED took it away.
+
+    Without one, Python drops the rest of a text of which the system takes only a part, as a pipe or
+    a disk does before it fails. `ignis fire --delete` would remove messages that nobody has.
+    """
+    stream = getattr(sys.stdout, "buffer", None)
+    if isinstance(stream, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            # The stubs know no raw stream there.
+            io.BufferedWriter(stream),
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            line_buffering=True,
+        )
+
+
+def flush() -> None:
+    """Write the rest of standard output; raises `OutputLost`, as every function that prints."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # At its end, Python would write the rest once more, and complain.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputLost(error) from error
 
 
 def complain(text: str) -> None:
@@ -62,18 +128,25 @@ def show(
         for row in _as_rows(rows):
             show_json(row)
     else:
-        console().print(grid(rows.select(list(columns or rows.column_names)), title))
+        put(grid(rows.select(list(columns or rows.column_names)), title))
 
 
 def show_json(value: Mapping[str, Any]) -> None:
     """Print one object as a line of JSON."""
     line = as_json(value)
     # These escapes are JSON, and mean the same characters.
-    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line) + "\n")
+    line = _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    with _writing():
+        sys.stdout.write(line + "\n")
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON, which has no NaN and no infinity: they become texts."""
+    """
+    Return a value as JSON.
+
+    Bytes become base64, as in the console and in Spark, and other values that JSON lacks texts: NaN
+    and infinity, times, decimal numbers.
+    """
     try:
         return json.dumps(value, default=_as_text, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -104,7 +177,8 @@ def _as_values(column: pa.ChunkedArray) -> list[Any]:
         return [json_maps.of_pairs(value, column.type) for value in column.to_pylist()]
     except UnicodeDecodeError:
         if pa.types.is_string(column.type):
-            return list(column.cast(pa.binary()).to_pylist())
+            texts = column.cast(pa.binary()).to_pylist()
+            return [text if text is None else _escaped(text) for text in texts]
         return [_readable(value) for value in column]
 
 
@@ -124,6 +198,8 @@ def _cell(name: str, value: object) -> str:
         return f"{value:,}"
     if isinstance(value, dict | list):
         return json.dumps(value, default=_as_text, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return _escaped(value.replace(b"\\", b"\\\\"))
     return _as_text(value)
 
 
@@ -139,6 +215,8 @@ def _finite(value: Any) -> Any:
 def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    return str(value)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _escaped(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")

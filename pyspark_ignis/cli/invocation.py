@@ -12,15 +12,17 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from pyspark_ignis.cli.display import complain, say, show, show_json
+from pyspark_ignis.cli.display import OutputLost, complain, flush, say, show, show_json
 from queue_core import IgnisError, Queue, Store
 from queue_core.address import Address
 from queue_core.errors import BadOption
 
-#: The exit code when a check found something.
+#: The exit code when a check found something, or when nobody reads the output any more.
 BROKEN = 1
 #: The exit code after an error.
 REFUSED = 2
+#: What typer raises for arguments that do not fit; it does not export the class.
+_Misused: Any = typer.BadParameter.__base__
 
 
 class Ignis(TyperGroup):
@@ -36,15 +38,37 @@ class Ignis(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of `ignis` wherever they are."""
         # Without a command it shows its help, which is no error.
-        return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
+        try:
+            return super().parse_args(ctx, _own_options_first(args or ["--help"], self.params))
+        except _Misused as error:
+            raise _refused(error) from error
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                flush()
         except IgnisError as error:
             complain(str(error))
             raise typer.Exit(REFUSED) from error
+        except OutputLost as error:
+            if error.is_closed:
+                raise typer.Exit(BROKEN) from error
+            complain(str(error))
+            raise typer.Exit(REFUSED) from error
+        except _Misused as error:
+            raise _refused(error) from error
+
+
+def _refused(error: Any) -> typer.Exit:
+    """Say in one line which argument does not fit; return what ends the program."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text.replace(". Did you", "; did you").replace(": Value error, ", ": ")
+    see = error.ctx.command_path if error.ctx else "ignis"
+    complain(f"{text[:1].lower()}{text[1:]}; see: {see} --help")
+    return typer.Exit(REFUSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_ignis.cli import json_bytes
+from queue_core.schema import is_binary
+
 #: A column of a row without any other, since Arrow counts no rows without columns.
 NOTHING = "__nothing__"
 
@@ -72,6 +75,8 @@ def _pairs(value: Any, kind: pa.DataType) -> Any:
         if not (isinstance(value, dict) or (isinstance(value, list) and all(map(_is_pair, value)))):
             raise ValueError(f"{json.dumps(value)[:60]} is not an object, which a map needs")
         return [(_pairs(key, kind.key_type), _pairs(item, kind.item_type)) for key, item in pairs]
+    if is_binary(kind):
+        return json_bytes.of_text(value)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [_pairs(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind):

@@ -17,9 +17,10 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from pyspark_ignis.cli import json_maps
+from pyspark_ignis.cli import json_bytes, json_maps
 from queue_core.errors import BadOption
 from queue_core.names import nearest
+from queue_core.schema import is_binary
 
 #: The usual name of standard input.
 STDIN = "-"
@@ -47,8 +48,8 @@ def batches(
     Return the rows of a file, or of standard input (``-``), batch by batch.
 
     *format* is one of `FORMATS`; by default, the file's extension decides. *schema* says how to
-    read JSON and CSV, which have fewer types than a queue. Raises `BadOption`, which
-    names the file, and for JSON the line.
+    read JSON and CSV, which have fewer types than a queue; bytes in JSON are base64. Raises
+    `BadOption`, which names the file, and for JSON the line.
     """
     read = _READERS[_checked(format) or _format_of(file)]
     with _translated(file), _opened(file) as source:
@@ -59,8 +60,8 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
     """
     Return the values of ``COLUMN=VALUE`` by column, in the types of a schema.
 
-    A value is text for a column of strings, and otherwise JSON, such as ``12`` or ``["a"]``, or the
-    text of a time. Raises `BadOption`.
+    A value is text for a column of strings, base64 for a binary one, and otherwise JSON, such as
+    ``12`` or ``["a"]``, or the text of a time. Raises `BadOption`.
     """
     found = {}
     for text in assignments:
@@ -78,16 +79,15 @@ def values(assignments: Sequence[str], schema: pa.Schema) -> dict[str, Any]:
                 _jsonl(BytesIO(line), pa.schema([schema.field(name).with_nullable(True)]))
             ).to_pylist()
         except (ValueError, pa.ArrowException) as error:
-            raise BadOption(
-                f"--set {text}: column {name!r} is {kind}, and {value!r} is not"
-            ) from error
+            wrong = f"--set {text}: column {name!r} is {kind}, and {value!r} is not"
+            raise BadOption(wrong + (" base64" if is_binary(kind) else "")) from error
         found[name] = row[name]
     return found
 
 
 def _json_value(value: str, kind: pa.DataType) -> Any:
     """Return a value as JSON has it; a text that is no JSON is one for a time or the like."""
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_binary(kind):
         return value
     try:
         return json.loads(value)
@@ -170,7 +170,7 @@ def _json_rows(whole: bytes, schema: pa.Schema | None) -> pa.Table:
         pyarrow.json.ParseOptions(explicit_schema=known, unexpected_field_behavior="infer"),
     )
     if schema is not None:
-        rows = _with_dates(rows, schema)
+        rows = _with_bytes(_with_dates(rows, schema), schema)
     if json_maps.NOTHING in rows.column_names:
         rows = rows.drop_columns([json_maps.NOTHING])
     for name, column in columns.items():
@@ -204,7 +204,7 @@ def _first_bad_line(
 def _as_json(field: pa.Field) -> pa.Field:
     """Return a type that Arrow can read from JSON; the queue checks for nulls later."""
     kind = pa.string() if pa.types.is_date(field.type) else field.type
-    return pa.field(field.name, kind)
+    return pa.field(field.name, json_bytes.as_texts(kind))
 
 
 def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -213,6 +213,17 @@ def _with_dates(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if field.name in schema.names and pa.types.is_date(schema.field(field.name).type):
             dates = rows.column(number).cast(schema.field(field.name).type)
             rows = rows.set_column(number, field.name, dates)
+    return rows
+
+
+def _with_bytes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Decode bytes, which JSON holds as base64, and for which Arrow has no function."""
+    for number, field in enumerate(rows.schema):
+        kind = schema.field(field.name).type if field.name in schema.names else pa.null()
+        if json_bytes.has_bytes(kind):
+            values = rows.column(number).to_pylist()
+            column = pa.array([json_bytes.decoded(value, kind) for value in values], kind)
+            rows = rows.set_column(number, field.name, column)
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from queue_core.durations import parse_seconds
 from queue_core.errors import BadOption
 from queue_core.options import words
-from queue_core.settings import descriptions
+from queue_core.settings import MAX_CONCURRENCY, descriptions, is_whole
 
 #: The accepted forms of a text, for errors.
 _FORMS = {
@@ -28,7 +28,10 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         # The queue refuses unknown settings, because it can suggest the nearest name.
         kind = known[name].kind if name in known else "text"
         try:
-            settings[name] = _value(kind, text)
+            settings[name] = value = _value(kind, text)
+            # In Python, more counts as 100; here, it is a slip that nobody would see.
+            if name == "concurrency" and is_whole(value) and value > MAX_CONCURRENCY:
+                raise ValueError
         except ValueError:
             allowed = f"{known[name].allowed}{_FORMS.get(kind, '')}"
             raise BadOption(f"{name}={text}: use {allowed}") from None

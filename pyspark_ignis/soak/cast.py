@@ -18,7 +18,8 @@ ROLES = {"producer": 3, "consumer": 3, "pool": 1, "keeper": 1}
 
 # A child of the fork server starts in milliseconds and shares no connection with this process.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_PRELOADED = ["pyspark_ignis.soak.workload", "queue_core.selector.grammar"]
+# Arrow imports pandas, if it is installed, for the first array that it makes.
+_PRELOADED = ["pyspark_ignis.soak.workload", "queue_core.selector.grammar", "pandas"]
 
 
 @dataclass
@@ -60,9 +61,11 @@ class Cast:
 
     def kill(self, part: Part) -> None:
         """Kill a process at any point."""
-        self._history.write("died", name=part.life)
+        begun = time.monotonic()
         part.process.kill()
         part.process.join()
+        # It may have acted until its end, and others may have seen it dead before this entry.
+        self._history.write("died", name=part.life, begun=begun)
         part.process, part.stopped = None, False
 
     def stop(self, part: Part) -> None:

@@ -210,7 +210,7 @@ SELECT queue, number, CASE
     ) THEN 'restore'
     WHEN EXISTS (
         SELECT 1 FROM lives AS l
-        WHERE l.life = p.life_before AND l.ended BETWEEN p.begun_before AND p.at
+        WHERE l.life = p.life_before AND l.begun <= p.at AND l.ended >= p.begun_before
     ) THEN 'its process died'
     WHEN EXISTS (
         SELECT 1 FROM faults AS f
@@ -254,7 +254,8 @@ SELECT DISTINCT y.queue, y.number FROM held AS x
 JOIN held AS y ON y.queue = x.queue AND y.key = x.key AND y.at > x.at AND y.at < x.settled
 WHERE y.number <> x.number AND y.at - x.begun < :sweep_after
 AND NOT EXISTS (
-    SELECT 1 FROM lives AS l WHERE l.life = x.life AND l.ended BETWEEN x.begun AND y.at
+    SELECT 1 FROM lives AS l
+    WHERE l.life = x.life AND l.begun <= y.at AND l.ended >= x.begun
 )
 AND NOT EXISTS (SELECT 1 FROM restores AS r WHERE r.ended >= x.begun AND r.begun <= y.at)
 AND NOT EXISTS (

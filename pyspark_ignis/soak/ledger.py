@@ -17,7 +17,7 @@ CREATE TABLE deliveries (
     fired INTEGER, attempt INTEGER, altered INTEGER, key
 );
 CREATE TABLE settles (queue, number INTEGER, life, outcome, begun REAL, ended REAL, status);
-CREATE TABLE lives (life, ended REAL);
+CREATE TABLE lives (life, begun REAL, ended REAL);
 CREATE TABLE faults (name, begun REAL, ended REAL, life);
 CREATE TABLE restores (copied REAL, begun REAL, ended REAL);
 CREATE TABLE sizes (queue, size INTEGER, bound INTEGER);
@@ -68,7 +68,8 @@ def ledger(entries: Iterable[Entry]) -> sqlite3.Connection:
                 done = entry["held"] == sum(len(begun[name]) for name in _OUTCOMES)
                 begun |= {"status": "done" if done else "partly", "end": entry["at"]}
             case "died":
-                database.execute("INSERT INTO lives VALUES (?, ?)", (entry["name"], entry["at"]))
+                row = entry["name"], entry.get("begun", entry["at"]), entry["at"]
+                database.execute("INSERT INTO lives VALUES (?, ?, ?)", row)
             case "fault":
                 faults[entry["fault"]] = {"end": NEVER, **entry}
             case "concerns":

@@ -291,6 +291,8 @@ def _settle(
 def handle(player: Player) -> Any:
     """Run a pool whose handler fails now and then, until told to stop."""
     settle, lock = 0, threading.Lock()
+    #: When the pool was opened, and how far the catalog's clock was ahead of the stopwatch.
+    opened = ahead = 0.0
 
     def handler(row: dict[str, Any]) -> bool:
         nonlocal settle
@@ -303,7 +305,8 @@ def handle(player: Player) -> Any:
         player.history.write(
             "delivered",
             queue="handled",
-            begun=at,
+            # The pool has had it in hand since its firing, from which a sweep counts.
+            begun=min(at, max(opened, row["_fired_at"].timestamp() - ahead)),
             numbers=[number],
             messages=[row["_message_id"]],
             attempts=[attempt],
@@ -316,9 +319,11 @@ def handle(player: Player) -> Any:
 
     while True:
         store = yield
-        columns = ["number", "_message_id", "_attempt"]
+        columns = ["number", "_message_id", "_attempt", "_fired_at"]
         name = player.scene.prefix + "handled"
         try:
+            opened = time.monotonic()
+            ahead = store.catalog.now() / 1e6 - opened
             pool = ConsumerPool(store, name, handler, concurrency=2, batch=20, columns=columns)
             with pool:
                 while not player.scene.told("stop") and pool.error is None:

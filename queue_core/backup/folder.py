@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from queue_core.backup.manifest import File, Manifest
 from queue_core.errors import BadOption, DamagedBackup, StorageUnavailable
+from queue_core.syncing import sync
 
 #: Bytes that are copied at a time.
 PIECE = 1 << 20
@@ -141,7 +142,7 @@ class BackupFolder:
             sink.write(manifest.to_json().encode())
         with self._written():
             unfinished.replace(self.path / _MANIFEST)
-            _sync(self.path)
+            sync(self.path)
         for each in self.path.glob("catalog-*"):
             if each.name == manifest.folder:
                 continue
@@ -167,7 +168,7 @@ class BackupFolder:
             except BaseException:
                 file.unlink(missing_ok=True)
                 raise
-            _sync(file.parent)
+            sync(file.parent)
 
     @contextmanager
     def _written(self) -> Iterator[None]:
@@ -204,14 +205,6 @@ def copy(read: Callable[[int], Any], sink: Any) -> tuple[int, str]:
         sink.write(piece)
         size += len(piece)
     return size, digest.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unreadable(file: Path, error: OSError) -> StorageUnavailable:

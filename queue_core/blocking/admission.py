@@ -24,7 +24,6 @@ from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogForbidden, QueueFull
 from queue_core.integrity import clock
 from queue_core.model import QueueInfo, Staged
-from queue_core.verbs.expire import expire
 
 #: Seconds between two attempts of the first in line to expire messages, which frees capacity.
 EXPIRE_SECONDS = 5.0
@@ -123,6 +122,9 @@ class Admission:
             if self._catalog.write(clock.look) is not None:
                 # The clock may have jumped, so that young messages seem old.
                 return False
+            # Not at the top: a load waits for imports, and few queues are bounded.
+            from queue_core.verbs.expire import expire
+
             expired = expire(self._catalog, self._storage_uri, self._queue)
         except CatalogForbidden:
             # The database role of a producer may neither look at the clock nor expire messages.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import partial
 from math import inf
 
 from sqlalchemy import Connection
@@ -24,6 +23,7 @@ from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Due, Poller
 from queue_core.errors import IgnisError
 from queue_core.model import Consumer, Magazine, QueueInfo, Ticket
+from queue_core.selection import line
 from queue_core.selection.acquire import anything
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
@@ -52,7 +52,7 @@ def fire_or_wait(
             request = request_of(queue)
         except IgnisError:
             with catalog.read() as connection:
-                now = queues.as_it_is(connection, queue)
+                now = queues.still_there(connection, queue)
             if now is queue:
                 raise
             # It may make sense by the present columns and settings.
@@ -60,7 +60,7 @@ def fire_or_wait(
             continue
         try:
             return _fire_or_wait(catalog, queue, who(), request, end), request
-        except _Changed as changed:
+        except queues.QueueChanged as changed:
             queue = changed.queue
 
 
@@ -71,7 +71,7 @@ def _fire_or_wait(
     # The first in line would wait for tokens.
     uses_line = takes_any and request.limits is None
     waiter = waiters.LAST if uses_line else None
-    ticket = fire(catalog, consumer, request, waiter=waiter, check=partial(_check, queue))
+    ticket = fire(catalog, consumer, request, waiter=waiter, known=queue)
     if ticket is not None or time.monotonic() >= end:
         return ticket
     if uses_line:
@@ -84,38 +84,36 @@ class _HeldBack(Exception):
     """Other consumers go first, or the queue is paused; the place in the line does not matter."""
 
 
-class _Changed(Exception):
-    """The queue has other settings or columns than those of the request."""
-
-    def __init__(self, queue: QueueInfo) -> None:
-        super().__init__()
-        #: The queue as it is now.
-        self.queue = queue
-
-
-def _check(queue: QueueInfo, connection: Connection) -> None:
-    now = queues.as_it_is(connection, queue)
-    if now is not queue:
-        raise _Changed(now)
-
-
 def _in_line(
     catalog: Catalog, queue: QueueInfo, consumer: Consumer, request: FireRequest, end: float
 ) -> Ticket | None:
-    def has_messages(connection: Connection) -> tuple[Hashable, bool]:
-        _check(queue, connection)
-        if not interests.open_to(
-            connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
-        ):
-            raise _HeldBack
-        return None, anything(connection, request)
+    trusted = True
 
-    with WaitLine(catalog, queue, waiters.FIRE, end - time.monotonic()) as line:
-        while line.wait(has_messages):
-            ticket = fire(catalog, consumer, request, waiter=line.waiter)
+    def may_fire(connection: Connection) -> tuple[Hashable, bool]:
+        open_to, ahead = interests.open_to(
+            connection,
+            consumer,
+            request.queue_ids,
+            even_if_paused=request.even_if_paused,
+            known=queue,
+            waiter=place.waiter,
+        )
+        if not open_to:
+            raise _HeldBack
+        if ahead and not (trusted and line.is_enough(connection, request, ahead)):
+            # The first may leave with any change: all others would wait for a second that sleeps. A
+            # summary that is always new lets it look soon after each.
+            return object() if ahead == 1 else ahead, False
+        return 0, anything(connection, request)
+
+    with WaitLine(catalog, queue, waiters.FIRE, end - time.monotonic()) as place:
+        while place.wait(may_fire, first=False):
+            ticket = fire(catalog, consumer, request, waiter=place.waiter)
             if ticket is not None:
-                line.left = True
+                place.left = True
                 return ticket
+            # The counters may promise messages that cannot be fired.
+            trusted = False
     return None
 
 
@@ -129,7 +127,7 @@ def _beside(
         while True:
             due = poller.wait(end)
             poller.pause(end)
-            ticket = fire(catalog, consumer, request, check=partial(_check, queue))
+            ticket = fire(catalog, consumer, request, known=queue)
             if ticket is not None or time.monotonic() >= end:
                 return ticket
             # After a quiet time, look again at the next change.

@@ -9,6 +9,7 @@ wait for them.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
@@ -17,12 +18,12 @@ from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.capacity.bounds import amount_of, full_message
 from queue_core.capacity.usage import read_usage
 from queue_core.capacity.wait_line import WaitLine
-from queue_core.catalog import dialect, id_map, turns, waiters
+from queue_core.catalog import dialect, id_map, queues, turns, waiters
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.errors import QueueFull
+from queue_core.errors import QueueDeactivated, QueueFull
 from queue_core.ids import IdSet, ids_from
 from queue_core.model import Magazine, QueueInfo, Staged, State
 from queue_core.plan import Taken, having
@@ -41,8 +42,9 @@ def meet(
     Load staged segments, and wait until all of their messages are fired.
 
     Returns the id of the first message of each segment. Raises `QueueFull` if some messages were
-    not fired within *timeout* seconds; those are withdrawn, and the others stay fired. With 0
-    seconds nothing is loaded.
+    not fired within *timeout* seconds, and `QueueDeactivated` if the queue was deactivated before;
+    those are withdrawn, and the others stay fired. With 0 seconds nothing is loaded. Raises
+    `NoSuchQueue` if the queue was dropped.
     """
 
     def is_open(connection: Connection) -> tuple[Hashable, bool]:
@@ -52,6 +54,12 @@ def meet(
 
     def is_met(connection: Connection) -> tuple[Hashable, bool]:
         left = sum(len(rows) for _, rows in _waiting(connection, queue, offered, None))
+        if left:
+            # Nobody fires the rest if the queue was deactivated.
+            queues.check_in_use(connection, [queue.id])
+        else:
+            # They went with the queue if it was dropped.
+            queues.still_there(connection, queue)
         return left, not left
 
     fired = 0
@@ -65,8 +73,9 @@ def meet(
                 )
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))
-            if line.wait(is_met, first=False):
-                return first_ids
+            with suppress(QueueDeactivated):
+                if line.wait(is_met, first=False):
+                    return first_ids
             withdrawn = catalog.write(lambda connection: _withdraw(connection, queue, offered))
             faults.point("load.withdrawn")
             if not withdrawn:
@@ -88,6 +97,9 @@ def _withdraw(connection: Connection, queue: QueueInfo, offered: IdSet) -> int:
     for piece, rows in _waiting(connection, queue, offered, "wait"):
         changes.remove(piece, rows, "dropped")
         withdrawn += len(rows)
+    if not withdrawn:
+        # They were fired, unless the queue was dropped meanwhile.
+        queues.still_there(connection, queue)
     changes.apply(connection)
     faults.point("load.before_withdrawal")
     return withdrawn

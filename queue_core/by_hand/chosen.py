@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from queue_core.by_hand.finding import find, present
 from queue_core.by_hand.rounds import carry_out
-from queue_core.catalog import id_map, queues, read_plans
+from queue_core.catalog import id_map, origins, queues, read_plans
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.durations import Duration, check_seconds
@@ -27,7 +27,6 @@ from queue_core.selection.selection import Selection, condition_of
 from queue_core.verbs.intervene import Act, Intervention
 from queue_core.verbs.intervene import find as find_chosen
 from queue_core.verbs.quarantine import quarantining
-from queue_core.verbs.settle import check_ids
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -45,9 +44,11 @@ class Chosen:
 
     The object remembers their ids. Each method looks at them as they are when it is called, and
     leaves messages alone that are gone, or that were fired, settled or moved in a way that it does
-    not concern. An act on many messages is several short transactions, so that firings and loads go
-    on meanwhile. If it is interrupted, call it again for the others. Acts appear in the view
-    ``reports`` as the task ``by_hand``, and in the counters of the shards.
+    not concern. An act changes each message once, and none that comes into the right state while it
+    goes on; `only` also leaves out those that do so before. An act on many messages is several
+    short transactions, so that firings and loads go on meanwhile. If it is interrupted, call it
+    again for the others. Acts appear in the view ``reports`` as the task ``by_hand``, and in the
+    counters of the shards.
 
     Args:
         catalog: The catalog of the queue's store.
@@ -76,6 +77,34 @@ class Chosen:
         """The ids of the chosen messages (int64), ascending, whether they still exist or not."""
         return pa.array(self._ids.numbers(), pa.int64())
 
+    def only(self, act: str, *, consumer: str | None = None) -> Chosen:
+        """
+        Choose those of the messages that an act would change now.
+
+        Their number is final: the act changes no others, also if more messages come into a state
+        that it concerns before it begins, or while it goes on. Show the number to a person, and
+        call the act on the result::
+
+            waiting = queue.choose("all").only("delete")
+            if input(f"delete {len(waiting.ids)} messages? ") == "yes":
+                waiting.delete()
+
+        Args:
+            act: ``"delete"``, ``"sideline"``, ``"requeue"`` or ``"reload"``, as in `count`.
+            consumer: For ``"reload"``, as there.
+
+        Returns:
+            The messages, in a queue with enough room.
+
+        Raises:
+            BadOption: *act* is unknown, or as `reload` does.
+        """
+        intervention = self._intervention(_act(act), consumer=consumer)
+        with self._catalog.read() as connection:
+            taken = find_chosen(connection, self._queue, intervention)
+            found = IdSet.of(id_map.ids_of(connection, taken))
+        return Chosen(self._catalog, self._storage, self._queue, found, self._magazines)
+
     def count(self, act: str | None = None, *, consumer: str | None = None) -> int:
         """
         Count the chosen messages.
@@ -92,9 +121,7 @@ class Chosen:
         Raises:
             BadOption: *act* is unknown, or as `reload` does.
         """
-        if act is not None and act not in tuple(Act):
-            raise BadOption(f"act={act!r}: use {', '.join(Act)}")
-        intervention = None if act is None else self._intervention(Act(act), consumer=consumer)
+        intervention = None if act is None else self._intervention(_act(act), consumer=consumer)
         with self._catalog.read() as connection:
             if intervention is not None:
                 taken = find_chosen(connection, self._queue, intervention)
@@ -114,7 +141,7 @@ class Chosen:
                 others.
         """
         with self._catalog.read() as connection:
-            queue = queues.as_it_is(connection, self._queue)
+            queue = queues.still_there(connection, self._queue)
             taken = present(connection, queue, self._magazines, self._ids)
             plan = read_plans.build(connection, [queue], taken, self._storage.uri)
         with self._quarantining():
@@ -205,7 +232,7 @@ class Chosen:
     def _movable(self) -> IdSet:
         """Return the messages that would not expire in main by their own columns."""
         with self._catalog.read() as connection:
-            self._queue = queue = queues.as_it_is(connection, self._queue)
+            self._queue = queue = queues.still_there(connection, self._queue)
             rule = Selection.parse([queue], self._storage.uri, eligibility=of_moving)
             condition = None if rule is None else rule.rules[queue.id].condition
             if condition is None:
@@ -235,9 +262,15 @@ def choose(
     given = None if ids is None or isinstance(ids, str) else _as_set(ids)
     with quarantining(catalog, storage), catalog.read() as connection:
         if given is not None:
-            check_ids(connection, [queue], id_map.located(connection, [queue.id], given))
+            origins.check(connection, [queue], id_map.located(connection, [queue.id], given))
         found = find(connection, storage.uri, queue, magazines, given, condition)
     return Chosen(catalog, storage, queue, found, magazines)
+
+
+def _act(name: str) -> Act:
+    if name not in tuple(Act):
+        raise BadOption(f"act={name!r}: use {', '.join(Act)}")
+    return Act(name)
 
 
 def _as_set(ids: Any) -> IdSet:

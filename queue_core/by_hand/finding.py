@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection
 from queue_core.catalog import dialect, id_map
 from queue_core.catalog.slices import fetch
 from queue_core.catalog.tables import slices
-from queue_core.ids import IdSet, first_id
+from queue_core.ids import IdSet
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.plan import Taken, having
 from queue_core.rows import Numbers
@@ -39,11 +39,10 @@ def find(
 ) -> IdSet:
     """Return the ids of messages that are there: of *ids*, and that meet a condition."""
     found = present(connection, queue, magazines, ids)
-    if condition is not None:
-        numbers = _matching(connection, storage_uri, queue, found, condition)
-    else:
-        numbers = _numbers(found)
-    return IdSet.of(id_map.logical(connection, numbers))
+    if condition is None:
+        return IdSet.of(id_map.ids_of(connection, found))
+    rows = _matching(connection, storage_uri, queue, found, condition)
+    return IdSet.of(id_map.logical(connection, rows))
 
 
 def present(
@@ -80,7 +79,7 @@ def _matching(
     scan = SliceScan(connection, [queue], storage_uri, dialect.read_clock(connection))
     decided = [(each, decided_by_stats(scan, each[0], [condition])) for each in taken]
     sure = [each for each, result in decided if result]
-    parts = [_numbers(sure)]
+    parts = [id_map.rows_of(sure)]
     for step in _steps([each for each, result in decided if result is None]):
         rows = scan.table(step, condition.columns)
         parts.append(rows.filter(condition.mask(rows)).column(ID).to_numpy())
@@ -101,9 +100,3 @@ def _steps(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
                 step, count = [], 0
         if step:
             yield step
-
-
-def _numbers(taken: Sequence[Taken]) -> Numbers:
-    """Return the rows of slices as ids, before any compaction is undone."""
-    parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
-    return np.concatenate([np.empty(0, np.int64), *parts])

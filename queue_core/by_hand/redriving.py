@@ -93,7 +93,7 @@ def wish(
     if to is not None and not isinstance(to, str):
         raise BadOption(f"to={to!r}: give the name of a queue, or leave it out for main")
     with catalog.read() as connection:
-        queue = queues.as_it_is(connection, queue)
+        queue = queues.still_there(connection, queue)
         target = None if to is None or to == queue.name else queues.find(connection, to)
     redriving = Redriving(
         queue=queue,

@@ -1,13 +1,19 @@
 """Carry out what a person does with many messages, in rounds between which others have the store.
 
 Each round is one transaction of the verb intervene, and whole in itself. A process that ends in
-between leaves the messages of the other rounds as they were.
+between leaves the messages of the other rounds as they were. The rounds concern the messages that
+are found at the beginning, each of them once: others that come into the right state meanwhile stay.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from queue_core.catalog import progress, task_log
 from queue_core.catalog.database import Catalog
+from queue_core.ids import IdSet
 from queue_core.integrity import clock
 from queue_core.model import QueueInfo
 from queue_core.selection.rounds import in_parts
@@ -32,14 +38,17 @@ def carry_out(catalog: Catalog, queue: QueueInfo, intervention: Intervention) ->
         del found
         if not parts:
             break
-        done = 0
+        done, left = 0, []
         for part in parts:
-            count = intervene(catalog, queue, intervention.of_part(part))
-            progress.add(count)
-            done += count
+            these = intervene(catalog, queue, intervention.of_part(part))
+            progress.add(len(these))
+            done += len(these)
+            if len(these) < len(part.ids):
+                left.append((part.ids - these).numbers())
             if part is not parts[-1]:
                 catalog.give_way()
         changed += done
         if done == expected or (not done and len(parts) > 1):
             break
+        intervention = replace(intervention, ids=IdSet.of(np.concatenate(left)))
     return changed

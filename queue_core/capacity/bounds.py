@@ -90,12 +90,22 @@ def amount_of(staged: Sequence[Staged]) -> Amount:
 
 
 def fits(usage: Usage, load: Amount) -> bool:
-    """Return whether a load fits now. A rendezvous always has capacity for the first in line."""
+    """
+    Return whether a load fits now. A rendezvous always has capacity for the first in line.
+
+    A load that adds nothing, such as one that only merges, fits even if messages that came back
+    exceed the bound.
+    """
     max_size, max_bytes = usage.settings.max_size, usage.settings.max_bytes
     if usage.settings.is_rendezvous:
         return True
-    return (max_size is None or usage.held.messages + load.messages <= max_size) and (
-        max_bytes is None or usage.held.bytes + load.bytes <= max_bytes
+    held = usage.held
+    return all(
+        bound is None or not more or there + more <= bound
+        for bound, there, more in (
+            (max_size, held.messages, load.messages),
+            (max_bytes, held.bytes, load.bytes),
+        )
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Select, bindparam, func, select, true
 
 from queue_core.catalog.consumers import KEEPER
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.queues import check_in_use
+from queue_core.catalog.queues import check_in_use, dropped
 from queue_core.catalog.tables import (
     LEFT,
     consumers,
@@ -26,7 +26,6 @@ from queue_core.catalog.tables import (
     slices,
     turns,
 )
-from queue_core.errors import Conflict
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.settings import QueueSettings
 
@@ -84,7 +83,7 @@ def read_usage(connection: Connection, queue: QueueInfo) -> Usage:
     """Return the usage of main; its bytes only if they are bounded. Raises `QueueDeactivated`."""
     row = connection.execute(_QUEUE, {"queue": queue.id}).first()
     if row is None:
-        raise Conflict(f"queue {queue.name!r} was dropped; open it again")
+        raise dropped(queue)
     if row.deactivated_at is not None:
         check_in_use(connection, [queue.id])
     with decoding(queues, f"name {queue.name!r}"):

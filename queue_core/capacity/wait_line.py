@@ -2,8 +2,9 @@
 
 Changes: only the waiter's own row; no transaction is open while it waits. It looks when the catalog
 has changed, but less and less often while the changes do not concern it. A waiter in a busy store
-thus costs the catalog at most five small transactions a second. Crash: the waiter's row stays, and
-the others skip it once it has not been renewed for a while.
+thus costs the catalog at most five small transactions a second; the second one in a line of firings
+looks after each change. Crash: the waiter's row stays, and the others skip it once it has not been
+renewed for a while.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, or_, select, upda
 
 from queue_core.breakers import states
 from queue_core.breakers.breaker import Breaker
+from queue_core.breakers.keys import name_for
 from queue_core.breakers.states import CLOSED, State
 from queue_core.catalog import dialect
 from queue_core.catalog.tables import breakers
@@ -110,6 +111,11 @@ def force(connection: Connection, name: str, key: str, to: str | None) -> State:
     _change(connection, name, key, decide, None)
     row = connection.execute(select(breakers).where(*_of(name, key))).one()
     return _state(row)
+
+
+def forget(connection: Connection, queue: str) -> None:
+    """Remove the states of the breaker that has the name of a queue, unless the user gives one."""
+    connection.execute(delete(breakers).where(breakers.c.name == name_for([queue])))
 
 
 def _change(

@@ -16,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
+    Row,
     Select,
     Update,
     bindparam,
     delete,
     func,
     select,
+    tuple_,
     update,
 )
 
@@ -31,7 +34,7 @@ from queue_core.catalog import dialect, lanes, seals
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.damage import UNREADABLE, damaged, decoding
 from queue_core.catalog.segments import release
-from queue_core.catalog.slices import Room, ShardKey, allocate, fetch
+from queue_core.catalog.slices import Room, ShardKey, allocate, fetch_these
 from queue_core.catalog.tables import slices
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, State
@@ -131,12 +134,40 @@ def read(
     query = _READ.where(*where).limit(limit)
     if skip_locked:
         query = dialect.of(connection).skip_locked(query, slices)
-    rows = connection.execute(query).all()
+    return _of_rows(connection, connection.execute(query).all())
+
+
+def reading(database: dialect.Dialect, *where: ColumnElement[bool]) -> Select[Any]:
+    """Return the statement of `read_given` for conditions with parameters, to be built once."""
+    names = ("most", "from_shard", "from_place")
+    most, *begin = (bindparam(name, type_=BigInteger) for name in names)
+    follows = tuple_(slices.c.shard, slices.c.position) >= tuple_(*begin)
+    return database.skip_locked(_READ.where(*where, follows).limit(most), slices)
+
+
+def read_given(
+    connection: Connection,
+    query: Select[Any],
+    most: int,
+    begin: tuple[int, int],
+    given: Mapping[str, Any],
+) -> Bunch:
+    """
+    Return the first *most* slices of a statement of `reading`, locked as `read` does it.
+
+    *begin*: the shard and the place from which on they are read.
+    """
+    shard, place = begin
+    given = {"most": most, "from_shard": shard, "from_place": place, **given}
+    return _of_rows(connection, connection.execute(query, given).all())
+
+
+def _of_rows(connection: Connection, rows: Sequence[Row[Any]]) -> Bunch:
     try:
         numbers = np.array([row[:-1] for row in rows], np.int64).reshape(len(rows), len(_NUMBERS))
     except UNREADABLE as error:
         # Names the row.
-        fetch(connection, *where, limit=limit)
+        fetch_these(connection, [row.id for row in rows])
         raise damaged(slices, "one of some ids", error) from error
     bitmaps = np.empty(len(rows), np.object_)
     bitmaps[:] = [row[-1] for row in rows]
@@ -166,17 +197,19 @@ def move(
     *,
     due_at: Numbers | None = None,
     fired_at: int | None = None,
+    now: int | None = None,
 ) -> None:
     """
     Move slices, loaded, to the tails of their shards, *of* one magazine to another or the same.
 
     *counter* counts them where they were; *changes*, to be applied afterwards, has the counts.
-    *due_at*: when each is due again, or `NULL`; by default, all have no time.
+    *due_at*: when each is due again, or `NULL`; by default, all have no time. *now*: the time, if
+    the caller knows it.
     """
     if not len(bunch):
         return
     offsets, wanted = _side_by_side(queue.id, bunch, of[1])
-    now = dialect.read_clock(connection)
+    moved_at = dialect.read_clock(connection) if now is None else now
     dialect.of(connection).take(connection)
     tails = allocate(connection, wanted)
     position = offsets.copy()
@@ -201,7 +234,7 @@ def move(
         "state": int(State.LOADED),
         "consumer_id": None,
         "ticket": None,
-        "moved_at": now,
+        "moved_at": moved_at,
     }
     if fired_at is not None:
         same["fired_at"] = fired_at

@@ -142,15 +142,19 @@ class Changes:
         for name, delta in deltas.items():
             self._counts[key][name] += delta
 
-    def apply(self, connection: Connection) -> None:
-        """Write everything; the locks that others wait for longest come last."""
+    def apply(self, connection: Connection, now: int | None = None) -> None:
+        """
+        Write everything; the locks that others wait for longest come last.
+
+        *now* is the time at which messages move, if the caller has read the clock.
+        """
         database = dialect.of(connection)
         # All is computed before the first write, for which others may have to wait.
         marks = [_marking(database, items, ids) for items, ids in self._updated.items()]
         remainders = [_remainder(piece, rows) for piece, rows in self._kept.values() if rows]
         new = [seals.sealed(slices, row) for row in self._new]
         fired = self._fired_rows()
-        moves = self._moves(connection)
+        moves = self._moves(connection, now)
         gone = [piece for piece, rows in self._kept.values() if not rows]
         these = {"these": database.listed([piece.id for piece in gone])}
         counting, counts = self._counted_rows()
@@ -204,13 +208,13 @@ class Changes:
             rows.append(_shard(key) | by | {"gain": gain})
         return _count(names), rows
 
-    def _moves(self, connection: Connection) -> list[_Move]:
+    def _moves(self, connection: Connection, now: int | None) -> list[_Move]:
         shards: dict[ShardKey, list[tuple[Slice, Rows, dict[str, Any]]]] = defaultdict(list)
         for piece, rows, magazine, values in self._moved:
             shards[piece.queue_id, int(magazine), piece.shard].append((piece, rows, values))
         if not shards:
             return []
-        now = dialect.read_clock(connection)
+        moved_at = dialect.read_clock(connection) if now is None else now
         found = []
         for key, moves in shards.items():
             moves.sort(key=lambda move: (move[0].magazine, _first(*move[:2])))
@@ -220,7 +224,7 @@ class Changes:
                     slices,
                     _columns(piece, rows)
                     | {"magazine": key[1], "position": offset, "state": int(State.LOADED)}
-                    | {"consumer_id": None, "ticket": None, "moved_at": now, "due_at": None}
+                    | {"consumer_id": None, "ticket": None, "moved_at": moved_at, "due_at": None}
                     | {"rank": None, "pace": None}
                     | values,
                 )

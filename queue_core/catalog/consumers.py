@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -115,8 +116,9 @@ def enlist(
 
 def own_ids(connection: Connection) -> list[int]:
     """Return the ids of the consumers that this process has enlisted in this catalog."""
-    names = dialect.of(connection).one_of(consumers.c.name, sorted(_own[connection.engine.url]))
-    return list(connection.scalars(select(consumers.c.id).where(names)))
+    database = dialect.of(connection)
+    given = {"names": database.listed(sorted(_own[connection.engine.url]))}
+    return list(connection.scalars(_named(database), given))
 
 
 def by_name(connection: Connection, name: str) -> Consumer | None:
@@ -128,24 +130,32 @@ def by_name(connection: Connection, name: str) -> Consumer | None:
 
 
 def check(
-    connection: Connection, consumer: Consumer, logged: int = 0, queue_ids: Sequence[int] = ()
+    connection: Connection,
+    consumer: Consumer,
+    logged: int = 0,
+    queue_ids: Sequence[int] = (),
+    *,
+    committed: int = 0,
 ) -> None:
     """
     Lock the consumer until the transaction ends; raises `ConsumerFenced`.
 
     *logged* is the newest ticket in Spark's log. If this catalog has not fired it, the catalog is
     older than the checkpoint: all tickets up to it are skipped, and reported for the queues.
+    *committed* is as in `check_committed`, which may raise `Unacknowledged`.
     """
-    last = connection.scalar(_locking(dialect.of(connection)), _life(consumer))
-    if last is None:
+    row = connection.execute(_locking(dialect.of(connection)), life(consumer)).first()
+    if row is None:
         raise _fenced(consumer)
-    if last < logged:
-        _skip_forgotten(connection, consumer, last + 1, logged, queue_ids)
+    if row.last_ticket < logged:
+        _skip_forgotten(connection, consumer, row.last_ticket + 1, logged, queue_ids)
+    if (row.acknowledged or 0) < committed:
+        raise Unacknowledged
 
 
 def check_life(connection: Connection, consumer: Consumer) -> None:
     """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
-    if connection.scalar(_LIFE, _life(consumer)) is None:
+    if connection.scalar(_LIFE, life(consumer)) is None:
         raise _fenced(consumer)
 
 
@@ -158,13 +168,6 @@ def check_committed(connection: Connection, consumer_id: int, committed: int) ->
     """
     if (connection.scalar(_ACKNOWLEDGED, {"its_id": consumer_id}) or 0) < committed:
         raise Unacknowledged
-
-
-# Once for each life: to build it takes longer than SQLite needs to check it.
-@lru_cache(maxsize=256)
-def is_current(consumer: Consumer) -> ColumnElement[bool]:
-    """Whether a consumer was not started again, as a condition of any statement."""
-    return _LIFE.params(_life(consumer)).exists()
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
@@ -331,7 +334,7 @@ def _skip_forgotten(
     """
     gain = (last - consumers.c.last_ticket) * seals.weight(consumers, "last_ticket")
     values = {"last_ticket": last, "seal": consumers.c.seal + gain}
-    connection.execute(update(consumers).where(_IS_CURRENT).values(values), _life(consumer))
+    connection.execute(update(consumers).where(_IS_CURRENT).values(values), life(consumer))
     forgotten = f"ticket {first}" if first == last else f"tickets {first} to {last}"
     here = select(queues.c.id, queues.c.name).where(
         dialect.of(connection).one_of(queues.c.id, list(queue_ids))
@@ -352,14 +355,14 @@ def _skip_forgotten(
 
 def _guarded(connection: Connection, consumer: Consumer, changing: Update) -> tuple[int, int]:
     """Change the consumer's row if its epoch is current; return its last ticket and the time."""
-    row = connection.execute(changing, _life(consumer)).first()
+    row = connection.execute(changing, life(consumer)).first()
     if row is None:
         raise _fenced(consumer)
     return int(row.last_ticket), int(row.at)
 
 
-def _life(consumer: Consumer) -> dict[str, object]:
-    """Return the parameters of `_IS_CURRENT`."""
+def life(consumer: Consumer) -> dict[str, object]:
+    """Return the parameters of `NOT_AGAIN`, and of the statements here."""
     return {"its_id": consumer.id, "its_epoch": consumer.epoch, "its_name": consumer.name}
 
 
@@ -372,6 +375,8 @@ _IS_CURRENT = and_(
     consumers.c.name == bindparam("its_name"),
 )
 _LIFE = select(consumers.c.id).where(_IS_CURRENT)
+#: Whether a consumer was not started again, as a condition of any statement; `life` has its values.
+NOT_AGAIN = _LIFE.exists()
 _ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == bindparam("its_id"))
 
 
@@ -391,8 +396,14 @@ _NEXT_TICKET = _changing(
 
 
 @lru_cache(maxsize=2)
-def _locking(database: dialect.Dialect) -> Select[int]:
-    return database.locked(select(consumers.c.last_ticket).where(_IS_CURRENT))
+def _named(database: dialect.Dialect) -> Select[int]:
+    return select(consumers.c.id).where(database.one_of_given(consumers.c.name, "names"))
+
+
+@lru_cache(maxsize=2)
+def _locking(database: dialect.Dialect) -> Select[Any]:
+    row = select(consumers.c.last_ticket, consumers.c.acknowledged)
+    return database.locked(row.where(_IS_CURRENT))
 
 
 def _fenced(consumer: Consumer) -> ConsumerFenced:

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from queue_core import faults
 from queue_core.address import CATALOG_FILE
-from queue_core.catalog import dialect, format, outbox, shared_pools
+from queue_core.catalog import crowding, dialect, format, outbox, shared_pools
 from queue_core.catalog.reserve import Reserve
 from queue_core.catalog.tables import facts
 from queue_core.errors import (
@@ -38,8 +38,11 @@ Result = TypeVar("Result")
 ATTEMPTS = 12
 PAUSE_SECONDS = 0.005
 
-#: How many of them may begin late: others that write meanwhile make such a transaction fail.
-LATE_ATTEMPTS = 2
+#: How many may begin late before these: others that write meanwhile make such a transaction fail.
+#: Each is in vain only, while one that is not late keeps others waiting for as long as it reads.
+LATE_ATTEMPTS = 16
+#: The longest pause after one of them, in seconds: a writer leaves gaps of some milliseconds.
+LATE_PAUSE_SECONDS = 0.004
 
 #: Why a folder cannot be made, however often it is tried.
 _NO_FOLDER = {
@@ -80,6 +83,8 @@ class Catalog:
         #: The threads that prepare it just now.
         self._preparers: set[int] = set()
         self._closed = False
+        #: Called with each new connection of the driver.
+        self._set_up: list[Callable[..., None]] = []
         try:
             self._prepare(create)
         except BaseException:
@@ -104,11 +109,12 @@ class Catalog:
         end = time.monotonic() + self._dialect.busy_seconds
         errors = self._dialect.errors
         reliefs = 0
+        late_ones = LATE_ATTEMPTS if late and not self._dialect.writes_in_parallel else 0
         try:
-            for attempt in itertools.count(1):
+            for attempt in itertools.count(1 - late_ones):
                 committing = False
+                begins_late = attempt < 1
                 try:
-                    begins_late = late and attempt <= LATE_ATTEMPTS
                     with self._transaction(write=True, late=begins_late) as connection:
                         result = work(connection)
                         if begins_late:
@@ -127,7 +133,8 @@ class Catalog:
                     spent = attempt == ATTEMPTS or time.monotonic() > end
                     if spent or not errors.can_retry(error):
                         raise self.translated(error, committing=committing) from error
-                time.sleep(self._random.uniform(0, PAUSE_SECONDS * 2**attempt))
+                pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
+                time.sleep(self._random.uniform(0, pause))
         finally:
             if reliefs:
                 self._regain()
@@ -156,6 +163,20 @@ class Catalog:
         """Let other writers go first, between two transactions of a long task."""
         if self._dialect.gap_seconds:
             time.sleep(self._dialect.gap_seconds)
+
+    def on_connect(self, set_up: Callable[..., None]) -> None:
+        """Call *set_up* with each connection of the driver that is opened from now on."""
+        self._set_up.append(set_up)
+        event.listen(self.engine, "connect", set_up)
+        # Those that are open would stay as they are.
+        self.engine.dispose()
+
+    def own_engine(self) -> Engine:
+        """Return an engine for the same database that nobody else uses; the caller disposes it."""
+        engine = dialect.connect(self.url)
+        for set_up in self._set_up:
+            event.listen(engine, "connect", set_up)
+        return engine
 
     def keep_reserve(self) -> None:
         """Let the reserve for a full disk grow with the catalog."""
@@ -227,7 +248,7 @@ class Catalog:
 
     def _connected(self) -> Connection:
         try:
-            return self.engine.connect()
+            return crowding.wait_for(self._connect, self._dialect, self._shown())
         except DBAPIError as error:
             if not self._dialect.errors.has_no_room(error):
                 raise
@@ -239,6 +260,10 @@ class Catalog:
                 f"catalog {self._shown()}: all connections of this process are in use; use "
                 "fewer threads"
             ) from error
+
+    def _connect(self) -> Connection:
+        self.check_open()
+        return self.engine.connect()
 
     def _roll_back(self, connection: Connection) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,8 @@ from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from queue_core.catalog import dialect, id_map, seals
 from queue_core.catalog.damage import decoding
-from queue_core.catalog.tables import failures, slices
+from queue_core.catalog.slices import first_loaded
+from queue_core.catalog.tables import failures, shards, slices
 from queue_core.failure_kinds import FAILURE_LOG, FAILURES, REJECTED
 from queue_core.ids import first_id
 from queue_core.model import Slice
@@ -38,7 +40,7 @@ _KEPT = pa.schema(
 )
 
 
-_INSERT = insert(failures)
+_INSERT = insert(failures).inline()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +76,44 @@ def of_same(moved: Moved, kind: str, reason: str | None) -> pa.Table:
     return pa.table([ids, *texts, attempts], schema=FAILURES)
 
 
-def of_each(moved: Moved, reasons: pa.Table) -> pa.Table:
-    """Return the `FAILURES` of messages with `REASONS`; those without a reason are rejected."""
-    ids, attempts = _attempts(moved)
-    if not reasons.num_rows:
-        return of_same(moved, REJECTED, None)
-    # Not at the top: a query waits for imports, and few messages fail.
-    import pyarrow.compute as pc
-
-    place = pc.index_in(pa.array(ids), value_set=reasons.column("message_id").combine_chunks())
-    kinds = reasons.column("kind").take(place).fill_null(REJECTED)
-    return pa.table([ids, kinds, reasons.column("reason").take(place), attempts], schema=FAILURES)
-
-
 def record(
     connection: Connection, queue_id: int, consumer_name: str | None, failed: pa.Table
 ) -> None:
-    """Store the `FAILURES` of messages of one queue, which *consumer_name* held."""
+    """Store the `FAILURES` of messages that *consumer_name* held."""
     if failed.num_rows == 0:
         return
     ids = id_map.logical(connection, failed.column("message_id").to_numpy())
-    failed = failed.set_column(0, "message_id", pa.array(ids))
-    ids = failed.column("message_id").to_numpy()
-    # As one chunk: each chunk would store the texts again.
-    words = [
-        failed.column(name).combine_chunks().dictionary_encode() for name in ("kind", "reason")
-    ]
-    columns = [*words, failed.column("attempt")]
+    columns = [*_encoded(failed.select(["kind", "reason"]).columns), failed.column("attempt")]
     store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)))
+
+
+def record_each(
+    connection: Connection,
+    queue_id: int,
+    consumer_name: str | None,
+    moved: Moved,
+    reasons: pa.Table,
+    at: int | None,
+    *,
+    compacted: bool,
+) -> None:
+    """
+    Store why messages with `REASONS` failed, which *consumer_name* held; without one: rejected.
+
+    *at*: when. Without *compacted*, no compaction has made one of their segments.
+    """
+    rows, attempts = _attempts(moved)
+    ids = id_map.logical(connection, rows) if compacted else rows
+    words = _words(len(ids), REJECTED, None)
+    if reasons.num_rows:
+        # Not at the top: a query waits for imports, and few messages fail.
+        import pyarrow.compute as pc
+
+        place = pc.index_in(pa.array(rows), value_set=reasons.column("message_id").combine_chunks())
+        kinds, texts = (reasons.column(name).take(place) for name in ("kind", "reason"))
+        words = _encoded([kinds.fill_null(REJECTED), texts])
+    columns = [*words, pa.array(attempts)]
+    store(connection, queue_id, consumer_name, _packed(*_sorted(ids, columns)), at)
 
 
 def pack_same(
@@ -109,8 +121,7 @@ def pack_same(
 ) -> bytes:
     """Pack failures of one *kind*, without a reason; *attempts*: how often each failed before."""
     ids = id_map.logical(connection, ids)
-    columns = [*_words(len(ids), kind, None), pa.array(attempts)]
-    return _packed(*_sorted(ids, columns))
+    return _packed_same(ids.tobytes(), attempts.tobytes(), kind)
 
 
 def read(connection: Connection, queue_ids: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
@@ -146,8 +157,22 @@ def forgettable(connection: Connection, before: int) -> dict[int, int]:
     If a queue still has messages that were loaded before a failure, the failure stays, because it
     may belong to one of them. A reading transaction is enough: no message gets older.
     """
-    old = select(failures.c.queue_id).where(failures.c.failed_at < before).distinct()
-    queue_ids = connection.scalars(old).all()
+    old = (
+        select(failures.c.queue_id, func.min(failures.c.failed_at).label("failed_at"))
+        .where(failures.c.failed_at < before)
+        .group_by(failures.c.queue_id)
+    )
+    failed = {row.queue_id: row.failed_at for row in connection.execute(old)}
+    if not failed:
+        return {}
+    # Often an older message waits at the beginning of a shard: then it needs no look at the others.
+    here = dialect.of(connection).one_of(shards.c.queue_id, failed)
+    rows = connection.execute(
+        select(shards.c.queue_id, shards.c.magazine, shards.c.shard).where(here)
+    )
+    keys = [(row.queue_id, row.magazine, row.shard) for row in rows]
+    first = first_loaded(connection, keys)
+    queue_ids = [id for id, time in failed.items() if time < first.get(id, before)]
     if not queue_ids:
         return {}
     oldest = (
@@ -167,10 +192,23 @@ def forget(connection: Connection, until: Mapping[int, int]) -> None:
         connection.execute(delete(failures).where(here, failures.c.failed_at < time))
 
 
+# A transaction that is tried again finds them here.
+@lru_cache(maxsize=1)
+def _packed_same(ids: bytes, attempts: bytes, kind: str) -> bytes:
+    numbers = np.frombuffer(ids, np.int64)
+    columns = [*_words(len(numbers), kind, None), pa.array(np.frombuffer(attempts, np.int32))]
+    return _packed(*_sorted(numbers, columns))
+
+
 def _words(count: int, *texts: str | None) -> list[pa.DictionaryArray]:
     """Return columns with one text each, *count* times."""
     zeros = pa.array(np.zeros(count, np.int32))
     return [pa.DictionaryArray.from_arrays(zeros, pa.array([text], pa.string())) for text in texts]
+
+
+def _encoded(texts: Sequence[pa.ChunkedArray]) -> list[pa.DictionaryArray]:
+    # As one chunk: each chunk would store the texts again.
+    return [column.combine_chunks().dictionary_encode() for column in texts]
 
 
 def _sorted(ids: Numbers, columns: list[Any]) -> tuple[Numbers, list[Any]]:
@@ -182,16 +220,24 @@ def _sorted(ids: Numbers, columns: list[Any]) -> tuple[Numbers, list[Any]]:
 
 def _packed(ids: Numbers, columns: Sequence[Any]) -> bytes:
     """Pack failures, in order of their ids, from the other columns of `_KEPT`."""
-    kept = pa.table([np.diff(ids, prepend=0), *columns], schema=_KEPT)
+    steps = ids.copy()
+    steps[1:] -= ids[:-1]
+    kept = pa.table([steps, *columns], schema=_KEPT)
     # Packing holds up a transaction: LZ4 takes a fraction of the time of Zstandard.
     return pack(kept, "lz4")
 
 
-def store(connection: Connection, queue_id: int, consumer_name: str | None, arrow: bytes) -> None:
-    """Store packed failures of messages of one queue, which *consumer_name* held."""
+def store(
+    connection: Connection,
+    queue_id: int,
+    consumer_name: str | None,
+    arrow: bytes,
+    at: int | None = None,
+) -> None:
+    """Store packed failures of messages of one queue, as `record` does."""
     row = {
         "queue_id": queue_id,
-        "failed_at": dialect.read_clock(connection),
+        "failed_at": dialect.read_clock(connection) if at is None else at,
         "consumer": consumer_name,
         "arrow": arrow,
     }

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, bindparam, select
 
 from queue_core.catalog import dialect
-from queue_core.catalog.consumers import by_name, is_current, own_ids
+from queue_core.catalog.consumers import NOT_AGAIN, by_name, life, own_ids
 from queue_core.catalog.tables import consumers, slices
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Holder, Slice, Ticket
 
 
-def conditions(connection: Connection, holder: Holder) -> list[ColumnElement[bool]]:
+class Held(NamedTuple):
+    """Conditions that were built once, and the values of their parameters."""
+
+    where: tuple[ColumnElement[bool], ...]
+    given: dict[str, Any]
+
+
+def conditions(connection: Connection, holder: Holder) -> Held:
     """
     Return the conditions of slices that the holder holds; raises `BadOption`.
 
@@ -23,24 +32,48 @@ def conditions(connection: Connection, holder: Holder) -> list[ColumnElement[boo
     so a database without statistics must not begin with its index. A `Consumer` that was started
     again holds nothing: its messages are those of its new life.
     """
-    consumer_id = dialect.of(connection).not_indexed(slices.c.consumer_id)
+    database = dialect.of(connection)
     match holder:
         case Ticket():
-            # A thread of the same consumer may hold them now, by a later firing.
-            mine = slices.c.consumer_id == holder.consumer.id
-            return [mine, slices.c.ticket == holder.number]
+            return Held(_BY_TICKET, {"holder": holder.consumer.id, "its_ticket": holder.number})
         case Consumer():
-            return [consumer_id == holder.id, is_current(holder)]
+            return Held(_in_life(database), {"holder": holder.id, **life(holder)})
         case str():
-            found = by_name(connection, holder)
-            if found is None:
-                raise BadOption(f"consumer={holder!r} has never fired from this store")
-            return [consumer_id == found.id]
+            return Held((_by(database),), {"holder": id_of(connection, holder)})
         case None:
-            return []
+            return Held((), {})
         case _:
-            own = own_ids(connection)
-            return [dialect.of(connection).one_of(consumer_id, own)]
+            given = {"own": database.listed(own_ids(connection))}
+            return Held((_by_one_of(database),), given)
+
+
+def id_of(connection: Connection, name: str) -> int:
+    """Return the number of the consumer *name*; raises `BadOption`."""
+    found = by_name(connection, name)
+    if found is None:
+        raise BadOption(f"consumer={name!r} has never fired from this store")
+    return found.id
+
+
+# Built once: to build a condition takes several times as long as SQLite needs to check it.
+_HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
+# A thread of the same consumer may hold them now, by a later firing.
+_BY_TICKET = (slices.c.consumer_id == _HOLDER, slices.c.ticket == bindparam("its_ticket"))
+
+
+@lru_cache(maxsize=2)
+def _by(database: dialect.Dialect) -> ColumnElement[bool]:
+    return database.not_indexed(slices.c.consumer_id) == _HOLDER
+
+
+@lru_cache(maxsize=2)
+def _in_life(database: dialect.Dialect) -> tuple[ColumnElement[bool], ...]:
+    return _by(database), NOT_AGAIN
+
+
+@lru_cache(maxsize=2)
+def _by_one_of(database: dialect.Dialect) -> ColumnElement[bool]:
+    return database.one_of_given(database.not_indexed(slices.c.consumer_id), "own")
 
 
 def name_of(holder: Holder) -> str | None:

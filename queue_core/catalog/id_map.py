@@ -7,7 +7,7 @@ of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from queue_core.catalog.damage import decoding
 from queue_core.catalog.tables import id_map
 from queue_core.ids import IdSet, first_id
 from queue_core.model import ROW_BITS
+from queue_core.plan import Taken
 from queue_core.rows import Numbers
 from queue_core.segments.ipc import pack, unpack
 
@@ -63,26 +64,37 @@ def record(
 
 def located(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> IdSet:
     """Return the rows that hold the messages now, as ids."""
+    met = _met_by(connection, queue_ids, ids)
+    return IdSet.of(_moved(ids.numbers(), met)) if met else ids
+
+
+def _met_by(connection: Connection, queue_ids: Collection[int], ids: IdSet) -> Sequence[Row[Any]]:
+    """Return the compactions that may have moved messages."""
     if not len(ids):
-        return ids
-    numbers = ids.numbers()
-    found = physical(connection, queue_ids, numbers)
-    return ids if found is numbers else IdSet.of(found)
+        return []
+    first, last = min(ids.segments), max(ids.segments)
+    begin = first_id(first) + ids.rows(first).start
+    return _met(connection, queue_ids, begin, first_id(last) + ids.rows(last).stop - 1)
 
 
 def physical(connection: Connection, queue_ids: Collection[int], ids: Numbers) -> Numbers:
     """Return the row that holds each message now, as an id; *ids* itself if none was moved."""
     if not len(ids):
         return ids
+    met = _met(connection, queue_ids, int(ids.min()), int(ids.max()))
+    return _moved(ids, met) if met else ids
+
+
+def _met(
+    connection: Connection, queue_ids: Collection[int], first: int, last: int
+) -> Sequence[Row[Any]]:
+    """Return the compactions that have moved messages with ids between two."""
     database = dialect.of(connection)
-    given = {
-        "these": database.listed(queue_ids),
-        "first": int(ids.min()),
-        "last": int(ids.max()),
-    }
-    met = connection.execute(_meeting(database), given).all()
-    if not met:
-        return ids
+    given = {"these": database.listed(queue_ids), "first": first, "last": last}
+    return connection.execute(_meeting(database), given).all()
+
+
+def _moved(ids: Numbers, met: Sequence[Row[Any]]) -> Numbers:
     found = ids.copy()
     for row in met:
         firsts, counts, rows = _runs_of(row)
@@ -109,6 +121,17 @@ def logical(connection: Connection, ids: Numbers) -> Numbers:
         found = found.copy() if found is ids else found
         found[of_segment] = firsts[run] + numbers - rows[run]
     return found
+
+
+def ids_of(connection: Connection, taken: Sequence[Taken]) -> Numbers:
+    """Return the ids of the messages in some rows of slices, in their order."""
+    return logical(connection, rows_of(taken))
+
+
+def rows_of(taken: Sequence[Taken]) -> Numbers:
+    """Return some rows of slices as ids, before any compaction is undone."""
+    parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.

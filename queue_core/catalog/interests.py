@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -31,13 +31,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import FromClause
 
-from queue_core.catalog import consumers, dialect, notifications, seals, signs_of_life
+from queue_core.catalog import consumers, dialect, notifications, seals, signs_of_life, waiters
 from queue_core.catalog.pauses import is_paused
-from queue_core.catalog.queues import given_up_error
+from queue_core.catalog.queues import check_unchanged, dropped, given_up_error
 from queue_core.catalog.tables import consumers as consumer_rows
 from queue_core.catalog.tables import interests, queues
 from queue_core.errors import QueueTaken
-from queue_core.model import Consumer
+from queue_core.model import Consumer, QueueInfo
 
 SHARED, EXCLUSIVE, SINGLE = "shared", "exclusive", "single"
 
@@ -123,22 +123,39 @@ def leave(connection: Connection, consumer: Consumer) -> None:
     _notify(connection, left.scalars().all())
 
 
+class Open(NamedTuple):
+    """Some queues from which a consumer may fire now."""
+
+    queue_ids: tuple[int, ...]
+    #: How many living waiters are before it in their lines.
+    ahead: int
+
+
 def open_to(
     connection: Connection,
     consumer: Consumer,
     queue_ids: Sequence[int],
     *,
     even_if_paused: bool = False,
-) -> Sequence[int]:
+    known: QueueInfo | None = None,
+    waiter: int = 0,
+) -> Open:
     """
     Return the queues of *queue_ids* from which a consumer may fire now.
 
-    Paused queues give no messages, unless *even_if_paused*. Raises `QueueDeactivated`, and
-    `QueueTaken` where another consumer is exclusive. One statement, unless there are priorities or
-    claims.
+    Paused queues give no messages, unless *even_if_paused*. *waiter* is the consumer's number in
+    their lines; 0: before all others. Raises `QueueChanged` if *known*, one of them, has other
+    columns or settings now, `NoSuchQueue` if it was dropped, `QueueDeactivated`, and `QueueTaken`
+    where another consumer is exclusive. One statement, unless there are priorities or claims.
     """
     database = dialect.of(connection)
-    rows = connection.execute(_doors(database), {"these": database.listed(queue_ids)}).all()
+    given = {"these": database.listed(queue_ids), "waiter": waiter}
+    rows = connection.execute(_doors(database), given).all()
+    if known is not None:
+        shapes = {row.id: (row.schema_version, row.settings) for row in rows}
+        if known.id not in shapes:
+            raise dropped(known)
+        check_unchanged(connection, known, shapes[known.id])
     for row in rows:
         if row.deactivated_at is not None:
             raise given_up_error(row.name, row.deactivated_at)
@@ -149,7 +166,8 @@ def open_to(
             if row.taken_by is not None:
                 raise _taken(names[row.queue_id], row.taken_by, True)
             closed.add(row.queue_id)
-    return tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
+    found = tuple(queue_id for queue_id in queue_ids if queue_id not in closed)
+    return Open(found, sum(row.ahead for row in rows if row.id not in closed))
 
 
 def held_back(connection: Connection, consumer: Consumer, queue_id: int) -> float | None:
@@ -247,7 +265,9 @@ def _doors(database: dialect.Dialect) -> Select[Any]:
         queues.c.id,
         queues.c.name,
         queues.c.deactivated_at,
+        queues.c.schema_version,
         queues.c.settings,
         queues.c.paused_at,
         some.label("ranked"),
+        waiters.ahead_in(queues.c.id, waiters.FIRE).label("ahead"),
     ).where(database.one_of_given(queues.c.id, "these"))

@@ -17,13 +17,18 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select, upd
 
 from queue_core.catalog import dialect, seals, signs_of_life
 from queue_core.catalog.damage import decoding
+from queue_core.catalog.queues import dropped
 from queue_core.catalog.slices import ShardKey
 from queue_core.catalog.tables import jobs, queues
 from queue_core.errors import BadOption
+from queue_core.model import QueueInfo
 
 WAITING, RUNNING, DONE, CANCELLED, FAILED = "waiting", "running", "done", "cancelled", "failed"
 #: The states in which a job will still move messages.
 OPEN = (WAITING, RUNNING)
+
+#: The target of a job, as the view ``jobs`` shows it, if the queue is no longer there.
+DROPPED = "(dropped)"
 
 #: Seconds without a heartbeat after which another process continues a job.
 DEAD_AFTER_SECONDS = 60.0
@@ -177,6 +182,13 @@ def cancel(connection: Connection, job_id: str) -> bool:
     return connection.execute(cancelled.returning(jobs.c.id)).first() is not None
 
 
+def fail_into(connection: Connection, target: QueueInfo) -> None:
+    """Fail the open jobs that move messages into a queue, because it is dropped."""
+    of_target = update(jobs).where(jobs.c.target_id == target.id, jobs.c.state.in_(OPEN))
+    values = {"state": FAILED, "error": str(dropped(target))[:_ERROR_LENGTH]}
+    connection.execute(of_target.values(**values, ended_at=dialect.now()))
+
+
 def forget(connection: Connection, before: int) -> None:
     """Remove jobs that ended before a time, in microseconds."""
     connection.execute(jobs.delete().where(jobs.c.ended_at < before))
@@ -202,7 +214,7 @@ def shown(connection: Connection, names: Mapping[int, str]) -> list[dict[str, An
                 | {
                     "job": row["id"],
                     "queue": names[row["queue_id"]],
-                    "target": None if target is None else targets.get(target),
+                    "target": None if target is None else targets.get(target, DROPPED),
                     "rate": rate,
                     "limit": row["most"],
                 }

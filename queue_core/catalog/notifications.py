@@ -8,12 +8,14 @@ file would be wrong, because they change before a commit is visible.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from queue_core.catalog import dialect, outbox
+from queue_core.catalog import crowding, dialect, outbox
 from queue_core.catalog.database import Catalog
 from queue_core.databases.interface import Listener, QueueIds
 from queue_core.errors import CatalogUnavailable
@@ -38,6 +40,9 @@ class Watch(AbstractContextManager["Watch"]):
         self._catalog = catalog
         self._queue_ids = queue_ids or _all_queues
         self._listener: Listener | None = None
+        #: While the server has no connection left: the pauses, and when to try again.
+        self._pauses: Iterator[float] | None = None
+        self._next = 0.0
 
     def wait(self, seconds: float) -> bool:
         """
@@ -48,12 +53,31 @@ class Watch(AbstractContextManager["Watch"]):
         """
         try:
             if self._listener is None:
-                self._listener = dialect.listen(self._catalog.engine, self._queue_ids)
-                return True
+                return self._begin(seconds)
             return self._listener.wait(seconds)
         except (self._catalog.engine.dialect.loaded_dbapi.Error, PoolTimeout) as error:
             self.close()
             raise CatalogUnavailable(f"{self._catalog!r}: {error}; try again later") from error
+
+    def _begin(self, seconds: float) -> bool:
+        """Listen; while the server has no connection left, only time counts."""
+        end = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            if self._pauses is None or now >= self._next:
+                try:
+                    self._listener = dialect.listen(self._catalog.engine, self._queue_ids)
+                except self._catalog.engine.dialect.loaded_dbapi.Error as error:
+                    if not dialect.of(self._catalog.engine).errors.is_crowded(error):
+                        raise
+                    self._pauses = self._pauses or crowding.pauses()
+                    self._next = now + next(self._pauses)
+                else:
+                    self._pauses = None
+                    return True
+            if now >= end:
+                return False
+            time.sleep(max(min(self._next, end) - now, 0.0))
 
     def close(self) -> None:
         """Stop listening."""

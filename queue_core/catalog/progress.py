@@ -1,4 +1,4 @@
-"""Progress: how many messages a task of many transactions has done so far.
+"""Progress: how many messages or files a task of many transactions has done so far.
 
 A listener hears of each transaction after its commit. It is set for a context, so that no verb
 needs a parameter for it. A task that uses threads passes its context on.
@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_listener: ContextVar[Callable[[int], None] | None] = ContextVar("ignis_progress", default=None)
+#: What a listener hears: how many further ones are done, and how many further ones are to be done.
+Listener = Callable[[int, int], None]
+
+_listener: ContextVar[Listener | None] = ContextVar("ignis_progress", default=None)
 
 
 @contextmanager
-def told_to(listener: Callable[[int], None]) -> Iterator[None]:
-    """Tell *listener* how many messages each transaction within has done."""
+def told_to(listener: Listener) -> Iterator[None]:
+    """Tell *listener* how many messages or files each step within has done."""
     token = _listener.set(listener)
     try:
         yield
@@ -23,8 +26,17 @@ def told_to(listener: Callable[[int], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def add(messages: int) -> None:
-    """Tell the listener, if there is one, that so many further messages are done."""
+def add(count: int) -> None:
+    """Tell the listener, if there is one, that so many further messages or files are done."""
+    _tell(count, 0)
+
+
+def expect(count: int) -> None:
+    """Tell the listener, if there is one, that so many further ones are to be done."""
+    _tell(0, count)
+
+
+def _tell(done: int, expected: int) -> None:
     listener = _listener.get()
-    if listener is not None and messages:
-        listener(messages)
+    if listener is not None and (done or expected):
+        listener(done, expected)

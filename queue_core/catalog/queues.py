@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,7 +16,7 @@ from queue_core import column_roles
 from queue_core.catalog import dialect, lanes, named_locks, notifications, retries, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
-from queue_core.errors import BadName, Conflict, NoSuchQueue, QueueDeactivated, QueueExists
+from queue_core.errors import BadName, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.policies import binding
@@ -37,6 +38,15 @@ _REMEMBERED = 4096
 
 class SettingsChanged(Exception):
     """A queue has other settings than those with which a load was prepared."""
+
+
+class QueueChanged(Exception):
+    """A queue has other settings or columns than when it was read."""
+
+    def __init__(self, queue: QueueInfo) -> None:
+        super().__init__()
+        #: The queue as it is now.
+        self.queue = queue
 
 
 def find(connection: Connection, name: str) -> QueueInfo:
@@ -77,11 +87,50 @@ def find_magazine(connection: Connection, name: str) -> tuple[QueueInfo, Magazin
 
 
 def as_it_is(connection: Connection, queue: QueueInfo) -> QueueInfo:
-    """Return a queue with its present columns and settings; itself if nothing changed."""
+    """Return a queue with its present columns and settings; itself if nothing changed or gone."""
+    with suppress(NoSuchQueue):
+        return still_there(connection, queue)
+    return queue
+
+
+def still_there(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """Return a queue as `as_it_is` does; raises `NoSuchQueue` if it was dropped."""
     row = connection.execute(_SHAPE, {"queue": queue.id}).first()
-    if row is None or (row.schema_version, row.settings) == _shape(queue):
-        return queue
-    return find(connection, queue.name)
+    if row is None:
+        raise dropped(queue)
+    try:
+        check_unchanged(connection, queue, tuple(row))
+    except QueueChanged as changed:
+        return changed.queue
+    return queue
+
+
+def as_they_are(connection: Connection, known: Sequence[QueueInfo]) -> tuple[list[QueueInfo], int]:
+    """Return queues as `as_it_is` does, and the time; one statement, if nothing changed."""
+    database = dialect.of(connection)
+    given = {"these": database.listed([queue.id for queue in known])}
+    rows = connection.execute(_shapes(database), given).all()
+    shapes = {row.id: (row.schema_version, row.settings) for row in rows}
+    same = [queue if shapes.get(queue.id) == _shape(queue) else None for queue in known]
+    found = [queue or as_it_is(connection, old) for queue, old in zip(same, known, strict=True)]
+    return found, int(rows[0].now) if rows else dialect.read_clock(connection)
+
+
+def check_unchanged(
+    connection: Connection, queue: QueueInfo, shape: tuple[int, str] | None
+) -> None:
+    """Raise `QueueChanged` if its row has another version of the schema, or other settings."""
+    # A queue that is gone has no row.
+    if shape is not None and shape != _shape(queue):
+        raise QueueChanged(find(connection, queue.name))
+
+
+@lru_cache(maxsize=2)
+def _shapes(database: dialect.Dialect) -> Select[Any]:
+    these = database.one_of_given(queues.c.id, "these")
+    return select(
+        queues.c.id, queues.c.schema_version, queues.c.settings, dialect.now().label("now")
+    ).where(these)
 
 
 @lru_cache(maxsize=256)
@@ -94,6 +143,14 @@ def by_id(connection: Connection, queue_id: int) -> QueueInfo:
     row = connection.execute(_described().where(queues.c.id == queue_id)).first()
     if row is None:
         raise NoSuchQueue(f"the queue with number {queue_id} was dropped")
+    return _info(row)
+
+
+def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
+    """Return a queue as it is now; raises `NoSuchQueue` if it was dropped."""
+    row = connection.execute(_described().where(queues.c.id == queue.id)).first()
+    if row is None:
+        raise dropped(queue)
     return _info(row)
 
 
@@ -223,14 +280,20 @@ def check_in_use(connection: Connection, queue_ids: Sequence[int]) -> None:
 
 def hold(connection: Connection, queue: QueueInfo, *, alone: bool = False) -> None:
     """
-    Keep the queue from being deactivated until the transaction ends; raises `QueueDeactivated`.
+    Keep the queue from being deactivated until the transaction ends.
 
+    Raises `QueueDeactivated`, and `NoSuchQueue` if it was dropped.
     With *alone*, no other transaction holds it at the same time.
     """
     query = select(queues.c.id).where(queues.c.id == queue.id)
     if connection.execute(query.with_for_update(read=not alone)).first() is None:
-        raise Conflict(f"queue {queue.name!r} was dropped; open it again")
+        raise dropped(queue)
     check_in_use(connection, [queue.id])
+
+
+def dropped(queue: QueueInfo) -> NoSuchQueue:
+    """Return the error that a queue is gone, although another one may have its name now."""
+    return NoSuchQueue(f"queue {queue.name!r} was dropped; if there is a new one, open it again")
 
 
 def hold_settings(connection: Connection, queue: QueueInfo) -> None:
@@ -259,11 +322,12 @@ def schemas_of(connection: Connection, queue_id: int) -> dict[int, bytes]:
 
 
 def _held(connection: Connection, queue: QueueInfo) -> QueueInfo:
-    """Lock a queue until the transaction ends; return it as it is now."""
+    """Lock a queue until the transaction ends; return it as it is now. Raises `NoSuchQueue`."""
     # In two statements: PostgreSQL would join a row that changed while the lock was awaited with a
     # schema from before.
     held = select(queues.c.id).where(queues.c.id == queue.id)
-    connection.execute(dialect.of(connection).locked(held)).one()
+    if connection.execute(dialect.of(connection).locked(held)).first() is None:
+        raise dropped(queue)
     return _info(connection.execute(_described().where(queues.c.id == queue.id)).one())
 
 

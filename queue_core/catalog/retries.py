@@ -8,6 +8,7 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, select, update
@@ -29,11 +30,13 @@ class Next(NamedTuple):
     left: int
 
 
+@cache
 def alive() -> ColumnElement[bool]:
     """Return the condition of messages that are not dead."""
     return _NO_TIME | (slices.c.due_at < NEVER)
 
 
+@cache
 def ready() -> ColumnElement[bool]:
     """Return the condition of messages that have no time, or whose time has come."""
     return _NO_TIME | (slices.c.due_at <= select(dialect.now()).scalar_subquery())

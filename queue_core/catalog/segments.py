@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Delete,
+    Executable,
     Row,
     Select,
     bindparam,
@@ -36,6 +37,11 @@ FOUND = "found"
 _INSERT = (
     insert(segments).values(loaded_at=dialect.now()).returning(segments.c.id, segments.c.loaded_at)
 )
+_DISCARD = (
+    update(files)
+    .where(files.c.location == bindparam("gone"))
+    .values(state="garbage", since=dialect.now())
+)
 
 
 def claim(connection: Connection, locations: Iterable[str]) -> None:
@@ -45,15 +51,9 @@ def claim(connection: Connection, locations: Iterable[str]) -> None:
     Raises `PublicationRefused` when one is being removed: the location is a primary key, which
     publishing and removing both insert, in this order.
     """
+    claiming = _claiming(dialect.of(connection))
     for location in sorted(locations):
-        claimed = connection.execute(
-            dialect.of(connection)
-            .insert_new(files)
-            .values(location=location, state="live", since=dialect.now())
-            .on_conflict_do_nothing()
-            .returning(files.c.location)
-        )
-        if claimed.first() is None:
+        if connection.execute(claiming, {"location": location}).first() is None:
             raise PublicationRefused(
                 f"segment {location} was cleaned up, or published before; write the rows again"
             )
@@ -104,6 +104,20 @@ def release(connection: Connection, segment_ids: Collection[int]) -> None:
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
 @lru_cache(maxsize=2)
+def _claiming(database: dialect.Dialect) -> Executable:
+    claiming: Executable = _noting(database, "live").returning(files.c.location)
+    return claiming
+
+
+@lru_cache(maxsize=4)
+def _noting(database: dialect.Dialect, state: str) -> Any:
+    """Return the statement that notes files with a state, unless they are known."""
+    return (
+        database.insert_new(files).values(state=state, since=dialect.now()).on_conflict_do_nothing()
+    )
+
+
+@lru_cache(maxsize=2)
 def _sources(database: dialect.Dialect) -> Select[Any]:
     return (
         select(segments, id_map.c.segment_id.is_not(None).label("compacted"))
@@ -128,24 +142,14 @@ def _moved_by(database: dialect.Dialect) -> Delete:
 def discard(connection: Connection, locations: Collection[str]) -> None:
     """Mark published files as garbage; vacuum removes them later."""
     if locations:
-        connection.execute(
-            update(files)
-            .where(files.c.location == bindparam("gone"))
-            .values(state="garbage", since=dialect.now()),
-            [{"gone": location} for location in sorted(locations)],
-        )
+        connection.execute(_DISCARD, [{"gone": location} for location in sorted(locations)])
 
 
 def discard_unpublished(connection: Connection, locations: Collection[str]) -> None:
     """Mark staged files as garbage unless they are published; vacuum removes them later."""
     if locations:
-        connection.execute(
-            dialect.of(connection)
-            .insert_new(files)
-            .values(state="garbage", since=dialect.now())
-            .on_conflict_do_nothing(),
-            [{"location": location} for location in sorted(locations)],
-        )
+        statement = _noting(dialect.of(connection), "garbage")
+        connection.execute(statement, [{"location": location} for location in sorted(locations)])
 
 
 def _source(row: Row[Any]) -> SegmentRef:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
 from queue_core.catalog import bunches, dialect, failures, queues
 from queue_core.catalog.bunches import Bunch
@@ -33,7 +34,8 @@ def set_aside(
     *kind* is the kind of their failures, which do not count as attempts. The queue's policy says
     when they are due; messages that were fired too often, or killed their process, are dead.
     """
-    due_at = _due_at(connection, queue, kind) if taken else None
+    now = dialect.read_clock(connection) if taken else 0
+    due_at = _due_at(connection, queue, kind, now) if taken else None
     moves = Moves()
     holders: dict[int | None, list[Taken]] = defaultdict(list)
     for piece, rows in taken:
@@ -63,7 +65,9 @@ def set_bunch_aside(
     if not len(bunch):
         changes.apply(connection)
         return 0
-    find = _due_at(connection, queue, kind)
+    # The one time of all that is written: to read the clock costs as much as a write.
+    now = dialect.read_clock(connection)
+    find = _due_at(connection, queue, kind, now)
     pairs, of = np.unique(np.stack([bunch.attempts, bunch.deliveries]), axis=1, return_inverse=True)
     times = [find(*pair) for pair in pairs.T.tolist()]
     due_at = np.array([bunches.NULL if time is None else time for time in times], np.int64)
@@ -74,11 +78,11 @@ def set_bunch_aside(
     moves.add_bunch(bunch, magazine, Magazine.SIDELINE)
     moves.packed()
     to = (magazine, Magazine.SIDELINE)
-    bunches.move(connection, queue, bunch, to, "swept", changes, due_at=due_at)
+    bunches.move(connection, queue, bunch, to, "swept", changes, due_at=due_at, now=now)
     changes.apply(connection)
     for name, packed in failed:
-        failures.store(connection, queue.id, name, packed)
-    moves.record(connection, queue.id, "sweep")
+        failures.store(connection, queue.id, name, packed, now)
+    moves.record(connection, queue.id, "sweep", now)
     return len(moves)
 
 
@@ -97,11 +101,11 @@ def _failed(connection: Connection, bunch: Bunch, kind: str) -> list[tuple[str |
 
 
 def _due_at(
-    connection: Connection, queue: QueueInfo, kind: str
+    connection: Connection, queue: QueueInfo, kind: str, now: int
 ) -> Callable[[int, int], int | None]:
     """Return the function that gives the due time of a slice, from its attempts and deliveries."""
     settings = queues.as_it_is(connection, queue).settings
-    retry, most, now = settings.retry, settings.max_deliveries, dialect.read_clock(connection)
+    retry, most = settings.retry, settings.max_deliveries
 
     def due_at(attempts: int, deliveries: int) -> int | None:
         if kind in (DELIVERIES, KILLED):
@@ -117,6 +121,13 @@ def _due_at(
 
 
 def _names(connection: Connection, consumer_ids: list[int]) -> dict[int | None, str]:
-    these = dialect.of(connection).one_of(consumers.c.id, consumer_ids)
-    rows = connection.execute(select(consumers.c.id, consumers.c.name).where(these))
+    database = dialect.of(connection)
+    rows = connection.execute(_naming(database), {"these": database.listed(consumer_ids)})
     return {row.id: row.name for row in rows}
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _naming(database: dialect.Dialect) -> Select[tuple[int, str]]:
+    these = database.one_of_given(consumers.c.id, "these")
+    return select(consumers.c.id, consumers.c.name).where(these)

@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
-    Row,
     Select,
     bindparam,
     insert,
@@ -32,9 +31,11 @@ from queue_core.rows import Rows
 
 #: Identifies a shard: the ids of its queue and magazine, and its number.
 ShardKey = tuple[int, int, int]
+#: The condition of slices that wait.
+WAITING = (slices.c.state == int(State.LOADED),)
 
 # Built once: to build a statement takes several times as long as SQLite needs to run it.
-INSERT = insert(slices)
+INSERT = insert(slices).inline()
 _ALLOCATE = (
     update(shards)
     .where(
@@ -59,10 +60,13 @@ _ALLOCATE_ONE_IN_USE = _ALLOCATE_ONE.where(
     .exists()
 )
 
-_NAMES = slices.c.keys()
-#: The columns of numbers that are never null, on both sides of the bitmap.
-_PLACE = slice(0, _NAMES.index("bitmap"))
-_COUNTS = slice(_NAMES.index("count"), _NAMES.index("consumer_id"))
+#: The columns that identify a shard.
+_KEY = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
+_OF_TICKETS = (
+    slices.c.consumer_id == bindparam("consumer_id"),
+    slices.c.ticket > bindparam("after"),
+    slices.c.ticket <= bindparam("upto"),
+)
 
 
 def fetch(
@@ -82,10 +86,13 @@ def fetch(
 
 
 def fetch_given(
-    connection: Connection, query: Select[Any], given: Mapping[str, Any], lock: str | None = None
+    connection: Connection,
+    where: tuple[ColumnElement[bool], ...],
+    given: Mapping[str, Any],
+    lock: str | None = None,
 ) -> list[Slice]:
-    """Return the slices of a query that was built once, with its parameters, as `fetch` does."""
-    query = _fetching_once(dialect.of(connection), query, lock)
+    """Return slices as `fetch` does, by conditions that were built once, and their parameters."""
+    query = _fetching_once(dialect.of(connection), where, lock)
     return _in_order(read_slices(connection, query, given), lock)
 
 
@@ -98,7 +105,12 @@ def _fetching(database: dialect.Dialect, query: Select[Any], lock: str | None) -
     return database.skip_locked(query) if lock == "skip" else query
 
 
-_fetching_once = lru_cache(maxsize=8)(_fetching)
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=256)
+def _fetching_once(
+    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], lock: str | None
+) -> Select[Any]:
+    return _fetching(database, select(slices).where(*where), lock)
 
 
 def _in_order(found: list[Slice], lock: str | None) -> list[Slice]:
@@ -114,7 +126,9 @@ def fetch_these(connection: Connection, ids: Collection[int]) -> list[Slice]:
 
 def fetch_first(
     connection: Connection,
-    *where: ColumnElement[bool],
+    where: tuple[ColumnElement[bool], ...],
+    given: Mapping[str, Any],
+    *,
     shards: Sequence[ShardKey],
     limit: int,
     skip_locked: bool,
@@ -122,23 +136,46 @@ def fetch_first(
     """
     Return the first *limit* slices of each of some shards, in order of position.
 
-    One statement reads all shards, in one state of the catalog. With *skip_locked*, it locks the
+    *where* are conditions that were built once, *given* their parameters. One statement reads all
+    shards, in one state of the catalog. With *skip_locked*, it locks the
     slices, and passes over slices that other transactions have locked.
     """
-    keys = {
-        slices.c.queue_id: [key[0] for key in shards],
-        slices.c.magazine: [key[1] for key in shards],
-        slices.c.shard: [key[2] for key in shards],
-    }
-    query = dialect.of(connection).first_of_each(
-        slices, keys, where, slices.c.position, limit, skip_locked=skip_locked
+    database = dialect.of(connection)
+    query = _first_of_each(database, where, skip_locked=skip_locked)
+    keys = database.given_rows(
+        {column.name: [key[at] for key in shards] for at, column in enumerate(_KEY)}
     )
     found: dict[ShardKey, list[Slice]] = {key: [] for key in shards}
-    for piece in read_slices(connection, query):
+    for piece in read_slices(connection, query, {**given, **keys, "most": limit}):
         found[piece.queue_id, int(piece.magazine), piece.shard].append(piece)
     for pieces in found.values():
         pieces.sort(key=lambda piece: piece.position)
     return found
+
+
+def first_loaded(connection: Connection, shards: Sequence[ShardKey]) -> dict[int, int]:
+    """
+    Return when the oldest of the first waiting slices of some shards was loaded, by queue.
+
+    Slices that were loaded even earlier may be behind these. Queues without a waiting slice are
+    left out.
+    """
+    first = fetch_first(connection, WAITING, {}, shards=shards, limit=1, skip_locked=False)
+    found: dict[int, int] = {}
+    for (queue_id, _, _), pieces in first.items():
+        for piece in pieces:
+            found[queue_id] = min(piece.loaded_at, found.get(queue_id, piece.loaded_at))
+    return found
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=256)
+def _first_of_each(
+    database: dialect.Dialect, where: tuple[ColumnElement[bool], ...], *, skip_locked: bool
+) -> Select[Any]:
+    return database.first_of_each(
+        slices, _KEY, where, slices.c.position, "most", skip_locked=skip_locked
+    )
 
 
 def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
@@ -148,6 +185,18 @@ def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
         slices.c.ticket > tickets.after,
         slices.c.ticket <= tickets.upto,
     )
+
+
+def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice]:
+    """Return the slices that tickets of a consumer hold, as `fetch` does."""
+    return fetch_given(connection, _OF_TICKETS, tickets._asdict())
+
+
+class ShardGone(Conflict):
+    """The queue of a shard was dropped."""
+
+    def __init__(self) -> None:
+        super().__init__("the queue was dropped; if there is a new one, open it again")
 
 
 class Room(NamedTuple):
@@ -163,8 +212,7 @@ def allocate(
     """
     Reserve places at the tails of shards; return the first place of each, in order of shards.
 
-    Raises `Conflict` if a queue no longer has the shard, because it was dropped and created again;
-    and, for *new* messages, `QueueDeactivated`.
+    Raises `ShardGone` and, for *new* messages, `QueueDeactivated`.
     """
     if not wanted:
         return {}
@@ -183,7 +231,7 @@ def allocate(
     for key in wanted:
         if key not in ends:
             check_in_use(connection, [key[0]])
-            raise Conflict(f"the queue has no shard {key[2]} any more; open it again")
+            raise ShardGone
     return {key: ends[key] - room.places for key, room in sorted(wanted.items())}
 
 
@@ -211,18 +259,22 @@ def _hold_in_use(connection: Connection, queue_ids: Collection[int]) -> None:
     held = in_use.order_by(queues.c.id).with_for_update(read=True)
     if len(connection.execute(held).all()) < len(queue_ids):
         check_in_use(connection, sorted(queue_ids))
-        raise Conflict("the queue was dropped; open it again")
+        raise ShardGone
 
 
 def _load_pointers(connection: Connection, keys: Collection[ShardKey]) -> dict[ShardKey, int]:
-    names = (shards.c.queue_id, shards.c.magazine, shards.c.shard)
-    one_of = dialect.of(connection).one_of
-    found = connection.execute(
-        select(*names, shards.c.load_pointer).where(
-            *(one_of(name, {key[at] for key in keys}) for at, name in enumerate(names))
-        )
-    )
+    database = dialect.of(connection)
+    parts = zip(_KEY, zip(*keys, strict=True), strict=True)
+    given = {f"of_{name.key}": database.listed(sorted(set(part))) for name, part in parts}
+    found = connection.execute(_load_pointers_of(database), given)
     return {(row.queue_id, row.magazine, row.shard): int(row.load_pointer) for row in found}
+
+
+@lru_cache(maxsize=2)
+def _load_pointers_of(database: dialect.Dialect) -> Select[tuple[int, int, int, int]]:
+    names = [shards.c[name.key] for name in _KEY]
+    these = (database.one_of_given(name, f"of_{name.name}") for name in names)
+    return select(*names, shards.c.load_pointer).where(*these)
 
 
 def read_slices(
@@ -238,32 +290,35 @@ def read_slices(
     return found
 
 
-def _slice(row: Row[Any]) -> Slice:
+def _slice(row: Sequence[Any]) -> Slice:
+    # All at once, in the order of the columns: to find each by its name takes twice as long.
+    id, queue_id, magazine, shard, state, position, segment_id, row_start, row_stop = row[:9]
+    bitmap, count, bytes, attempts, deliveries, loaded_at, moved_at = row[9:16]
+    consumer_id, ticket, fired_at, stats, _, due_at, rank, pace, lost, lost_among = row[16:]
     # A text among the numbers, which SQLite allows, raises `TypeError`.
-    sum(row[_PLACE], (row.fired_at or 0) + (row.due_at or 0) + (row.rank or 0) + (row.pace or 0))
-    sum((row.lost, row.lost_among))
-    sum(row[_COUNTS])
+    sum(row[:9], count + bytes + attempts + deliveries + loaded_at + moved_at + lost + lost_among)
+    sum((fired_at or 0, due_at or 0, rank or 0, pace or 0))
     return Slice(
-        id=row.id,
-        queue_id=row.queue_id,
-        magazine=Magazine(row.magazine),
-        shard=row.shard,
-        position=row.position,
-        segment_id=row.segment_id,
-        rows=Rows.from_bytes(row.row_start, row.row_stop, row.bitmap),
-        bytes=row.bytes,
-        attempts=row.attempts,
-        deliveries=row.deliveries,
-        loaded_at=row.loaded_at,
-        moved_at=row.moved_at,
-        fired_at=row.fired_at,
-        consumer_id=row.consumer_id,
-        ticket=row.ticket,
-        stats=row.stats,
-        due_at=row.due_at,
-        lost=row.lost,
-        lost_among=row.lost_among,
-        damaged=row.state == State.DAMAGED,
-        rank=row.rank,
-        pace=row.pace,
+        id=id,
+        queue_id=queue_id,
+        magazine=Magazine(magazine),
+        shard=shard,
+        position=position,
+        segment_id=segment_id,
+        rows=Rows.from_bytes(row_start, row_stop, bitmap),
+        bytes=bytes,
+        attempts=attempts,
+        deliveries=deliveries,
+        loaded_at=loaded_at,
+        moved_at=moved_at,
+        fired_at=fired_at,
+        consumer_id=consumer_id,
+        ticket=ticket,
+        stats=stats,
+        due_at=due_at,
+        lost=lost,
+        lost_among=lost_among,
+        damaged=state == State.DAMAGED,
+        rank=rank,
+        pace=pace,
     )

@@ -64,13 +64,15 @@ class Moves:
         counts = sorted(self._counts.items(), key=repr)
         return _packed(tuple((shard, moved, *way) for (shard, *way), moved in counts))
 
-    def record(self, connection: Connection, queue_id: int, task: str) -> None:
-        """Write the counts to the log, if there are any."""
+    def record(
+        self, connection: Connection, queue_id: int, task: str, at: int | None = None
+    ) -> None:
+        """Write the counts to the log, if there are any; *at* is the time, by default now."""
         if not self._counts:
             return
         values = {"queue_id": queue_id, "task": task, "arrow": self.packed()}
         named_locks.share(connection, named_locks.REPORTING)
-        values["done_at"] = dialect.read_clock(connection)
+        values["done_at"] = dialect.read_clock(connection) if at is None else at
         connection.execute(_INSERT, seals.sealed(task_log, values))
 
 

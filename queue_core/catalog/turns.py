@@ -6,11 +6,11 @@ Otherwise a later message could be fired before an earlier one that another firi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, select
+from sqlalchemy import BigInteger, Connection, Row, Select, bindparam, case, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog.damage import UNREADABLE, damaged
@@ -30,6 +30,17 @@ _BACKLOGS = (
     .select_from(shard_totals)
     .order_by(turns.c.queue_id, turns.c.shard)
 )
+
+
+def place_in_turn(key: ShardKey) -> ShardKey:
+    """
+    Return the place of a shard among those that take turns, or the shard of a place.
+
+    The first shards of all queues come first, then their second ones: a firing from fewer shards
+    than there are serves as many queues as it can.
+    """
+    first, magazine, last = key
+    return last, magazine, first
 
 
 class Backlog(NamedTuple):
@@ -72,24 +83,21 @@ def lock_free(
     shard_numbers: Collection[int] | None = None,
     *,
     start: ShardKey | None = None,
-    most: int | None = None,
+    most: int = 0,
 ) -> dict[ShardKey, Backlog]:
     """
     Lock free turns of shards that have a backlog, without waiting; return the backlog.
 
-    *most*: how many turns to lock; those of *start* and the shards after it come first.
+    *start*: lock *most* turns only; those of this shard and the shards after it come first, in the
+    order of `place_in_turn`.
     """
     database = dialect.of(connection)
     given = _given(database, queue_ids, magazine, shard_numbers)
-    query = _reading(database, of_shards="at" in given).where(_WAITING > 0)
+    of_shards = "at" in given
     if start is not None:
-        queue_id, _, shard = start
-        later = (turns.c.queue_id > queue_id) | (
-            (turns.c.queue_id == queue_id) & (turns.c.shard >= shard)
-        )
-        in_turn = (case((later, 0), else_=1), turns.c.queue_id, turns.c.shard)
-        query = query.order_by(None).order_by(*in_turn).limit(most)
-    return _read(connection, database.skip_locked(query, turns), given)
+        given |= {"first_queue": start[0], "first_shard": start[2], "most": most}
+    query = _free(database, of_shards=of_shards, in_turn=start is not None)
+    return _read(connection, query, given)
 
 
 def load_pointers(
@@ -99,7 +107,19 @@ def load_pointers(
     shard_numbers: Collection[int] | None = None,
 ) -> dict[ShardKey, int]:
     """Return the load pointers of some shards, by default of all."""
-    return _pointers(connection, _pointer_query(connection, queue_ids, magazine, shard_numbers))
+    query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
+    return _pointers(connection.execute(query).all())
+
+
+def load_pointers_now(
+    connection: Connection, queue_ids: Collection[int], magazine: Magazine
+) -> tuple[dict[ShardKey, int], int]:
+    """Return the load pointers of all shards, and the time by the database's clock."""
+    query = _pointer_query(connection, queue_ids, magazine, None)
+    rows = connection.execute(query.add_columns(dialect.now().label("at"))).all()
+    # A queue that was dropped has no shards.
+    at = max((int(row.at) for row in rows), default=0) or dialect.read_clock(connection)
+    return _pointers(rows), at
 
 
 def lock_load_pointers(
@@ -110,7 +130,7 @@ def lock_load_pointers(
 ) -> dict[ShardKey, int]:
     """Block loads into some shards, by default into all; return the load pointers."""
     query = _pointer_query(connection, queue_ids, magazine, shard_numbers)
-    return _pointers(connection, dialect.of(connection).locked(query))
+    return _pointers(connection.execute(dialect.of(connection).locked(query)).all())
 
 
 def _given(
@@ -145,6 +165,21 @@ def _locking(
     database: dialect.Dialect, *, of_shards: bool
 ) -> Select[tuple[int, int, int, int, int]]:
     return database.locked(_reading(database, of_shards=of_shards), turns)
+
+
+@lru_cache(maxsize=8)
+def _free(
+    database: dialect.Dialect, *, of_shards: bool, in_turn: bool
+) -> Select[tuple[int, int, int, int, int]]:
+    query = _reading(database, of_shards=of_shards).where(_WAITING > 0)
+    if in_turn:
+        first = bindparam("first_shard", type_=turns.c.shard.type)
+        later = (turns.c.shard > first) | (
+            (turns.c.shard == first) & (turns.c.queue_id >= bindparam("first_queue"))
+        )
+        order = (case((later, 0), else_=1), turns.c.shard, turns.c.queue_id)
+        query = query.order_by(None).order_by(*order).limit(bindparam("most", type_=BigInteger))
+    return database.skip_locked(query, turns)
 
 
 def _read(
@@ -182,11 +217,9 @@ def _pointer_query(
     return query
 
 
-def _pointers(
-    connection: Connection, query: Select[tuple[int, int, int, int]]
-) -> dict[ShardKey, int]:
+def _pointers(rows: Sequence[Row[Any]]) -> dict[ShardKey, int]:
     found = {}
-    for row in connection.execute(query).all():
+    for row in rows:
         try:
             found[row.queue_id, row.magazine, row.shard] = int(row.load_pointer)
         except UNREADABLE as error:

@@ -1,13 +1,25 @@
 """The waiting lines of a queue: callers that wait to load, or to fire.
 
-Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. A
+Only the first waiter in a line tries, so no waiter overtakes an earlier one, in any process. (A
+firing may, while there is enough for all: `queue_core/selection/line.py`.) A
 waiter renews its row regularly. Others skip a row that was not renewed, or whose time lies too far
 in the future because the clock was set back. The next waiter that joins removes such a row.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from queue_core.catalog import dialect, notifications, signs_of_life
 from queue_core.catalog.tables import waiters
@@ -46,6 +58,13 @@ def ahead(connection: Connection, queue_id: int, verb: str, waiter: int = LAST) 
     """Return how many living waiters are before a waiter in a line."""
     here = {"queue": queue_id, "verb": verb, "waiter": waiter}
     return int(connection.scalar(_AHEAD, here) or 0)
+
+
+def ahead_in(queue_id: ColumnElement[int], verb: str) -> ScalarSelect[int]:
+    """Return the same number for a queue, as a part of a statement with the parameter *waiter*."""
+    here = (waiters.c.queue_id == queue_id, waiters.c.verb == verb)
+    before = waiters.c.id < bindparam("waiter", type_=waiters.c.id.type)
+    return select(func.count(waiters.c.id)).where(*here, _ALIVE, before).scalar_subquery()
 
 
 def renew(connection: Connection, waiter: int) -> bool:

@@ -19,6 +19,8 @@ from sqlalchemy import Engine, event
 CONNECT_SECONDS = 10
 PING_SECONDS = 10.0
 STATEMENT_SECONDS = 60.0
+#: Seconds after an answer in which a connection needs to give no sign of life.
+FRESH_SECONDS = 0.1
 #: How much longer than the server the client waits.
 MARGIN_SECONDS = 10.0
 
@@ -60,6 +62,8 @@ def bound_waits(engine: Engine, lock_seconds: float) -> None:
         return connection
 
     def ping_briefly(dbapi_connection: Any) -> bool:
+        if time.monotonic() - dbapi_connection.answered_at < FRESH_SECONDS:
+            return True
         usual = dbapi_connection.answer_seconds
         dbapi_connection.answer_seconds = PING_SECONDS
         try:
@@ -114,10 +118,14 @@ def _connection_class() -> Any:
 
         #: Seconds to wait for an answer.
         answer_seconds = STATEMENT_SECONDS
+        #: When it has answered last.
+        answered_at = 0.0
 
         def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
             """Wait for an answer; raises `OperationalError` if none comes in time."""
-            return super().wait(self._bounded(gen), *args, **kwargs)
+            answer = super().wait(self._bounded(gen), *args, **kwargs)
+            self.answered_at = time.monotonic()
+            return answer
 
         def _bounded(self, gen: Any) -> Generator[Any, Any, Any]:
             end = time.monotonic() + self.answer_seconds

@@ -1,4 +1,4 @@
-"""The meaning of a database's errors, by their codes and never by their texts."""
+"""The meaning of a database's errors, by their codes, and by a text only where there is none."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ class ErrorCodes:
     is_unsure: Callable[[DBAPIError], bool] = lambda error: False
     #: Returns whether a transaction certainly failed because a disk of this machine is full.
     has_no_room: Callable[[DBAPIError], bool] = lambda error: False
+    #: Returns whether the server has no connection left; also for an error of the driver.
+    is_crowded: Callable[[BaseException], bool] = lambda error: False
 
     def can_retry(self, error: DBAPIError) -> bool:
         """Return whether the same transaction may succeed when it is tried again."""

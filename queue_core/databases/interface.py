@@ -244,19 +244,19 @@ class Dialect(ABC):
     def first_of_each(
         self,
         table: Table,
-        keys: Mapping[Column[Any], Sequence[int]],
+        key: Sequence[Column[Any]],
         where: Sequence[ColumnElement[bool]],
         order: Column[Any],
-        limit: int,
+        limit: str,
         *,
         skip_locked: bool,
     ) -> Select[Any]:
         """
-        Return the first *limit* rows of each key, by *order*, in any order.
+        Return the first rows of each key, by *order*, in any order.
 
-        *table* has the column ``id``. *keys* are values of some of its columns, one list for each;
-        their first values are the first key, and so on. With *skip_locked*, lock the rows as
-        `skip_locked` does.
+        *table* has the column ``id``. *key* are some of its columns of integers; their values are
+        parameters (`given_rows`). The parameter *limit* is how many rows of each key there are at
+        most. With *skip_locked*, lock the rows as `skip_locked` does.
         """
 
     @abstractmethod

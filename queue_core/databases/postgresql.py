@@ -21,6 +21,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     create_engine,
+    event,
     func,
     select,
     text,
@@ -32,6 +33,7 @@ from sqlalchemy.ext.compiler import compiles
 
 from queue_core.databases import bounded_waits, listening
 from queue_core.databases.error_codes import ErrorCodes
+from queue_core.databases.idle_connections import close_idle_ones
 from queue_core.databases.interface import Dialect, OneOf, QueueIds, StillLocked, now
 from queue_core.databases.lent import LentConnection, TransactionFailed
 from queue_core.databases.listening import PostgresListener
@@ -48,10 +50,23 @@ OLDEST_PSYCOPG = (3, 2, 11)
 _NUMBERS = postgresql.ARRAY(BigInteger)
 _TEXTS = postgresql.ARRAY(Text)
 
+#: The number in `psycopg.IsolationLevel`: the driver is an optional dependency.
+_REPEATABLE_READ = 3
+
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
 _LOCKED = "55P03"
 
+#: What a server says if it has no connection left, or none for the role or the database. The client
+#: library gives no code for that. In another language, such an error is like any other.
+_CROWDED = (
+    "sorry, too many clients already",
+    "remaining connection slots are reserved",
+    "too many connections for ",
+)
+
+# Built once: a text is searched for parameters each time that it is made.
+_LAST_ID = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
 _LIMIT_LOCKS = text("SELECT set_config('lock_timeout', :limit, true)")
 _LIMIT_LOCKS_FROM = text(
     "SELECT usual, set_config('lock_timeout', :limit, true) "
@@ -72,6 +87,13 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     return f"{column} = ANY ({compiler.process(element.values, **options)})"
 
 
+def _writable(driver: Any, _: Any) -> None:
+    """Let the next transaction of a connection be a usual one."""
+    if driver is not None and not driver.closed and driver.read_only:
+        driver.set_isolation_level(None)
+        driver.set_read_only(None)
+
+
 def _array_of(column: ColumnElement[Any]) -> Any:
     """Return the type of an array of a column's values."""
     return _TEXTS if isinstance(column.type, String) else _NUMBERS
@@ -80,6 +102,11 @@ def _array_of(column: ColumnElement[Any]) -> Any:
 def _code_of(error: DBAPIError) -> str | None:
     state = getattr(error.orig, "sqlstate", None)
     return str(state) if state else None
+
+
+def _is_crowded(error: BaseException) -> bool:
+    known = error.orig if isinstance(error, DBAPIError) else error
+    return any(text in str(known) for text in _CROWDED)
 
 
 class Postgresql(Dialect):
@@ -99,6 +126,7 @@ class Postgresql(Dialect):
         no_name={"42P01", "42703"},
         forbidden={"42501"},
         read_only={"25006"},
+        is_crowded=_is_crowded,
     )
 
     def connect(self, url: str, shown: str, idle: int) -> Engine:
@@ -111,6 +139,8 @@ class Postgresql(Dialect):
                 pool_pre_ping=True,
                 pool_size=idle,
                 max_overflow=_MOST_CONNECTIONS - idle,
+                # So that those that are not needed stay idle, and can be closed.
+                pool_use_lifo=True,
             )
         except (ModuleNotFoundError, NoSuchModuleError) as error:
             raise BadOption(
@@ -125,6 +155,8 @@ class Postgresql(Dialect):
             )
         bounded_waits.bound_waits(engine, self.busy_seconds)
         bounded_waits.close_late_ones(engine)
+        close_idle_ones(engine)
+        event.listen(engine, "checkin", _writable)
         return engine
 
     def file_of(self, engine: Engine) -> Path | None:
@@ -150,9 +182,11 @@ class Postgresql(Dialect):
     def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
         """Open a transaction."""
         # The driver begins one with the first statement. Without REPEATABLE READ each statement
-        # would see a newer state.
+        # would see a newer state. The driver says so in its BEGIN.
         if not write:
-            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            driver: Any = connection.connection.driver_connection
+            driver.set_isolation_level(_REPEATABLE_READ)
+            driver.set_read_only(True)
 
     def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""
@@ -280,19 +314,18 @@ class Postgresql(Dialect):
     def first_of_each(
         self,
         table: Table,
-        keys: Mapping[Column[Any], Sequence[int]],
+        key: Sequence[Column[Any]],
         where: Sequence[ColumnElement[bool]],
         order: Column[Any],
-        limit: int,
+        limit: str,
         *,
         skip_locked: bool,
     ) -> Select[Any]:
         """Look at the rows of one key after the other."""
-        arrays = [cast(bindparam(None, list(of), type_=_NUMBERS), _NUMBERS) for of in keys.values()]
-        each = func.unnest(*arrays).table_valued(*(column.name for column in keys), name="keys")
-        each = each.render_derived()
-        here = [column == each.c[column.name] for column in keys]
-        first = select(table).where(*where, *here).order_by(order).limit(limit)
+        each = self.rows_of([column.name for column in key])
+        here = [column == each.c[column.name] for column in key]
+        most = bindparam(limit, type_=BigInteger)
+        first = select(table).where(*where, *here).order_by(order).limit(most)
         if skip_locked:
             first = self.skip_locked(first)
         found = first.lateral("found")
@@ -317,8 +350,7 @@ class Postgresql(Dialect):
 
     def last_id(self, connection: Connection, table: Table) -> int:
         """Read the last value of the sequence of the ids."""
-        query = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
-        return int(connection.scalar(query, {"name": table.name}) or 0)
+        return int(connection.scalar(_LAST_ID, {"name": table.name}) or 0)
 
     def raise_ids(self, connection: Connection, table: Table, last: int) -> None:
         """Set the sequence of the ids."""

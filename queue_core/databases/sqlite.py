@@ -8,7 +8,6 @@ import random
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -94,12 +93,6 @@ def _one_of(element: OneOf, compiler: Any, **options: Any) -> str:
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
 
 
-@lru_cache(maxsize=16)
-def _found(table: Table) -> FromClause:
-    """Return a table under a name of its own; to copy its columns takes longer than to search."""
-    return table.alias("found")
-
-
 def _code_of(error: DBAPIError) -> int | None:
     number = getattr(error.orig, "sqlite_errorcode", None)
     return None if number is None else int(number) & _PRIMARY
@@ -154,10 +147,13 @@ class Sqlite(Dialect):
             connect_args={"timeout": self.busy_seconds, "check_same_thread": False},
         )
 
+        # A connection never makes the file: that of a store that was removed would be empty.
+        file = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
+
         @event.listens_for(engine, "do_connect")
         def find(_: Any, __: Any, arguments: list[str], options: dict[str, Any]) -> None:
-            # A connection never makes the file: that of a store that was removed would be empty.
-            arguments[0] = f"file:{quote(os.fsencode(arguments[0]))}?mode=rw"
+            # Older versions of SQLAlchemy give the same list to each connection.
+            arguments[0] = file
             options["uri"] = True
 
         @event.listens_for(engine, "connect")
@@ -194,13 +190,19 @@ class Sqlite(Dialect):
     def begin(self, connection: Connection, *, write: bool, late: bool = False) -> None:
         """Open a transaction."""
         connection.info[_LATE] = write and late
-        if write and not late:
-            # There are no row locks: a writer takes the database at once, or it could fail
-            # half-way through because another one was faster.
-            self._begin_immediate(connection)
-            self._check_log(connection)
-        else:
+        if not write:
             connection.exec_driver_sql("BEGIN")
+            return
+        # There are no row locks: a writer takes the database at once, or it could fail half-way
+        # through because another one was faster.
+        self._begin_immediate(connection)
+        if late:
+            # Begin right after the others: it fails if one of them commits while it reads.
+            driver: Any = connection.connection.driver_connection
+            driver.execute("ROLLBACK")
+            driver.execute("BEGIN")
+        else:
+            self._check_log(connection)
 
     def take(self, connection: Connection) -> None:
         """Take the database, which works only if nobody has written since the first statement."""
@@ -273,8 +275,15 @@ class Sqlite(Dialect):
         number = connection.exec_driver_sql("PRAGMA user_version").scalar_one() + 1
         # A PRAGMA takes no parameters. The number has 32 bits and a sign.
         connection.exec_driver_sql(f"PRAGMA user_version = {number & 0x7FFFFFFF}")
-        connection.exec_driver_sql(_CREATE_NOTIFIED)
-        connection.exec_driver_sql(_COUNT_NOTIFIED, [(id,) for id in queue_ids or (_EVERY,)])
+        rows = [(id,) for id in queue_ids or (_EVERY,)]
+        try:
+            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
+        except DBAPIError as error:
+            if not self.errors.lacks_name(error):
+                raise
+            # The first one in this catalog. Nothing was written, and the transaction goes on.
+            connection.exec_driver_sql(_CREATE_NOTIFIED)
+            connection.exec_driver_sql(_COUNT_NOTIFIED, rows)
 
     def listen(self, engine: Engine, queue_ids: QueueIds) -> SqliteListener:
         """Return a listener that watches the number of the last notification."""
@@ -379,27 +388,30 @@ class Sqlite(Dialect):
 
     def listed(self, values: Collection[int] | Collection[str]) -> Any:
         """Return a JSON list."""
-        return json.dumps(list(values))
+        these = list(values)
+        # A list of numbers is shown as JSON writes it, in a fraction of the time.
+        return repr(these) if these and type(these[0]) is int else json.dumps(these)
 
     def first_of_each(
         self,
         table: Table,
-        keys: Mapping[Column[Any], Sequence[int]],
+        key: Sequence[Column[Any]],
         where: Sequence[ColumnElement[bool]],
         order: Column[Any],
-        limit: int,
+        limit: str,
         *,
         skip_locked: bool,
     ) -> Select[Any]:
         """Find the ids of one key after the other: SQLite has no LATERAL."""
-        values = json.dumps(list(zip(*keys.values(), strict=True)))
-        each = func.json_each(bindparam(None, values)).table_valued("value", name="keys")
+        given = bindparam("given_rows", type_=_TEXT)
+        each = func.json_each(given).table_valued("value", name="keys")
         here = [
             column == func.json_extract(each.c.value, literal_column(f"'$[{at}]'"))
-            for at, column in enumerate(keys)
+            for at, column in enumerate(key)
         ]
-        first = select(table.c.id).where(*where, *here).order_by(order).limit(limit)
-        found = _found(table)
+        most = bindparam(limit, type_=BigInteger)
+        first = select(table.c.id).where(*where, *here).order_by(order).limit(most)
+        found = table.alias("found")
         among = found.c.id.in_(first.correlate(each))
         return select(found).select_from(each.join(found, among))
 

@@ -30,6 +30,7 @@ from queue_core.failure_kinds import (
     UNREADABLE,
     reason_of,
 )
+from queue_core.handlers.call_parts import Calls
 from queue_core.handlers.coroutines import finish
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.later import Later
@@ -131,6 +132,10 @@ class HandlerCalls(ABC, Generic[Outcome]):
         """The outcomes of all messages, once all calls are made."""
 
     @abstractmethod
+    def release(self) -> None:
+        """Drop the arguments of the calls, once all are made."""
+
+    @abstractmethod
     def _call(self, handle: Callable[..., Any], number: int) -> Outcome: ...
 
     @abstractmethod
@@ -160,7 +165,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
 
     def __init__(
         self,
-        calls: Sequence[Call],
+        calls: Calls,
         ignorable: IgnorableClasses,
         results: Results | None = None,
         retry: Retry | None = None,
@@ -169,7 +174,7 @@ class MessageCalls(HandlerCalls[CallOutcome]):
         self._retry = retry
         #: Whether a message has a time, or is not tried again.
         self._has_waits = False
-        self._calls = calls
+        self._calls: Calls = calls
         self._ignorable = ignorable
         self._outcomes: list[CallOutcome] = [_UNHANDLED] * len(calls)
 
@@ -188,6 +193,10 @@ class MessageCalls(HandlerCalls[CallOutcome]):
             return Verdicts(outcomes, kinds, reasons)
         times = {"delay": pa.array(columns[3], pa.float64()), "dead": pa.array(columns[4])}
         return Verdicts(outcomes, kinds, reasons, times)
+
+    def release(self) -> None:
+        """Drop the rows or objects."""
+        self._calls = ()
 
     def _call(self, handle: Callable[..., Any], number: int) -> CallOutcome:
         if self.results.refused:
@@ -291,6 +300,10 @@ class BatchCall(HandlerCalls[Verdicts]):
         if self._unreadable is None:
             return self._verdicts
         return self._verdicts.among(self._unreadable)
+
+    def release(self) -> None:
+        """Drop the batch or the objects."""
+        self._arguments = ()
 
     def _call(self, handle: Callable[..., Any], _: int) -> Verdicts:
         if self.results.refused:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from queue_core.durations import FORM, in_seconds, is_seconds
 from queue_core.errors import BadOption
+from queue_core.handlers.handler import takes_batches
 from queue_core.handlers.payload_types import reader_of
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.handlers.results import check_on_none
@@ -57,6 +58,11 @@ class Contract:
         with_metadata = self.payload is not None and self.payload.with_metadata
         arguments = arguments_of(with_metadata=with_metadata, transactional=transactional)
         check_signature(handler, arguments)
+        if transactional and self.payload is not None and takes_batches(handler):
+            raise BadOption(
+                "transactional=True cannot be combined with a batch handler of payloads or "
+                "objects: take the RecordBatch, or handle single messages"
+            )
 
     def timeout_for(self, queues: Sequence[QueueInfo]) -> float:
         """Return the seconds that a call for messages of *queues* may take; raises `BadOption`."""

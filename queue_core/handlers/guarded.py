@@ -5,7 +5,7 @@ A message that is held back is reloaded. In a batch, the messages of other keys 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from queue_core.breakers.gate import Gate
 from queue_core.breakers.keys import keys_of, listed
 from queue_core.breakers.tallies import COUNTED
 from queue_core.failure_kinds import UNREADABLE
+from queue_core.handlers.call_parts import Calls
 from queue_core.handlers.calls import CallOutcome, HandlerCalls, IgnorableClasses, MessageCalls
-from queue_core.handlers.payloads import Call
 from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.outcomes import RELOAD, SIDELINE, UNHANDLED
@@ -29,7 +29,7 @@ class GuardedCalls(MessageCalls):
 
     def __init__(
         self,
-        calls: Sequence[Call],
+        calls: Calls,
         ignorable: IgnorableClasses,
         results: Results,
         retry: Retry | None,
@@ -105,6 +105,10 @@ class GuardedBatch:
     def cancel(self) -> bool:
         """Make no further call, and reload the undecided messages."""
         return self._calls.cancel()
+
+    def release(self) -> None:
+        """Drop the arguments of the calls."""
+        self._calls.release()
 
     @property
     def verdicts(self) -> Verdicts:

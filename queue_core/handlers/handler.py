@@ -14,6 +14,7 @@ import pyarrow as pa
 from queue_core.breakers.breaker import Breaker
 from queue_core.breakers.gate import Gate
 from queue_core.breakers.tallies import BREAKER
+from queue_core.handlers.call_parts import in_parts
 from queue_core.handlers.calls import BatchCall, HandlerCalls, MessageCalls
 from queue_core.handlers.coroutines import Awaited, is_coroutine
 from queue_core.handlers.deadline import Deadline
@@ -155,19 +156,18 @@ class HandlerRunner:
             return self._calls_for(batch)
         if takes_batches(self.handler):
             return GuardedBatch(batch, self.gate, self._calls_for)
-        return GuardedCalls(
-            self._single_calls(batch), self.ignorable, self.results, self.retry, self.gate, batch
-        )
+        calls = in_parts(batch, self._single_calls)
+        return GuardedCalls(calls, self.ignorable, self.results, self.retry, self.gate, batch)
 
     def _calls_for(self, batch: pa.RecordBatch) -> HandlerCalls[Any]:
-        in_batches = takes_batches(self.handler)
-        if in_batches and self.payload is None:
+        if not takes_batches(self.handler):
+            calls = in_parts(batch, self._single_calls)
+            return MessageCalls(calls, self.ignorable, self.results, self.retry)
+        if self.payload is None:
             return BatchCall(
                 (batch,), batch.num_rows, self.ignorable, None, self.results, self.retry
             )
-        calls = self._single_calls(batch)
-        make = BatchCall.of if in_batches else MessageCalls
-        return make(calls, self.ignorable, self.results, self.retry)
+        return BatchCall.of(self._single_calls(batch), self.ignorable, self.results, self.retry)
 
     def _single_calls(self, batch: pa.RecordBatch) -> list[Call]:
         """Return the arguments of the call for each message."""

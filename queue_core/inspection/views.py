@@ -40,9 +40,11 @@ from queue_core.views import FAILURES, SHARDS, VIEWS
 _COUNTED = ("waiting", "in_flight", "sidelined", "retrying", "dead", "damaged", "bytes")
 
 
-def view(catalog: Catalog, name: str, queue: str | None, storage: str) -> pa.Table:
+def view(catalog: Catalog, name: str, queue: str | QueueInfo | None, storage: str) -> pa.Table:
     """
     One of the `VIEWS`, of one queue or of all; *storage*: the URI of the store's segments.
+
+    A *queue* of this name, or this very queue, whatever has its name by now.
 
     A view of one queue reads no row of other queues. Raises `NoSuchQueue`. The view of consumers is
     of the whole store.
@@ -51,9 +53,11 @@ def view(catalog: Catalog, name: str, queue: str | None, storage: str) -> pa.Tab
         return read(connection, name, queue, storage)
 
 
-def read(connection: Connection, name: str, queue: str | None, storage: str) -> pa.Table:
+def read(
+    connection: Connection, name: str, queue: str | QueueInfo | None, storage: str
+) -> pa.Table:
     """Return the same in a transaction of the caller."""
-    found = [queues.find(connection, queue)] if queue else queues.find_all(connection)
+    found = _asked(connection, queue)
     if name == "reports":
         # Tasks of the store belong to no queue.
         return task_log.read(connection, found if queue else [*found, None])
@@ -69,9 +73,17 @@ def read(connection: Connection, name: str, queue: str | None, storage: str) -> 
 def read_samples(catalog: Catalog, queue: str | None, seconds: int) -> pa.Table:
     """Return the view ``samples`` with rows of *seconds* alone; raises `NoSuchQueue`."""
     with catalog.read() as connection:
-        found = [queues.find(connection, queue)] if queue else queues.find_all(connection)
+        found = _asked(connection, queue)
         rows = samples.read(connection, [info.id for info in found], seconds)
         return _as_table([row._asdict() for row in rows], "samples")
+
+
+def _asked(connection: Connection, queue: str | QueueInfo | None) -> list[QueueInfo]:
+    if not queue:
+        return queues.find_all(connection)
+    if isinstance(queue, QueueInfo):
+        return [queues.present(connection, queue)]
+    return [queues.find(connection, queue)]
 
 
 @dataclass(frozen=True, slots=True)

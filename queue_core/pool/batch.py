@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from queue_core.handlers.handler import HandlerRunner, joint_settlement
+from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
 from queue_core.pool.transactions import Transactions
 
@@ -18,14 +20,17 @@ class Batch:
 
     def __init__(
         self,
-        messages: pa.RecordBatch,
+        taken: HeldBatch,
         source: MessageSource,
         runner: HandlerRunner,
         transactions: Transactions | None = None,
     ) -> None:
         self.source = source
-        self.calls = runner.calls_for(messages)
-        self.messages = messages
+        self.calls = runner.calls_for(taken.messages)
+        #: All columns until all calls are made, and then only the ids.
+        self.messages = taken.messages
+        #: The bytes that the pool counts for them.
+        self.bytes = taken.bytes
         #: Ids of messages that were settled in a transaction of the handler.
         self.committed: list[pa.Array] = []
         #: Whether a call waits for its transaction, which its time does not include.
@@ -34,8 +39,10 @@ class Batch:
         self._handler = runner.handler if transactions is None else transactions.handler_of(self)
 
     def handle(self) -> None:
-        """Make the remaining calls."""
+        """Make the remaining calls, and keep of the messages what their settlement needs."""
         self.calls.run(self._handler)
+        self.calls.release()
+        self.messages = self.messages.select(["_message_id"])
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -56,3 +63,16 @@ class Batch:
 def settlement_of(batches: Sequence[Batch]) -> pa.Table:
     """Return the outcomes of batches as rows of `SETTLEMENT`, once all their calls are made."""
     return joint_settlement([(batch.messages, batch.calls) for batch in batches])
+
+
+def without_committed(rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
+    """
+    Leave out what transactions of handlers have settled.
+
+    A failed message may be back already, and in the hands of the same pool.
+    """
+    committed = [ids for batch in batches for ids in batch.committed]
+    if not committed:
+        return rows
+    settled = pc.is_in(rows.column("_message_id"), value_set=pa.chunked_array(committed))
+    return rows.filter(pc.invert(settled))

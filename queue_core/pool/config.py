@@ -13,7 +13,7 @@ from queue_core.breakers.keys import check_by, name_for
 from queue_core.catalog.interests import claim_of
 from queue_core.errors import BadOption
 from queue_core.handlers.columns import check_columns, check_payload, handler_columns
-from queue_core.handlers.handler import BatchHandler, RowHandler, takes_batches
+from queue_core.handlers.handler import BatchHandler, RowHandler
 from queue_core.handlers.payloads import ObjectPayload, Payload
 from queue_core.model import BY_SHARD, GLOBAL, magazine_of
 from queue_core.queue import Queue
@@ -43,6 +43,7 @@ class PoolConfig:
     order_by: str | None
     order: str
     priority: int | None
+    max_bytes: int
     max_in_flight: int | None
     exclusive: bool
     single_active: bool
@@ -115,6 +116,7 @@ def checked(config: PoolConfig) -> PoolConfig:
         check_tasks(config.tasks)
     _check_whole("batch", config.batch, 1)
     _check_whole("concurrency", config.concurrency, 0)
+    _check_whole("max_bytes", config.max_bytes, 1)
     _check_whole("max_in_flight", config.max_in_flight, 1)
     _check_whole("priority", config.priority, -_MAX_PRIORITY, _MAX_PRIORITY)
     if config.exclusive and config.single_active:
@@ -133,11 +135,6 @@ def checked(config: PoolConfig) -> PoolConfig:
     if config.transactional and config.browse:
         raise BadOption(
             "browse=True cannot be combined with transactional: a browser settles no messages"
-        )
-    if config.transactional and config.payload is not None and takes_batches(config.handler):
-        raise BadOption(
-            "transactional=True cannot be combined with a batch handler of payloads or objects: "
-            "take the RecordBatch, or handle single messages"
         )
     if config.breaker is not None and not isinstance(config.breaker, Breaker):
         raise BadOption(f"breaker={config.breaker!r}: give a Breaker, such as Breaker(of=50)")

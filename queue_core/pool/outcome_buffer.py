@@ -12,14 +12,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from queue_core.errors import Unavailable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE
-from queue_core.pool.batch import Batch, settlement_of
+from queue_core.pool.batch import Batch, settlement_of, without_committed
 from queue_core.pool.source import MessageSource
 from queue_core.pool.timings import LINGER_SECONDS, RETRY_SECONDS
 from queue_core.rows import Numbers
@@ -30,21 +30,25 @@ class OutcomeBuffer:
     The outcomes of one worker's batches that are not settled yet.
 
     Args:
-        on_settled: Called after each settlement with the number of messages per outcome.
+        on_settled: Called after each settlement with the number of messages per outcome, and the
+            bytes of these messages.
         at_once: Whether every batch is settled before the next one is handled.
     """
 
-    def __init__(self, on_settled: Callable[[Counter[str]], None], *, at_once: bool) -> None:
+    def __init__(self, on_settled: Callable[[Counter[str], int], None], *, at_once: bool) -> None:
         self._on_settled = on_settled
         self._linger = 0.0 if at_once else LINGER_SECONDS
         self._by_source: dict[MessageSource, list[Batch]] = {}
         self._since = 0.0
+        #: The bytes of its messages, which the pool holds until they are settled.
+        self.bytes = 0
 
     def add(self, batch: Batch) -> None:
         """Add the outcomes of a batch whose calls are all made."""
         if not self._by_source:
             self._since = time.monotonic()
         self._by_source.setdefault(batch.source, []).append(batch)
+        self.bytes += batch.bytes
 
     @property
     def is_due(self) -> bool:
@@ -57,26 +61,15 @@ class OutcomeBuffer:
             source, batches = next(iter(self._by_source.items()))
             rows = settlement_of(batches)
             try:
-                lost = source.settle(_without_committed(rows, batches))
+                lost = source.settle(without_committed(rows, batches))
             except Unavailable:
                 if ending.wait(RETRY_SECONDS):
                     raise
                 continue
             del self._by_source[source]
-            self._on_settled(_counts(rows, lost))
-
-
-def _without_committed(rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
-    """
-    Leave out what transactions of handlers have settled.
-
-    A failed message may be back already, and in the hands of the same pool.
-    """
-    committed = [ids for batch in batches for ids in batch.committed]
-    if not committed:
-        return rows
-    settled = pc.is_in(rows.column("_message_id"), value_set=pa.chunked_array(committed))
-    return rows.filter(pc.invert(settled))
+            settled = sum(batch.bytes for batch in batches)
+            self.bytes -= settled
+            self._on_settled(_counts(rows, lost), settled)
 
 
 def _counts(rows: pa.Table, lost: Numbers) -> Counter[str]:

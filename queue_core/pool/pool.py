@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from queue_core.breakers.breaker import WHOLE, Breaker
 from queue_core.breakers.gate import Gate
 from queue_core.catalog import interests, pauses
+from queue_core.catalog import queues as catalog_queues
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.durations import Duration, check_seconds, check_timeout
 from queue_core.errors import BadOption, IgnisError, Unavailable
@@ -28,6 +29,7 @@ from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig, checked
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher, close_dispatcher, open_dispatcher
+from queue_core.pool.held_bytes import MAX_BYTES, HeldBytes
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.signals import asked_to_end
 from queue_core.pool.source import AcquiringSource, BrowsingSource, MessageSource
@@ -125,6 +127,10 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         priority: An integer. While a consumer with a higher priority, in any process, wants
             messages of a queue, this pool gets none of them. By default, the pool has no priority:
             it does not wait for consumers with one, and they do not wait for it.
+        max_bytes: The most bytes of messages that the pool holds at once, fired and not settled, as
+            uncompressed Arrow data, 1 or more. The workers share them. Each firing takes one
+            message at least, even if it is larger, so a pool can hold one message of each queue
+            more. By default, 64 MiB. The rows that a handler gets take more memory.
         max_in_flight: The most messages of the pool that may be in flight, 1 or more. While that
             many are, consumers with a lower priority may fire. By default, no limit.
         exclusive: Whether only this pool may fire from the queues while it runs.
@@ -175,6 +181,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         order_by: str | None = None,
         order: str = BY_SHARD,
         priority: int | None = None,
+        max_bytes: int = MAX_BYTES,
         max_in_flight: int | None = None,
         exclusive: bool = False,
         single_active: bool = False,
@@ -210,6 +217,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
                 order_by=order_by,
                 order=order,
                 priority=priority,
+                max_bytes=max_bytes,
                 max_in_flight=max_in_flight,
                 exclusive=exclusive,
                 single_active=single_active,
@@ -293,13 +301,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._breaker = self._start_breaker(consumer, dispatchers)
         gate = None if self._breaker is None else self._breaker.gate
         stalls = Stalls()
+        held = HeldBytes(config.max_bytes, lambda: self.concurrency)
         # Without the results of an earlier life.
         runner = replace(self._runner, gate=gate)
         self._context = WorkerContext(
             name=consumer.name,
             sources={
                 dispatcher: self._source(
-                    queue, consumer, dispatcher.manager.notify_arrival, gate, stalls
+                    queue, consumer, dispatcher.manager.notify_arrival, held, gate, stalls
                 )
                 for dispatcher, queue in zip(dispatchers, config.queues, strict=True)
             },
@@ -312,6 +321,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             # What a breaker holds back is left to other handlers.
             selective=config.selector is not None or gate is not None,
             credit=self._credit,
+            held=held,
             pressure=self._pressure,
             transactions=self._transactions,
             count=self._count,
@@ -526,10 +536,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     def __repr__(self) -> str:
         names = ", ".join(info.name for info in self._infos)
+        paused = f", {', '.join(self._paused_queues)} paused" if self._paused_queues else ""
         ended = f", ended by {self.error!r}" if self.error is not None else ""
         return (
             f"<ConsumerPool of {names}: {self.concurrency} workers, {self._credit.used} messages "
-            f"in hand{ended}>"
+            f"in hand{paused}{ended}>"
         )
 
     def _start_breaker(
@@ -563,13 +574,14 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         queue: Queue,
         consumer: Consumer,
         on_available: Callable[[], None],
+        held: HeldBytes,
         gate: Gate | None,
         stalls: Stalls,
     ) -> MessageSource:
         config = self._config
         if config.browse:
             named = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
-            return BrowsingSource(queue, consumer, config.read, named, on_available)
+            return BrowsingSource(queue, consumer, config.read, named, on_available, held)
         return AcquiringSource(
             queue,
             consumer,
@@ -580,6 +592,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             order=config.order,
             prefetch=config.may_prefetch,
             on_available=on_available,
+            held=held,
             retry=None if self._runner.retry is None else self._runner.retry.by_kinds(),
             gate=gate,
             stalls=stalls,
@@ -595,6 +608,9 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     def _follow_settings(self) -> None:
         """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
         if self._config.browse:
+            with self._store.catalog.read() as connection:
+                for info in self._infos:
+                    catalog_queues.still_there(connection, info)
             return
         # Where a queue is paused, the others keep their workers.
         running = [number for number in self._concurrencies() if number]

@@ -11,8 +11,7 @@ import threading
 import time
 from collections import deque
 
-import pyarrow as pa
-
+from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.timings import LINGER_SECONDS
 
 #: A firing takes at most this many times the messages that were requested.
@@ -32,18 +31,18 @@ class Prefetch:
         #: The thread that was served last, and the number of times in a row.
         self._last_thread = self._in_a_row = 0
         self._lock = threading.Lock()
-        self._waiting: deque[pa.RecordBatch] = deque()
+        self._waiting: deque[HeldBatch] = deque()
 
-    def next(self, limit: int) -> pa.RecordBatch | None:
+    def next(self, limit: int) -> HeldBatch | None:
         """Return up to *limit* fired messages, or None."""
         self._let_others_run()
         with self._lock:
             if not self._waiting:
                 return None
-            batch = self._waiting.popleft()
-            if batch.num_rows > limit:
-                self._waiting.appendleft(batch.slice(limit))
-            return batch.slice(0, limit)
+            first, rest = self._waiting.popleft().split(limit)
+            if rest is not None:
+                self._waiting.appendleft(rest)
+            return first
 
     def amount(self, requested: int) -> int:
         """Return how many messages to fire when *requested* are asked for."""
@@ -54,14 +53,14 @@ class Prefetch:
             self._factor = min(self._factor * 2, self._max_factor)
         return requested * self._factor
 
-    def put(self, messages: pa.RecordBatch | None) -> None:
+    def put(self, messages: HeldBatch | None) -> None:
         """Keep messages that were fired beyond the requested ones."""
         self._fired_at = time.monotonic()
-        if messages is not None and messages.num_rows:
+        if messages is not None:
             with self._lock:
                 self._waiting.append(messages)
 
-    def clear(self) -> list[pa.RecordBatch]:
+    def clear(self) -> list[HeldBatch]:
         """Remove and return the fired messages, which the caller reloads."""
         with self._lock:
             left, self._waiting = list(self._waiting), deque()

@@ -24,8 +24,10 @@ from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Ticket, TicketRange, magazine_of
 from queue_core.outcomes import DELETE, Settlement
+from queue_core.pool.held_batch import HeldBatch, divided
+from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.narrowing import narrowed
-from queue_core.pool.prefetch import Prefetch
+from queue_core.pool.prefetch import MAX_FACTOR, Prefetch
 from queue_core.pool.stalls import Stalls
 from queue_core.pool.trouble import Trouble
 from queue_core.queue import Queue
@@ -53,8 +55,8 @@ class MessageSource(Protocol):
     #: Whether its messages are those of a sideline.
     is_sideline: bool
 
-    def take(self, limit: int) -> pa.RecordBatch | None:
-        """Take up to *limit* messages; None when there are none."""
+    def take(self, limit: int) -> HeldBatch | None:
+        """Take up to *limit* messages; None when there are none. The caller gives bytes back."""
 
     def settle(self, settlement: pa.Table) -> Numbers:
         """Settle messages that were taken: rows of `SETTLEMENT`; return the ids of lost ones."""
@@ -70,7 +72,11 @@ class MessageSource(Protocol):
 
 
 class AcquiringSource:
-    """Fires messages, and settles them; *on_available* is called when others can be fired then."""
+    """
+    Fires messages, and settles them; *on_available* is called when others can be fired then.
+
+    *held* counts the bytes of what it gives, until the caller gives them back.
+    """
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class AcquiringSource:
         order: str,
         prefetch: bool,
         on_available: Callable[[], None],
+        held: HeldBytes,
         retry: Retry | None = None,
         gate: Gate | None = None,
         stalls: Stalls | None = None,
@@ -103,7 +110,8 @@ class AcquiringSource:
         self.refused_for: float | None = None
         self.stalled = False
         self.is_sideline = queue.is_sideline or magazine_of(magazine) is Magazine.SIDELINE
-        self._prefetch = Prefetch() if prefetch else Prefetch(1)
+        self._held = held
+        self._prefetch = Prefetch(MAX_FACTOR if prefetch else 1)
         self.trouble = Trouble(queue.name, on_available)
         # SQLite has one writer at a time, and others would poll for their turn.
         exclusion = threading.Lock()
@@ -112,7 +120,7 @@ class AcquiringSource:
         #: Whether the last firing was for a probe.
         self._probed = False
 
-    def take(self, limit: int) -> pa.RecordBatch | None:
+    def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were fired ahead, or fire some."""
         prefetched = self._prefetch.next(limit)
         return self._fire(limit) if prefetched is None else prefetched
@@ -135,9 +143,12 @@ class AcquiringSource:
         """Reload the messages that were fired ahead."""
         left = self._prefetch.clear()
         if left:
-            ids = pa.chunked_array([batch.column("_message_id") for batch in left])
+            ids = pa.chunked_array([each.messages.column("_message_id") for each in left])
             all_ids = IdSet.of(ids)
-            self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
+            try:
+                self._queue.settle(Settlement(reloaded=all_ids, unhandled=all_ids), self._consumer)
+            finally:
+                self._held.give_back(sum(each.bytes for each in left))
             self._stalls.end()
             self._on_available()
 
@@ -146,15 +157,24 @@ class AcquiringSource:
         with self._queue.store.catalog.read() as connection:
             return interests.held_back(connection, self._consumer, self._queue.info.id)
 
-    def _fire_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+    def _fire_for(self, limits: list[int]) -> Sequence[HeldBatch | None]:
+        room = self._held.reserve(len(limits), self._on_available)
+        if not room:
+            return [None] * len(limits)
+        try:
+            return self._fire_gated(limits, room)
+        finally:
+            self._held.give_back(room)
+
+    def _fire_gated(self, limits: list[int], room: int) -> Sequence[HeldBatch | None]:
         gate = self._gate
         if gate is None:
-            return self._fire_evenly(limits, self._selector)
+            return self._fire_evenly(limits, self._selector, room)
         others = gate.others()
         if self._probed and others is not None:
             # Otherwise, the probes of many values would keep all other messages waiting.
             self._probed = False
-            parts = self._fire_evenly(limits, narrowed(self._selector, gate.by, others))
+            parts = self._fire_evenly(limits, narrowed(self._selector, gate.by, others), room)
             if any(part is not None for part in parts):
                 return parts
         plan = gate.firing(self)
@@ -162,30 +182,38 @@ class AcquiringSource:
             return [None] * len(limits)
         selector = narrowed(self._selector, gate.by, plan)
         if plan.probe is None:
-            return self._fire_evenly(limits, selector)
+            return self._fire_evenly(limits, selector, room)
         self._probed = True
-        probe = self._fire_now(1, selector)
-        if not probe.num_rows:
+        (probe,), _ = self._fire_now(1, [1], selector, room)
+        if probe is None:
             gate.found_nothing(plan.probe, self)
-            return self._fire_for(limits)
-        rest = self._fire_for(limits[1:]) if limits[1:] else []
-        return [_part(probe, 0, 1), *rest]
+            return self._fire_gated(limits, room)
+        try:
+            rest = self._fire_gated(limits[1:], room) if limits[1:] else []
+        except BaseException:
+            # The next worker that asks handles it.
+            self._prefetch.put(probe)
+            raise
+        return [probe, *rest]
 
     def _fire_evenly(
-        self, limits: list[int], selector: AnySelector | None
-    ) -> Sequence[pa.RecordBatch | None]:
+        self, limits: list[int], selector: AnySelector | None, room: int
+    ) -> Sequence[HeldBatch | None]:
         most = sum(limits)
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.limits else self._prefetch.amount(most)
-        messages = self._fire_now(ahead, selector)
-        parts, left = _split(messages, limits)
+        parts, left = self._fire_now(ahead, limits, selector, room)
         self._prefetch.put(left)
         return parts
 
-    def _fire_now(self, most: int, selector: AnySelector | None) -> pa.Table:
+    def _fire_now(
+        self, most: int, limits: list[int], selector: AnySelector | None, room: int
+    ) -> tuple[list[HeldBatch | None], HeldBatch | None]:
+        """Fire, and return the parts for the workers and the rest, which are held from now on."""
         with self.trouble.attempt():
             firing = self._queue.fire(
                 most,
+                max_bytes=room,
                 magazine=self._magazine,
                 selector=selector,
                 order_by=self._order_by,
@@ -196,7 +224,12 @@ class AcquiringSource:
         self.stalled = firing.stalled
         if firing.stalled:
             self._stalls.add(self._on_available)
-        return firing.messages.select(self._columns)
+        if firing.full:
+            # Another worker may take what had no room; this one got less than it could handle.
+            self._on_available()
+        parts, left = divided(firing.messages.select(self._columns), limits)
+        self._held.add(sum(part.bytes for part in [*parts, left] if part is not None))
+        return parts, left
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
         catalog = self._queue.store.catalog
@@ -206,7 +239,12 @@ class AcquiringSource:
 
 
 class BrowsingSource:
-    """Shows each message once, whether it waits or is in flight, and takes none."""
+    """
+    Shows each message once, whether it waits or is in flight, and takes none.
+
+    *held* counts the bytes of what it gives, until the caller gives them back. Without it, there is
+    no limit of bytes.
+    """
 
     def __init__(
         self,
@@ -215,12 +253,17 @@ class BrowsingSource:
         columns: Sequence[str],
         magazine: Magazine,
         on_available: Callable[[], None],
+        held: HeldBytes | None = None,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
         self._columns = list(columns)
         self._magazine = magazine
         self.trouble = Trouble(queue.name, on_available)
+        self._on_available = on_available
+        self._held = held
+        #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
+        self._mean: float | None = None
         #: A ticket whose messages could not be read yet.
         self._unread: Ticket | None = None
         #: Limits count firings, and a browser fires nothing.
@@ -229,7 +272,7 @@ class BrowsingSource:
         self.is_sideline = magazine is Magazine.SIDELINE
         self._browse = Coalescer(self._browse_for, threading.Lock())
 
-    def take(self, limit: int) -> pa.RecordBatch | None:
+    def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were not shown yet."""
         return self._browse(limit)
 
@@ -247,12 +290,31 @@ class BrowsingSource:
         """Return None: no consumer precedes one that takes nothing."""
         return None
 
-    def _browse_for(self, limits: list[int]) -> Sequence[pa.RecordBatch | None]:
+    def _browse_for(self, limits: list[int]) -> Sequence[HeldBatch | None]:
+        if self._held is None:
+            return self._browse_now(limits, sum(limits))
+        room = self._held.reserve(len(limits), self._on_available)
+        if not room:
+            return [None] * len(limits)
+        # A browser's ticket is one of places, and does not know their sizes.
+        fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
+        try:
+            parts = self._browse_now(limits, min(sum(limits), max(fitting, 1)))
+            shown = [part for part in parts if part is not None]
+            if shown:
+                size = sum(part.bytes for part in shown)
+                self._held.add(size)
+                self._mean = size / sum(map(len, shown))
+        finally:
+            self._held.give_back(room)
+        return parts
+
+    def _browse_now(self, limits: list[int], most: int) -> Sequence[HeldBatch | None]:
         with self.trouble.attempt():
-            messages = self._next(sum(limits))
+            messages = self._next(most)
         if messages is None:
             return [None] * len(limits)
-        return _split(messages.select(self._columns), limits)[0]
+        return divided(messages.select(self._columns), limits)[0]
 
     def _next(self, limit: int) -> pa.Table | None:
         catalog, info = self._queue.store.catalog, self._queue.info
@@ -302,26 +364,3 @@ def _once(settlement: pa.Table) -> pa.Table:
     order = np.lexsort((np.arange(len(ids)), deletes, ids))
     last = np.append(ids[order][1:] != ids[order][:-1], True)
     return settlement.take(np.sort(order[last]))
-
-
-def _split(
-    messages: pa.Table, limits: Sequence[int]
-) -> tuple[list[pa.RecordBatch | None], pa.RecordBatch | None]:
-    """Divide messages evenly, up to each limit; return the parts, and the rest."""
-    batches = messages.to_batches()
-    # Most firings are one batch, of which a slice costs next to nothing.
-    whole = batches[0] if len(batches) == 1 else messages
-    left, start = whole.num_rows, 0
-    parts: list[pa.RecordBatch | None] = []
-    for number, limit in enumerate(limits):
-        count = min(limit, -(-left // (len(limits) - number)))
-        parts.append(_part(whole, start, count))
-        start, left = start + count, left - count
-    return parts, _part(whole, start, left)
-
-
-def _part(messages: pa.RecordBatch | pa.Table, start: int, count: int) -> pa.RecordBatch | None:
-    if not count:
-        return None
-    part = messages.slice(start, count)
-    return part.combine_chunks().to_batches()[0] if isinstance(part, pa.Table) else part

@@ -188,6 +188,7 @@ class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
                 order_by=order_by,
                 order=order,
                 priority=priority,
+                max_bytes=1,
                 max_in_flight=None,
                 exclusive=exclusive,
                 single_active=single_active,
@@ -340,7 +341,7 @@ def _browse(
     source = BrowsingSource(queue, consumer, columns, magazine, dispatcher.manager.notify_arrival)
 
     def take(limit: int) -> Firing | None:
-        messages = source.take(limit)
-        return None if messages is None else Firing(None, messages)
+        taken = source.take(limit)
+        return None if taken is None else Firing(None, taken.messages)
 
     return take

@@ -62,7 +62,7 @@ _here = threading.local()
 
 class Transactions:
     """
-    The transactions of a pool's handler.
+    The transactions of the handler of a pool, or of a test.
 
     Args:
         catalog: The catalog, whose database has the caller's tables too.
@@ -76,7 +76,7 @@ class Transactions:
         self._in_batches = takes_batches(handler)
         self._handler = Awaited(handler) if is_coroutine(handler) else handler
         self._on_none = on_none
-        self._engine = dialect.connect(catalog.url)
+        self._engine = catalog.own_engine()
         for name in ("commit", "rollback"):
             event.listen(self._engine, name, _refuse_to_end)
         event.listen(self._engine, "before_cursor_execute", _check_statement)

@@ -17,8 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
 from queue_core.errors import Damaged, Unavailable
@@ -29,6 +27,8 @@ from queue_core.handlers.results import refusal
 from queue_core.pool.batch import Batch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
+from queue_core.pool.held_batch import HeldBatch
+from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.pressure import Pressure
 from queue_core.pool.ready_set import ReadySet
@@ -57,6 +57,7 @@ class WorkerContext:
     acquires: bool
     selective: bool
     credit: Credit
+    held: HeldBytes
     pressure: Pressure | None
     #: The transactions of the handler, if it has some.
     transactions: Transactions | None = None
@@ -81,10 +82,10 @@ class Worker:
         #: The call that was in progress at the last check, and when a check first saw it.
         self._seen: tuple[Batch | None, int] = (None, 0)
         self._since = 0.0
-        self._ready: ReadySet[QueueConsumer[pa.RecordBatch]] = ReadySet(
+        self._ready: ReadySet[QueueConsumer[HeldBatch]] = ReadySet(
             name, context.name, self._wake.set
         )
-        self.consumers: dict[QueueConsumer[pa.RecordBatch], QueueDispatcher] = {
+        self.consumers: dict[QueueConsumer[HeldBatch], QueueDispatcher] = {
             QueueConsumer(
                 f"{name} of {dispatcher.manager.queue}",
                 source.take,
@@ -184,7 +185,7 @@ class Worker:
             if self._thread is threading.current_thread():
                 self._context.fail(error)
 
-    def _serve(self, consumer: QueueConsumer[pa.RecordBatch]) -> None:
+    def _serve(self, consumer: QueueConsumer[HeldBatch]) -> None:
         """Have a consumer pull once, and handle its batch."""
         credit, dispatcher = self._context.credit, self.consumers[consumer]
         if self.ending.is_set():
@@ -194,15 +195,15 @@ class Worker:
             # The consumer is notified again when there is credit.
             return
         try:
-            messages = consumer.pull(granted)
+            taken = consumer.pull(granted)
         except (Unavailable, Damaged):
             # Damaged messages are quarantined; the next consumer is notified of the others.
             credit.give_back(granted)
             self.ending.wait(RETRY_SECONDS)
             return
-        credit.give_back(granted - (0 if messages is None else messages.num_rows))
+        credit.give_back(granted - (0 if taken is None else len(taken)))
         source = self._context.sources[dispatcher]
-        if messages is None:
+        if taken is None:
             held_back = source.held_back() if self._context.yields else None
             for seconds in (held_back, source.refused_for):
                 if seconds is not None:
@@ -211,7 +212,7 @@ class Worker:
         self._ready.put_back(consumer)
         context = self._context
         runner = context.sideline_runner if source.is_sideline else context.runner
-        self.batch = Batch(messages, source, runner, context.transactions)
+        self.batch = Batch(taken, source, runner, context.transactions)
         self._finish()
 
     def _finish(self) -> None:
@@ -220,13 +221,16 @@ class Worker:
             self._outcomes.add(self.batch)
             self.batch = None
             refused = self._context.runner.refusal
-            if refused is not None or self._outcomes.is_due:
+            # During a slow call, outcomes of large messages would take the room of other workers.
+            is_large = self._outcomes.bytes > self._context.held.few
+            if refused is not None or is_large or self._outcomes.is_due:
                 self._outcomes.settle(self.ending)
             if refused is not None:
                 raise refusal(refused, [each.manager.queue for each in self._context.sources])
 
-    def _settled(self, outcomes: Counter[str]) -> None:
+    def _settled(self, outcomes: Counter[str], bytes: int) -> None:
         self._context.count(outcomes)
+        self._context.held.give_back(bytes)
         self._context.credit.give_back(outcomes.total())
 
 

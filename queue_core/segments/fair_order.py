@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from queue_core.ranks import TICKS, Ranking, Stretch, Ticks, packed, stretches
 from queue_core.rows import Numbers
@@ -78,6 +77,9 @@ def _costs(values: pa.Array, weights: Weights) -> Ticks:
     """Return the ticks of a message of each value."""
     cost = np.full(len(values), TICKS, dtype=np.int64)
     if weights:
+        # Not at the top: a query waits for imports, and few queues have weights of lanes.
+        import pyarrow.compute as pc
+
         names = pa.array([name for name, _ in weights], pa.string())
         at = pc.index_in(values.cast(pa.string()), value_set=names)
         given = np.array([round(TICKS / weight) for _, weight in weights], dtype=np.int64)

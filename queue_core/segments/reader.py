@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Protocol
+from functools import cache, lru_cache, partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -74,17 +74,16 @@ def read(
     """
     storage = Storage.open(plan.storage)
     trials.begin(storage, plan)
-    schema = deserialize(plan.schema)
+    layout = _layout(plan, columns)
     stored = {version: deserialize(data) for version, data in plan.schemas.items()}
-    layout = _Layout.of(schema, columns)
-    yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder))
+    yield from _gathered(_read_tasks(storage, plan.tasks, layout, stored, decoder), layout)
 
 
 def read_table(
     plan: ReadPlan, columns: Sequence[str] | None = None, decoder: Decoder = decode_all
 ) -> pa.Table:
     """Return the messages of a plan as one table."""
-    schema = output_schema(deserialize(plan.schema), columns)
+    schema = _layout(plan, columns).output
     return pa.Table.from_batches(read(plan, columns, decoder), schema=schema)
 
 
@@ -107,32 +106,108 @@ class _Layout:
         output = output_schema(schema, columns)
         names: list[str] = output.names
         own = pa.schema([field for field in schema if field.name in names])
-        return _Layout(schema, own, output, names, [n for n in names if n in _REPEATED])
+        return _Layout(schema, own, output, names, [n for n in names if n in _OF_TASKS])
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches: messages that were loaded one by one need not be read one by one."""
-    small: list[pa.RecordBatch] = []
-    rows = size = memory = 0
-    for batch in batches:
-        kept = batch.get_total_buffer_size()
-        # The exact size takes thirty times as long to compute.
-        its_size = kept if kept <= _SMALL_BYTES else batch.nbytes
-        rows, size, memory = rows + batch.num_rows, size + its_size, memory + kept
-        if small and (rows > GATHER_ROWS or size > GATHER_BYTES or memory > GATHER_MEMORY):
-            yield _joined(small)
-            small, rows, size, memory = [], batch.num_rows, its_size, kept
-        if rows > GATHER_ROWS or size > GATHER_BYTES:
-            yield batch
-            rows = size = memory = 0
-        else:
-            small.append(batch)
+def _layout(plan: ReadPlan, columns: Sequence[str] | None) -> _Layout:
+    return _layout_of(plan.schema, None if columns is None else tuple(columns))
+
+
+# A consumer reads many small plans, of the same columns.
+@lru_cache(maxsize=64)
+def _layout_of(schema: bytes, columns: tuple[str, ...] | None) -> _Layout:
+    return _Layout.of(deserialize(schema), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows of one chunk, and what their metadata are made of."""
+
+    task: ScanTask
+    numbers: RowNumbers
+    #: The queue's columns that are read.
+    own: pa.RecordBatch
+    #: Metadata that a compacted segment has kept.
+    kept: dict[str, pa.Array]
+    #: Returns the metadata that all rows of the task share, for as many rows at least.
+    repeated: Callable[[], dict[str, pa.Array]]
+
+
+class _Size:
+    """The bytes of some pieces. The exact size of one takes many times as long as its bound."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        #: Those of which only a bound is counted.
+        self._unsure: list[tuple[pa.RecordBatch, int]] = []
+
+    def add(self, batch: pa.RecordBatch, bound: int) -> None:
+        """Add a batch, of which *bound* bytes are kept in memory."""
+        self._bytes += bound
+        if bound > _SMALL_BYTES:
+            self._unsure.append((batch, bound))
+
+    def exceeds(self, limit: int) -> bool:
+        """Return whether all have more bytes than a limit."""
+        if self._bytes > limit and self._unsure:
+            self._bytes += sum(batch.nbytes - bound for batch, bound in self._unsure)
+            self._unsure = []
+        return self._bytes > limit
+
+
+def _gathered(pieces: Iterator[_Piece], layout: _Layout) -> Iterator[pa.RecordBatch]:
+    """Join small pieces: messages that were loaded one by one need not be read one by one."""
+    small: list[_Piece] = []
+    rows = memory = 0
+    size = _Size()
+    for piece in pieces:
+        count, kept = len(piece.numbers), piece.own.get_total_buffer_size()
+        rows, memory = rows + count, memory + kept
+        size.add(piece.own, kept)
+        if small and (rows > GATHER_ROWS or memory > GATHER_MEMORY or size.exceeds(GATHER_BYTES)):
+            yield _joined(small, layout)
+            small, rows, memory, size = [], count, kept, _Size()
+            size.add(piece.own, kept)
+        small.append(piece)
+        if rows > GATHER_ROWS or size.exceeds(GATHER_BYTES):
+            yield _joined(small, layout)
+            small, rows, memory, size = [], 0, 0, _Size()
     if small:
-        yield _joined(small)
+        yield _joined(small, layout)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _joined(pieces: list[_Piece], layout: _Layout) -> pa.RecordBatch:
+    """Return the rows of some pieces with their metadata."""
+    if len(pieces) == 1:
+        return _assemble(pieces[0], layout)
+    counts = [len(piece.numbers) for piece in pieces]
+    own: dict[str, pa.Array] = {}
+    if len(layout.own):
+        joined = pa.concat_batches([piece.own for piece in pieces])
+        own = dict(zip(layout.own.names, joined.columns, strict=True))
+    columns = []
+    for name in layout.names:
+        if name in own:
+            columns.append(own[name])
+        elif name not in _OF_TASKS or not all(_is_shared(name, piece) for piece in pieces):
+            columns.append(pa.concat_arrays([_metadata(name, piece) for piece in pieces]))
+        else:
+            # To make one array takes far less time than to make one for each piece.
+            values = [_shared(name, piece.task) for piece in pieces]
+            columns.append(_repeat(values, counts, METADATA.field(name).type))
+    return pa.RecordBatch.from_arrays(columns, schema=layout.output)
+
+
+def _repeat(values: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
+    """Return each value as often as its count says."""
+    first = values[0]
+    if all(value == first for value in values):
+        return pa.repeat(pa.scalar(first, kind), sum(counts))
+    if pa.types.is_string(kind) or None in values:
+        each = zip(values, counts, strict=True)
+        return pa.concat_arrays([pa.repeat(pa.scalar(value, kind), n) for value, n in each])
+    numbers = np.repeat(np.array(values, np.int64), counts)
+    return pa.array(numbers).cast(kind)
 
 
 def _read_tasks(
@@ -141,7 +216,7 @@ def _read_tasks(
     layout: _Layout,
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[_Piece]:
     for task in tasks:
         try:
             yield from _read_task(storage, task, layout, stored, decoder)
@@ -158,14 +233,14 @@ def _read_task(
     layout: _Layout,
     stored: dict[tuple[str, int], pa.Schema],
     decoder: Decoder,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[_Piece]:
     rows = _union(task.parts)
     written = stored.get((task.queue, task.segment.schema_version), layout.queue)
     if task.segment.compacted:
         written = pa.schema([*written, *COMPACTED])
     chunks = task.segment.chunks
     most = min(len(rows), max((chunk.rows for _, chunk in chunks), default=0))
-    repeated = _repeated(task, layout, most)
+    repeated = cache(partial(_repeated, task, layout, most))
     with _chunk_reader(storage, task.segment) as read_chunk:
         for first, chunk in chunks:
             wanted = rows.between(first, first + chunk.rows)
@@ -177,7 +252,10 @@ def _read_task(
                 batch = _at(batch, np.searchsorted(batch.columns[-1].to_numpy(), numbers))
             else:
                 batch = _at(batch, numbers - np.uint32(first))
-            yield _assemble(batch, layout, task, numbers, repeated)
+            kept: dict[str, pa.Array] = {}
+            if task.segment.compacted:
+                batch, kept = _without_kept(batch)
+            yield _Piece(task, numbers, upgrade(batch, layout.own), kept, repeated)
 
 
 @contextmanager
@@ -202,45 +280,39 @@ def _at(batch: pa.RecordBatch, indices: npt.NDArray[np.integer]) -> pa.RecordBat
     return batch.take(pa.array(indices))
 
 
+def _shared(name: str, task: ScanTask) -> Any:
+    """Return a value of the metadata that all rows of a task, or of its only part, share."""
+    return _OF_TASKS[name](task)
+
+
+def _is_shared(name: str, piece: _Piece) -> bool:
+    """Return whether all rows of a piece have the same value."""
+    return name not in piece.kept and (len(piece.task.parts) == 1 or name not in _OF_PARTS)
+
+
 def _repeated(task: ScanTask, layout: _Layout, count: int) -> dict[str, pa.Array]:
     """Return the metadata that all rows of a task share, *count* times."""
-    part = task.parts[0]
-    values = {
-        "_queue": task.queue,
-        "_shard": task.shard,
-        "_attempt": part.attempts,
-        "_loaded_at": task.segment.loaded_at,
-        "_fired_at": part.fired_at,
-    }
     return {
-        name: pa.repeat(pa.scalar(values[name], METADATA.field(name).type), count)
+        name: pa.repeat(pa.scalar(_shared(name, task), METADATA.field(name).type), count)
         for name in layout.repeated
         if len(task.parts) == 1 or name not in _OF_PARTS
     }
 
 
-def _assemble(
-    batch: pa.RecordBatch,
-    layout: _Layout,
-    task: ScanTask,
-    numbers: RowNumbers,
-    repeated: dict[str, pa.Array],
-) -> pa.RecordBatch:
-    kept: dict[str, pa.Array] = {}
-    if task.segment.compacted:
-        batch, kept = _without_kept(batch)
-    batch = upgrade(batch, layout.own)
-    columns = []
-    for name in layout.names:
-        if name in kept:
-            columns.append(kept[name])
-        elif name in repeated:
-            columns.append(repeated[name].slice(0, len(numbers)))
-        elif name in _OF_ROWS:
-            columns.append(_OF_ROWS[name](task, numbers))
-        else:
-            columns.append(batch.column(name))
+def _assemble(piece: _Piece, layout: _Layout) -> pa.RecordBatch:
+    columns = [
+        _metadata(name, piece) if name in _METADATA else piece.own.column(name)
+        for name in layout.names
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=layout.output)
+
+
+def _metadata(name: str, piece: _Piece) -> pa.Array:
+    if name in piece.kept:
+        return piece.kept[name]
+    if name in _OF_TASKS and _is_shared(name, piece):
+        return piece.repeated()[name].slice(0, len(piece.numbers))
+    return _OF_ROWS[name](piece.task, piece.numbers)
 
 
 def _without_kept(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
@@ -297,4 +369,11 @@ _OF_PARTS = {"_attempt": _attempts, "_fired_at": _fired_at}
 #: Metadata that may differ between the rows of a task.
 _OF_ROWS = {"_message_id": _ids, **_OF_PARTS}
 #: Metadata that is one value for all rows of a task, or of a part.
-_REPEATED = frozenset(METADATA.names) - {"_message_id"}
+_OF_TASKS: dict[str, Callable[[ScanTask], Any]] = {
+    "_queue": lambda task: task.queue,
+    "_shard": lambda task: task.shard,
+    "_attempt": lambda task: task.parts[0].attempts,
+    "_loaded_at": lambda task: task.segment.loaded_at,
+    "_fired_at": lambda task: task.parts[0].fired_at,
+}
+_METADATA = frozenset(METADATA.names)

@@ -9,7 +9,6 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from queue_core.segments.shard_hash import can_be_key, halves_of, mix, numbers_of
@@ -58,6 +57,9 @@ def _flat(column: pa.Array) -> _Hashes:
     elif pt.is_large_binary(kind):
         column = column.cast(pa.binary())
     elif pt.is_list(kind) or pt.is_large_list(kind):
+        # Not at the top: a query waits for imports, and few rows have lists.
+        import pyarrow.compute as pc
+
         column = pc.list_value_length(column).cast(pa.int64())
     elif pt.is_floating(kind):
         column = column.cast(pa.float64()).view(pa.int64())

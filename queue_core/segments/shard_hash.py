@@ -89,26 +89,27 @@ def _hash_bytes(keys: pa.Array) -> _Hashes:
         return np.empty(0, dtype=np.uint64)
     _, offsets_buffer, data = keys.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[keys.offset :][: len(keys) + 1]
-    begins = offsets[:-1].astype(np.int64)
-    lengths = np.diff(offsets).astype(np.int64)
     # Every eight-byte window of the data, at any byte: rows then gather their words from it.
     low, high = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(high - low + 8, dtype=np.uint8)
     if high > low:
         padded[: high - low] = np.frombuffer(data, dtype=np.uint8)[low:high]
     windows = np.ndarray(shape=(len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))
-    begins -= low
-    hashes: _Hashes = mix(lengths.view(np.uint64) ^ _SEED)
-    rows = np.flatnonzero(lengths > 0)
-    done = 0
-    while len(rows):
-        words = windows[begins[rows] + done]
-        left = lengths[rows] - done
-        missing = np.clip(8 - left, 0, 7).astype(np.uint64) * np.uint64(8)
-        words &= np.uint64(0xFFFFFFFFFFFFFFFF) >> missing
+    at = offsets[:-1].astype(np.int64) - low
+    left = np.diff(offsets).astype(np.int64)
+    most = int(left.max())
+    hashes: _Hashes = _OF_LENGTHS[left] if most <= _SHORT else mix(left.view(np.uint64) ^ _SEED)
+    # The rows that have a word left: at first all of them, as a slice, which costs no look-up.
+    rows: slice | npt.NDArray[np.int64] = slice(None)
+    while most > 0:
+        there = left > 0
+        if not there.all():
+            rows = np.flatnonzero(there) if isinstance(rows, slice) else rows[there]
+            at, left = at[there], left[there]
+        words = windows[at]
+        words &= _BYTES[np.minimum(left, 8)]
         hashes[rows] = mix(hashes[rows] ^ words)
-        done += 8
-        rows = rows[left > 8]
+        at, left, most = at + 8, left - 8, most - 8
     return hashes
 
 
@@ -120,3 +121,10 @@ def mix(words: _Hashes) -> _Hashes:
     mixed *= np.uint64(0xC4CEB9FE1A85EC53)
     mixed ^= mixed >> np.uint64(33)
     return mixed
+
+
+#: Up to this many bytes, the hash with which a text begins is looked up.
+_SHORT = 64
+_OF_LENGTHS = mix(np.arange(_SHORT + 1, dtype=np.uint64) ^ _SEED)
+#: For 0 to 8 bytes, a word with all of their bits.
+_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)

@@ -16,6 +16,12 @@ from queue_core.segments.shard_hash import can_be_key, shards_of
 #: at least this many rows for each shard.
 _SORTED_ROWS = 8192
 _SLICE_ROWS = 128
+#: Rows of a batch that are looked at before all of them.
+_LOOKED_AT = 16
+#: Waiting batches of up to this many bytes are copied.
+_COPIED_BYTES = 4 << 20
+#: In place of the number of a shard: there are several.
+SEVERAL = -1
 
 
 class Sharder:
@@ -41,10 +47,26 @@ class Sharder:
         """Add a batch; raises `SchemaMismatch` if its key cannot pick a shard."""
         self.rows += batch.num_rows
         self.bytes += batch.nbytes
-        self._unsorted.append(batch)
+        self._unsorted.append(batch if self._key is not None else _copied(batch))
         self._unsorted_rows += batch.num_rows
         if self._key is not None and self._unsorted_rows >= self._least:
             self._sort(self._key)
+
+    def only_shard(self, batch: pa.RecordBatch) -> int | None:
+        """
+        Return the shard of all rows of a batch, or `SEVERAL`; None without a key.
+
+        *batch* has rows. Raises `SchemaMismatch` if its key cannot pick a shard.
+        """
+        if self._key is None:
+            return None
+        keys = self._checked(batch.column(self._key), self._key)
+        # If rows have several shards, some of the first rows usually have.
+        for some in (keys[:_LOOKED_AT], keys):
+            shards = shards_of(some, self._shards)
+            if (shards != shards[0]).any():
+                return SEVERAL
+        return int(shards[0])
 
     def ranks(self) -> Numbers:
         """Return the index in `take`'s result of each waiting row, in the order of arrival."""
@@ -73,9 +95,14 @@ class Sharder:
             return
         rows = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
         shards = shards_of(self._checked(rows.column(key), key), self._shards)
-        order = np.argsort(shards, kind="stable")
-        ordered = rows.take(pa.array(order))
-        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1)).tolist()
+        ordered, in_order = rows, shards
+        if (shards[1:] < shards[:-1]).any():
+            order = np.argsort(shards, kind="stable")
+            ordered, in_order = rows.take(pa.array(order)), shards[order]
+        elif len(waiting) == 1:
+            # Rows from a queue with the same key come sorted.
+            ordered = _copied(rows)
+        bounds = np.searchsorted(in_order, np.arange(self._shards + 1)).tolist()
         for shard, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:
                 self._sorted[shard].append(ordered.slice(start, stop - start))
@@ -96,3 +123,17 @@ class Sharder:
 
     def _table(self, batches: list[pa.RecordBatch]) -> pa.Table:
         return pa.Table.from_batches(batches, schema=self._schema)
+
+
+def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """
+    Return a copy in Arrow's memory of a batch that waits.
+
+    A batch from Spark is in memory of Python. If many of them wait and are freed together, the
+    system takes their memory back, and must clear as much for the next ones, which costs more than
+    copies: Arrow keeps its memory.
+    """
+    if batch.num_rows < 2 or batch.nbytes > _COPIED_BYTES:
+        return batch
+    half = batch.num_rows // 2
+    return pa.concat_batches([batch.slice(0, half), batch.slice(half)])

@@ -1,15 +1,18 @@
 """Stage rows as segments: sorted by shard, cut into chunks, written or inlined. No catalog.
 
 Runs on executors as well as in plain processes. Memory is bounded: the stager collects rows up to
-`RUN_BYTES`, sorts them by shard, and writes them as a run; a large segment has several runs.
+`RUN_BYTES`, sorts them by shard, and writes them as a run; a large segment has several runs. Rows
+of one shard need no sorting: if many come at once, they are written at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from queue_core import faults
@@ -20,7 +23,7 @@ from queue_core.ranks import Ranking
 from queue_core.rows import Numbers, Rows
 from queue_core.segments.categories import kinds
 from queue_core.segments.format import SegmentWriter, inline
-from queue_core.segments.sharder import Sharder
+from queue_core.segments.sharder import SEVERAL, Sharder
 from queue_core.segments.staging_spec import StagingSpec
 from queue_core.segments.storage import Storage
 
@@ -31,6 +34,8 @@ INLINE_BYTES = 64 << 10
 #: The most bytes and rows of one chunk: the memory that a reading task needs.
 CHUNK_BYTES = 4 << 20
 CHUNK_ROWS = 1 << 16
+#: Rows of one shard that come with this many bytes are written as they are.
+THROUGH_BYTES = 512 << 10
 #: If rows come in this many times more batches than chunks, they are joined before the cut.
 MANY_BATCHES = 16
 
@@ -56,7 +61,10 @@ class Stager:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add a batch of exactly the queue's schema; raises `SchemaMismatch` for its key."""
         for start in range(0, batch.num_rows, CHUNK_ROWS):
-            self._waiting.add(batch.slice(start, CHUNK_ROWS))
+            rows = batch.slice(start, CHUNK_ROWS)
+            if self._write_through(rows):
+                continue
+            self._waiting.add(rows)
             if self._waiting.bytes >= RUN_BYTES or self._waiting.rows >= MAX_SEGMENT_ROWS // 2:
                 self._write_run()
 
@@ -105,20 +113,42 @@ class Stager:
             rankings=rankings,
         )
 
+    def _write_through(self, rows: pa.RecordBatch) -> bool:
+        """Write many rows of one shard at once, without a copy, if none wait; return whether."""
+        if self._waiting.rows or self._spec.looks_at_values or rows.nbytes < THROUGH_BYTES:
+            return False
+        shard = self._waiting.only_shard(rows)
+        if shard == SEVERAL:
+            return False
+        segment = self._segment_for(rows.num_rows)
+        segment.add_run(Run(shard=shard, start=segment.rows, stop=segment.rows + rows.num_rows))
+        if self._keep_order:
+            self.order.append(np.arange(rows.num_rows, dtype=np.int64) + self._rows)
+        self._rows += rows.num_rows
+        for chunk in _cut(pa.Table.from_batches([rows])):
+            segment.write(chunk)
+        return True
+
     def _write_run(self) -> None:
         if not self._waiting.rows:
             return
-        if self._open is not None and self._open.rows + self._waiting.rows > MAX_SEGMENT_ROWS:
+        segment = self._segment_for(self._waiting.rows)
+        sorted_run, rankings = self._sort_waiting(segment.rows)
+        segment.rankings += rankings
+        for run in self._runs(sorted_run, segment.rows):
+            segment.add_run(run)
+        for _, shard_rows in sorted_run:
+            for chunk in _cut(shard_rows):
+                segment.write(chunk)
+
+    def _segment_for(self, rows: int) -> _OpenSegment:
+        """Return a segment that has room for some more rows."""
+        if self._open is not None and self._open.rows + rows > MAX_SEGMENT_ROWS:
             self._close_segment()
         if self._open is None:
             faults.point("load.before_segment")
             self._open = _OpenSegment(self._storage, self._spec)
-        sorted_run, rankings = self._sort_waiting(self._open.rows)
-        self._open.rankings += rankings
-        self._open.runs.extend(self._runs(sorted_run, self._open.rows))
-        for _, shard_rows in sorted_run:
-            for chunk in _cut(shard_rows):
-                self._open.write(chunk)
+        return self._open
 
     def _close_segment(self) -> None:
         if self._open is not None:
@@ -206,7 +236,7 @@ class _OpenSegment:
 
     def __init__(self, storage: Storage, spec: StagingSpec) -> None:
         self.location = storage.new_location(spec.queue)
-        self.rows = self._memory = 0
+        self.rows = self._memory = self._last_began = 0
         self.runs: list[Run] = []
         self.rankings: tuple[Ranking, ...] = ()
         with ExitStack() as stack:
@@ -214,6 +244,18 @@ class _OpenSegment:
             # This writes the header; if it fails, the storage removes the file.
             self._writer = stack.enter_context(SegmentWriter(sink, spec.schema, spec.compression))
             self._stack = stack.pop_all()
+
+    def add_run(self, run: Run) -> None:
+        """Add a run of rows that come next, or lengthen the last one while it has few bytes."""
+        last = self.runs[-1] if self.runs else None
+        if last is not None and self._memory - self._last_began < RUN_BYTES:
+            longer = replace(last, stop=run.stop)
+            # If nothing but all rows of a range of one shard is known of both.
+            if run.stats is None and longer == replace(run, start=last.start):
+                self.runs[-1] = longer
+                return
+        self.runs.append(run)
+        self._last_began = self._memory
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._guarded(self._writer.write, batch)

@@ -30,6 +30,11 @@ class StagingSpec:
     fair_by: str | None = None
     fair_weights: Weights = ()
 
+    @property
+    def looks_at_values(self) -> bool:
+        """Whether values of other columns than the key decide how rows are staged."""
+        return bool(self.attributes or self.categories or self.fair_by is not None)
+
     @classmethod
     def of(cls, queue: QueueInfo) -> StagingSpec:
         """Return the spec that the settings of a queue describe."""

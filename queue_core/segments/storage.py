@@ -23,6 +23,8 @@ import pyarrow as pa
 from queue_core import faults
 from queue_core.address import masked
 from queue_core.errors import DamagedSegment, PublicationRefused, StorageUnavailable
+from queue_core.segments.write_behind import WriteBehind
+from queue_core.syncing import sync
 
 if TYPE_CHECKING:
     # Not at the top: a query's start does not wait for this, if its storage is a folder.
@@ -148,12 +150,12 @@ class Storage:
             unfinished = f"{path}.{uuid.uuid4().hex}"
             try:
                 Path(unfinished).write_text(token)
-                _sync(unfinished)
+                sync(unfinished)
                 Path(unfinished).replace(path)
             except BaseException:
                 Path(unfinished).unlink(missing_ok=True)
                 raise
-            _sync(self._path(_IDENTITY))
+            sync(self._path(_IDENTITY))
 
     def unmark(self, identity: str) -> None:
         """Remove the mark of a store, if there is one."""
@@ -182,11 +184,11 @@ class Storage:
         try:
             with self._mapped(location):
                 with sink:
-                    yield sink
+                    yield WriteBehind(sink, path) if self._local else sink
                 faults.point("load.segment_written")
                 if self._local:
-                    _sync(path)
-                    _sync(folder)
+                    sync(path)
+                    sync(folder)
         except FileNotFoundError as error:
             raise PublicationRefused(
                 f"segment {location} was removed by a vacuum while it was written; nothing was "
@@ -375,7 +377,7 @@ class Storage:
             path = path.parent
         Path(folder).mkdir(parents=True, exist_ok=True)
         for created in missing:
-            _sync(str(created.parent))
+            sync(str(created.parent))
 
     @contextmanager
     def _mapped(self, location: str) -> Iterator[None]:
@@ -409,11 +411,3 @@ def _listed(folder: str, skip: int) -> Iterator[tuple[str, tuple[int, int]]]:
                 with suppress(FileNotFoundError):
                     found = entry.stat(follow_symlinks=False)
                     yield entry.path[skip:], (found.st_mtime_ns // 1000, found.st_size)
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

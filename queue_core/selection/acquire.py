@@ -1,4 +1,4 @@
-"""Acquire: choose and lock the messages that a firing takes, evenly from all shards.
+"""Acquire: choose and lock the messages that a firing takes, from its shards in turn.
 
 Changes nothing. Conditions on slices are SQL. Rows that match a `Selection` are `Candidates`. Then
 the limits apply.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from queue_core.catalog import bunches, dialect, id_map, turns
 from queue_core.catalog.bunches import Bunch
@@ -18,11 +20,12 @@ from queue_core.catalog.tables import slices
 from queue_core.catalog.turns import Backlog
 from queue_core.ids import IdSet
 from queue_core.model import Slice
-from queue_core.plan import Taken, share, take, within_bytes
+from queue_core.plan import Taken, take, within_bytes
 from queue_core.selection.by_segment import fetch_of_segments
-from queue_core.selection.conditions import eligible_slices
-from queue_core.selection.request import START, Candidates, FireRequest, Position
-from queue_core.selection.shares import take_shares
+from queue_core.selection.conditions import eligible
+from queue_core.selection.queue_weights import shares
+from queue_core.selection.request import Candidates, FireRequest, Position
+from queue_core.selection.shares import most_slices, take_shares
 from queue_core.selection.turn_choice import Lock, choose_turns
 
 #: The most slices that one transaction of a long task takes, so that others wait for some ten
@@ -32,8 +35,14 @@ ROUND_SLICES = 1000
 
 def anything(connection: Connection, request: FireRequest) -> bool:
     """Return whether there may be messages to take."""
-    query = select(slices.c.id).where(*eligible_slices(connection, request)).limit(1)
-    return connection.scalar(query) is not None
+    where, given = eligible(connection, request)
+    return connection.scalar(_any(where), given) is not None
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _any(where: tuple[ColumnElement[bool], ...]) -> Select[int]:
+    return select(slices.c.id).where(*where).limit(1)
 
 
 def acquire(
@@ -43,7 +52,7 @@ def acquire(
     candidates: Candidates | None = None,
 ) -> list[Taken]:
     """
-    Return the rows to take from each shard: as many as the limits allow, evenly.
+    Return the rows to take from each shard, within the limits.
 
     *lock* says which turns to lock. With ``"wait"``, these are the turns of all shards; otherwise,
     of shards with a backlog. With a lock, slices that others have locked are skipped. With
@@ -64,12 +73,23 @@ def acquire(
     chosen = {key: taken for key, taken in chosen.items() if taken}
     if request.max_bytes is not None and chosen:
         ranked = candidates.ranked if candidates else ()
-        chosen = within_bytes(chosen, request.max_bytes, ranked)
+        found = _count(chosen)
+        chosen = within_bytes(chosen, request.max_bytes, ranked, partial(shares, request))
+        request.cut.by_bytes |= _count(chosen) < found
     return [taken for key in sorted(chosen) for taken in chosen[key]]
 
 
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _bunches(database: dialect.Dialect, where: tuple[ColumnElement[bool], ...]) -> Select[Any]:
+    return bunches.reading(database, *where)
+
+
 def take_bunch(
-    connection: Connection, request: FireRequest, begin: Position, count: int
+    connection: Connection,
+    request: FireRequest,
+    begin: Position,
+    count: int,
 ) -> tuple[Bunch, Position | None]:
     """
     Return the next *count* slices for a request without limits, and where those after them begin.
@@ -77,14 +97,15 @@ def take_bunch(
     From *begin* on, in order of shards and places. Locks the turns of all shards. Slices whose rows
     interleave are taken together, and so may be more.
     """
-    turns.lock(connection, request.queue_ids, request.magazine, request.shards)
-    where = eligible_slices(connection, request)
-    if begin > START:
-        where.append(tuple_(slices.c.shard, slices.c.position) >= begin)
-    whole, bunch = 0, bunches.read(connection, *where, limit=count + 1)
+    database = dialect.of(connection)
+    if database.writes_in_parallel:
+        turns.lock(connection, request.queue_ids, request.magazine, request.shards)
+    where, given = eligible(connection, request)
+    query = _bunches(database, where)
+    whole, bunch = 0, bunches.read_given(connection, query, count + 1, begin, given)
     while len(bunch) and not (whole := bunch.whole(count)):
         count *= 8
-        bunch = bunches.read(connection, *where, limit=count + 1)
+        bunch = bunches.read_given(connection, query, count + 1, begin, given)
     if whole == len(bunch):
         return bunch, None
     return bunch[:whole], (int(bunch.shard[whole]), int(bunch.position[whole]))
@@ -99,20 +120,36 @@ def _backlog(connection: Connection, request: FireRequest, lock: Lock) -> dict[S
 def _take_limited(
     connection: Connection, request: FireRequest, limit: int, lock: Lock
 ) -> dict[ShardKey, list[Taken]]:
-    """Take a number of messages, evenly from the shards whose turn it is."""
+    """Take a number of messages: by the queues' weights, or from shards in turn."""
+    if request.weights:
+        return _take_by_weight(connection, request, limit, lock)
     backlog = choose_turns(connection, request, lock, limit)
     chosen = _take_evenly(connection, request, backlog, limit, lock)
-    if any(chosen.values()):
-        return chosen
-    if backlog and lock in ("skip", None):
-        # Their messages may not be fired, or not yet.
-        others = choose_turns(connection, request, lock, limit, without=backlog)
-        chosen = _take_evenly(connection, request, others, limit, lock)
+    missing = min(limit, sum(shard.waiting for shard in backlog.values())) - _count(chosen)
+    if missing > 0 and lock in ("skip", None) and not _is_full(request, chosen, len(backlog)):
+        # Their other messages may not be fired, or not yet.
+        found = any(chosen.values())
+        others = choose_turns(connection, request, lock, missing, without=backlog, every=not found)
+        chosen |= _take_evenly(connection, request, others, missing, lock)
     if not any(chosen.values()) and lock in ("wait", None):
         # The counters are only hints, and were wrong: take messages from any shard.
         every = backlog if lock else _backlog(connection, request, lock)
-        shares = dict.fromkeys(every, limit)
-        chosen = _first(take_shares(connection, request, shares, lock), limit)
+        most = dict.fromkeys(every, limit)
+        chosen = _first(request, take_shares(connection, request, most, lock), limit)
+    return chosen
+
+
+def _take_by_weight(
+    connection: Connection, request: FireRequest, limit: int, lock: Lock
+) -> dict[ShardKey, list[Taken]]:
+    """Take a number of messages from all shards, since each queue's part depends on the others."""
+    backlog = _backlog(connection, request, lock)
+    chosen = _take_evenly(connection, request, backlog, limit, lock)
+    waiting = sum(shard.waiting for shard in backlog.values())
+    if backlog and _count(chosen) < min(limit, max(waiting, 1)):
+        # Some may not be fired, or not yet, or the counters were wrong: see what there really is.
+        found = take_shares(connection, request, dict.fromkeys(backlog, limit), lock)
+        chosen = _first(request, found, limit)
     return chosen
 
 
@@ -124,8 +161,8 @@ def _take_evenly(
     lock: Lock,
 ) -> dict[ShardKey, list[Taken]]:
     waiting = {key: shard.waiting for key, shard in backlog.items()}
-    turn = sum(shard.fired for shard in backlog.values() if shard.waiting)
-    return take_shares(connection, request, share(waiting, limit, turn), lock)
+    fired = {key: shard.fired for key, shard in backlog.items()}
+    return take_shares(connection, request, shares(request, waiting, limit, fired), lock)
 
 
 def _take_candidates(
@@ -145,7 +182,7 @@ def _take_candidates(
             # The first candidate of a slice may come after those of later slices.
             chosen[key] = take(sorted(left, key=lambda piece: piece.position), None)
     if request.max_messages is not None:
-        chosen = _first(chosen, request.max_messages)
+        chosen = _first(request, chosen, request.max_messages)
     return {
         key: [(whole[piece.id], rows) for piece, rows in taken] for key, taken in chosen.items()
     }
@@ -170,11 +207,33 @@ def _narrowed(piece: Slice, ids: IdSet) -> Slice:
     return replace(piece, rows=rows, position=piece.place_of(rows.start))
 
 
-def _first(chosen: Mapping[ShardKey, list[Taken]], limit: int) -> dict[ShardKey, list[Taken]]:
+def _first(
+    request: FireRequest, chosen: Mapping[ShardKey, list[Taken]], limit: int
+) -> dict[ShardKey, list[Taken]]:
     """Cut the rows that were chosen from each shard to a limit over all shards."""
     sizes = {key: sum(len(rows) for _, rows in taken) for key, taken in chosen.items()}
-    shares = share(sizes, limit)
-    return {key: take([piece for piece, _ in chosen[key]], n) for key, n in shares.items()}
+    return {
+        key: take([piece for piece, _ in chosen[key]], count)
+        for key, count in shares(request, sizes, limit).items()
+    }
+
+
+def _is_full(
+    request: FireRequest, chosen: Mapping[ShardKey, list[Taken]], shard_count: int
+) -> bool:
+    """Return whether a limit of slices or bytes ended the choice; note the latter."""
+    if any(len(taken) >= most_slices(request, shard_count) for taken in chosen.values()):
+        return True
+    if request.max_bytes is None:
+        return False
+    taken = (pair for pairs in chosen.values() for pair in pairs)
+    fills = sum(piece.bytes_of(rows) for piece, rows in taken) >= request.max_bytes
+    request.cut.by_bytes |= fills
+    return fills
+
+
+def _count(chosen: Mapping[ShardKey, list[Taken]]) -> int:
+    return sum(len(rows) for taken in chosen.values() for _, rows in taken)
 
 
 def by_shard(pieces: Sequence[Slice]) -> dict[ShardKey, list[Slice]]:

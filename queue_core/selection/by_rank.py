@@ -22,6 +22,7 @@ from queue_core.model import Slice
 from queue_core.plan import Taken, share, take
 from queue_core.rows import Rows
 from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import FireRequest
 from queue_core.selection.shares import MAX_SLICES, by_horizon, take_shares
 from queue_core.selection.turn_choice import Lock
@@ -35,7 +36,7 @@ ORDER = (slices.c.rank, slices.c.position, slices.c.shard, slices.c.id)
 
 
 def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> list[Taken]:
-    """Take messages up to the limits, as evenly as possible from several queues."""
+    """Take messages up to the limits; several queues share them by weight, or evenly."""
     where = (request.queue_ids, request.magazine, request.shards)
     backlog = turns.lock(connection, *where) if lock else turns.backlog(connection, *where)
     if len(request.queue_ids) == 1:
@@ -45,8 +46,12 @@ def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> lis
         waiting[queue_id] += shard.waiting
     turn = sum(shard.fired for shard in backlog.values())
     most = request.max_messages
-    shares = share(waiting, sum(waiting.values()) if most is None else most, turn)
-    sizes = request.max_bytes
+    shares = shares_of_queues(
+        request, waiting, sum(waiting.values()) if most is None else most, turn
+    )
+    sizes = (
+        {} if request.max_bytes is None else bytes_of_queues(request, [*shares], request.max_bytes)
+    )
     taken = []
     for queue_id, count in shares.items():
         if count:
@@ -54,7 +59,8 @@ def take_fairly(connection: Connection, request: FireRequest, lock: Lock) -> lis
                 request,
                 queue_ids=(queue_id,),
                 max_messages=count,
-                max_bytes=None if sizes is None else max(sizes // len(shares), 1),
+                max_bytes=sizes.get(queue_id),
+                weights={},
             )
             taken += _of_queue(connection, part, lock)
     return taken
@@ -84,6 +90,9 @@ def _of_queue(connection: Connection, request: FireRequest, lock: Lock) -> list[
         count = sum(len(rows) for _, rows in chosen)
         lacking = 1.25 * (request.max_messages or _GROWTH[1] * count) / max(count, 1)
         size = ceil(size * min(max(lacking, _GROWTH[0]), _GROWTH[1]))
+    if request.max_bytes is not None and is_full:
+        count = sum(len(rows) for _, rows in chosen)
+        request.cut.by_bytes |= request.max_messages is None or count < request.max_messages
     whole = {piece.id: piece for piece in pieces}
     taken = [(whole[piece.id], rows) for piece, rows in chosen]
     return taken if taken else _without_rank(connection, request, lock)

@@ -28,7 +28,8 @@ from queue_core.plan import Taken, having
 from queue_core.rows import Numbers
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.request import FireRequest
-from queue_core.selection.scan import ID, Mask, SliceScan
+from queue_core.selection.scan import ID, SLICE, Mask, SliceScan
+from queue_core.selection.top_k import BYTES
 from queue_core.selector import NoneOf
 
 #: A longer key is stored as its hash.
@@ -159,7 +160,7 @@ class ValueRooms:
                     each.closed.setdefault(count["values"], 0.0)
 
     def read(self, request: FireRequest, ids: Numbers) -> pa.Table:
-        """Return the columns of rows of segments, which are given and returned as ids."""
+        """Return the columns and `BYTES` of rows of segments, given and returned as ids."""
         located = IdSet.of(ids)
         found = fetch(
             self._scan.connection,
@@ -169,8 +170,11 @@ class ValueRooms:
         taken = having(found, located)
         if not taken:
             fields = [self._scan.schema.field(name) for name in sorted(self.columns)]
-            return pa.schema([(ID, pa.int64()), *fields]).empty_table()
-        rows = self._scan.table(taken, self.columns).select([ID, *sorted(self.columns)])
+            return pa.schema([(ID, pa.int64()), *fields, (BYTES, pa.float64())]).empty_table()
+        table = self._scan.table(taken, self.columns)
+        sizes = np.array([piece.bytes / max(len(piece.rows), 1) for piece, _ in taken])
+        rows = table.select([ID, *sorted(self.columns)])
+        rows = rows.append_column(BYTES, pa.array(sizes[table.column(SLICE).to_numpy()]))
         # In the order of the ids.
         order = np.argsort(rows.column(ID).to_numpy())
         places = np.searchsorted(rows.column(ID).to_numpy()[order], ids)

@@ -28,6 +28,7 @@ from queue_core.selection.acquire import by_shard
 from queue_core.selection.conditions import eligible_slices
 from queue_core.selection.fifo_scan import STEP_ROWS, ScanConditions, ShardScan
 from queue_core.selection.merging import merged
+from queue_core.selection.queue_weights import bytes_of_queues, shares_of_queues
 from queue_core.selection.request import Candidates, FireRequest
 from queue_core.selection.scan import ID, SLICE, SliceScan
 from queue_core.selection.selection import QueueRules, Selection
@@ -80,35 +81,29 @@ class _CandidateSearch:
 
     def run(self) -> Candidates:
         """Search all shards, those of the same rules together."""
-        # A queue with limits of values is a family of its own, and so is a fair queue.
+        # A queue with limits of values is a family of its own. So are fair queues, and all queues
+        # that share by weight.
         of_family: dict[tuple[QueueRules, int | None], list[ShardKey]] = {}
         for key in self._backlog:
             rules = self._selection.rules[key[0]]
-            alone = rules.limits or key[0] in self._request.fair
+            alone = rules.limits or key[0] in self._request.fair or self._request.weights
             of_family.setdefault((rules, key[0] if alone else None), []).append(key)
         families = [(rules, keys) for (rules, _), keys in of_family.items()]
         limit, max_bytes = self._request.max_messages, self._request.max_bytes
-        if max_bytes is not None:
-            waiting = sum(any(self._backlog[k].waiting for k in keys) for _, keys in families)
-            max_bytes = max(max_bytes // max(waiting, 1), 1)
-        found = [
-            self._limited(rules, keys, max_bytes)
-            if rules.limits
-            else self._search(rules, keys, max_bytes)
-            for rules, keys in families
-        ]
-        if limit is not None and len(found) > 1:
+        if self._request.weights:
+            found = self._by_weight(families, limit, max_bytes)
+        else:
+            if max_bytes is not None:
+                waiting = sum(any(self._backlog[k].waiting for k in keys) for _, keys in families)
+                max_bytes = max(max_bytes // max(waiting, 1), 1)
+            found = [self._find(rules, keys, limit, max_bytes) for rules, keys in families]
+        if limit is not None and len(found) > 1 and not self._request.weights:
             # Evenly from each family: the first ones by its order.
             shares = share({at: len(ids) for at, ids in enumerate(found)}, limit, self._turn)
             found = [ids[: shares.get(at, 0)] for at, ids in enumerate(found)]
         ids = id_map.logical(self._connection, np.concatenate([_NO_IDS, *found]))
         grouped = [key for rules, keys in families if rules.group for key in keys]
-        ranked = [
-            key
-            for rules, keys in families
-            for key in keys
-            if rules.order or rules.merged or key[0] in self._request.fair
-        ]
+        ranked = [key for rules, keys in families for key in keys if self._is_ranked(rules, key)]
         return Candidates(
             ids=IdSet.of(ids),
             fired={key: self._backlog[key].fired for key in grouped},
@@ -116,10 +111,57 @@ class _CandidateSearch:
             values=self._values,
         )
 
+    def _is_ranked(self, rules: QueueRules, key: ShardKey) -> bool:
+        """Return whether the candidates of a shard are cut to a limit of bytes by their order."""
+        return bool(rules.order or rules.merged or key[0] in self._request.fair)
+
     @property
     def _turn(self) -> int:
         """Return the number of fired messages: each firing begins where the last one ended."""
         return sum(shard.fired for shard in self._backlog.values())
+
+    def _by_weight(
+        self,
+        families: Sequence[tuple[QueueRules, list[ShardKey]]],
+        limit: int | None,
+        max_bytes: int | None,
+    ) -> list[Numbers]:
+        """Search each queue for its part of the limits, and for more if others have too few."""
+        of_queue = {keys[0][0]: (rules, keys) for rules, keys in families}
+        left = {
+            id: sum(self._backlog[k].waiting for k in keys) for id, (_, keys) in of_queue.items()
+        }
+        if not any(left.values()):
+            # The counters are only hints.
+            left = dict.fromkeys(left, limit or 1)
+        waiting = [id for id, count in left.items() if count]
+        sizes = {} if max_bytes is None else bytes_of_queues(self._request, waiting, max_bytes)
+        if limit is None:
+            return [self._find(*of_queue[id], None, sizes.get(id)) for id in waiting]
+        found: dict[int, Numbers] = {}
+        while True:
+            parts = shares_of_queues(self._request, left, limit)
+            lacking = [id for id in parts if parts[id] > len(found.get(id, _NO_IDS))]
+            if not lacking:
+                return [found[id][:part] for id, part in parts.items() if part]
+            for id in lacking:
+                # The second search of a queue is its last.
+                wanted = limit if id in found else parts[id]
+                found[id] = self._find(*of_queue[id], wanted, sizes.get(id))
+                if len(found[id]) < wanted:
+                    left[id] = len(found[id])
+
+    def _find(
+        self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
+    ) -> Numbers:
+        """Return the ids of the candidates of a family, at most *limit*."""
+        whole = self._request
+        self._request = replace(whole, max_messages=limit)
+        try:
+            search = self._limited if rules.limits else self._search
+            return search(rules, keys, max_bytes)
+        finally:
+            self._request = whole
 
     def _limited(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
         """Return the ids of candidates that the limits of values allow."""
@@ -137,10 +179,13 @@ class _CandidateSearch:
             finally:
                 self._request, self._left_out = whole, ()
 
-        once = max_bytes is not None or whole.max_messages is None
-        found = ValueSearch(rooms, search, once=once).run(whole)
-        self._values[keys[0][0]] = found
+        found = ValueSearch(rooms, search, once=whole.max_messages is None).run(whole)
         ids: Numbers = found.column(ID).to_numpy()
+        if max_bytes is not None and self._is_ranked(rules, keys[0]):
+            # Each of the searches may have found as many bytes.
+            ids = self._fitting(ids, found, max_bytes)
+            found = found.slice(0, len(ids))
+        self._values[keys[0][0]] = found
         return ids
 
     def _search(self, rules: QueueRules, keys: list[ShardKey], max_bytes: int | None) -> Numbers:
@@ -169,7 +214,7 @@ class _CandidateSearch:
         )
         best = top_k.messages() if rules.group is None else top_k.heads()
         ids: Numbers = best.column(ID).to_numpy()
-        return ids if max_bytes is None else _fitting(ids, best, max_bytes)
+        return ids if max_bytes is None else self._fitting(ids, best, max_bytes)
 
     def _merged(
         self, rules: QueueRules, keys: list[ShardKey], limit: int | None, max_bytes: int | None
@@ -195,7 +240,11 @@ class _CandidateSearch:
         )
         rows = rows.take(pa.array(order[:limit]))
         ids: Numbers = rows.column(ID).to_numpy()
-        return ids if max_bytes is None else _fitting(ids, rows, max_bytes)
+        return ids if max_bytes is None else self._fitting(ids, rows, max_bytes)
+
+    def _fitting(self, ids: Numbers, rows: pa.Table, max_bytes: int) -> Numbers:
+        """Cut messages to a limit of bytes."""
+        return self._request.cut.to_bytes(ids, rows.column(BYTES).to_numpy(), max_bytes)
 
     def _oldest(self, rules: QueueRules, keys: list[ShardKey], limit: int | None) -> Numbers:
         """Return the oldest matches of each shard, as evenly as possible."""
@@ -311,12 +360,6 @@ def _find(scan: ShardScan, limit: int | None, max_bytes: int | None) -> None:
         scan.find(wanted if limit is None else min(wanted, limit))
         bytes += sum(pc.sum(part.column(BYTES)).as_py() or 0.0 for part in scan.found[known:])
         known = len(scan.found)
-
-
-def _fitting(ids: Numbers, rows: pa.Table, max_bytes: int) -> Numbers:
-    """Cut messages to a limit of bytes, but to one message at least."""
-    fitting = int((np.cumsum(rows.column(BYTES).to_numpy()) <= max_bytes).sum())
-    return ids[: max(fitting, 1)]
 
 
 def _in_shard(key: ShardKey) -> tuple[ColumnElement[bool], ...]:

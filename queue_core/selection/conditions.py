@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, not_, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, bindparam, not_, or_, select, tuple_
 
 from queue_core.catalog import dialect, retries
 from queue_core.catalog.tables import slices
@@ -18,6 +20,13 @@ from queue_core.selection.request import FireRequest, Rules, Stretch
 
 #: Microseconds: later than any clock, and within a database's integers.
 _FOR_EVER = 10**17
+
+
+class Eligible(NamedTuple):
+    """Conditions that were built once, and the values of their parameters."""
+
+    where: tuple[ColumnElement[bool], ...]
+    given: dict[str, Any]
 
 
 def ago(seconds: float) -> ColumnElement[int]:
@@ -33,31 +42,50 @@ def fireable(queues: Sequence[QueueInfo], magazine: Magazine) -> Rules:
         most = queue.settings.max_deliveries if magazine is Magazine.MAIN else None
         alike[expiry_in(queue, magazine), most].append(queue)
     rules: list[ColumnElement[bool]] = []
-    for (_, most), some in alike.items():
-        own = [not_(rule) for rule in expired(some[0], magazine)]
-        if most is not None:
-            own.append(slices.c.deliveries < most)
-        rules.extend(own if len(alike) == 1 else (_only(some, rule) for rule in own))
+    for (expiry, most), some in alike.items():
+        own = _fireable(expiry, most)
+        if len(alike) == 1:
+            return own
+        rules.extend(_only(some, rule) for rule in own)
     return tuple(rules)
 
 
-def movable(queue: QueueInfo) -> Rules:
-    """Return the rules of any shovel: no messages that have expired, or would do so in main."""
-    return tuple(not_(rule) for magazine in Magazine for rule in expired(queue, magazine))
-
-
-def retriable(queue: QueueInfo) -> Rules:
-    """Return the rules of a shovel: movable messages that are not dead."""
-    rules = [*movable(queue), retries.alive()]
-    most = queue.settings.max_deliveries
+# Rules are built once, as the statements of `eligible` are, which are found by them.
+@lru_cache(maxsize=64)
+def _fireable(expiry: float | None, most: int | None) -> Rules:
+    rules: list[ColumnElement[bool]] = [not_(rule) for rule in _expired(expiry)]
     if most is not None:
         rules.append(slices.c.deliveries < most)
     return tuple(rules)
 
 
+def movable(queue: QueueInfo) -> Rules:
+    """Return the rules of any shovel: no messages that have expired, or would do so in main."""
+    return _movable(*(expiry_in(queue, magazine) for magazine in Magazine))
+
+
+@lru_cache(maxsize=64)
+def _movable(*expiries: float | None) -> Rules:
+    return tuple(not_(rule) for expiry in expiries for rule in _expired(expiry))
+
+
+def retriable(queue: QueueInfo) -> Rules:
+    """Return the rules of a shovel: movable messages that are not dead."""
+    return _retriable(movable(queue), queue.settings.max_deliveries)
+
+
+@lru_cache(maxsize=64)
+def _retriable(rules: Rules, most: int | None) -> Rules:
+    too_often = () if most is None else (slices.c.deliveries < most,)
+    return (*rules, retries.alive(), *too_often)
+
+
 def expired(queue: QueueInfo, magazine: Magazine) -> Rules:
     """Return the rule for slices with a message too old for a magazine; none if all may stay."""
-    expiry = expiry_in(queue, magazine)
+    return _expired(expiry_in(queue, magazine))
+
+
+def _expired(expiry: float | None) -> Rules:
     return () if expiry is None else (slices.c.loaded_at <= ago(expiry),)
 
 
@@ -115,6 +143,63 @@ def eligible_slices(
     if request.horizon is not None:
         conditions.append(not_fired_since(request.horizon.at))
     return conditions
+
+
+def eligible(connection: Connection, request: FireRequest, *, by_segment: bool = False) -> Eligible:
+    """Return the same conditions, with parameters: for statements that are built once."""
+    database = dialect.of(connection)
+    given: dict[str, Any] = {"in_magazine": int(request.magazine)}
+    several = len(request.queue_ids) > 1
+    given["of_queues"] = database.listed(request.queue_ids) if several else request.queue_ids[0]
+    if request.within is not None:
+        given |= zip(_STRETCH, (*request.within[0], *request.within[1]), strict=True)
+    if request.shards is not None:
+        given["of_shards"] = database.listed(request.shards)
+    if request.horizon is not None:
+        given["horizon"] = request.horizon.at
+    where = _eligible(
+        database,
+        request.rules,
+        frozenset(given),
+        several=several,
+        indexed=not by_segment or request.within is not None,
+    )
+    return Eligible(where, given)
+
+
+#: The parameters of a part of a magazine.
+_STRETCH = ("first_shard", "first_position", "last_shard", "last_position")
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=256)
+def _eligible(
+    database: dialect.Dialect,
+    rules: Rules,
+    given: frozenset[str],
+    *,
+    several: bool,
+    indexed: bool,
+) -> tuple[ColumnElement[bool], ...]:
+    queue_id = slices.c.queue_id if indexed else database.not_indexed(slices.c.queue_id)
+    number = slices.c.queue_id.type
+    conditions = [
+        database.one_of_given(queue_id, "of_queues")
+        if several
+        else queue_id == bindparam("of_queues", type_=number),
+        slices.c.magazine == bindparam("in_magazine"),
+        slices.c.state == int(State.LOADED),
+        *rules,
+    ]
+    if _STRETCH[0] in given:
+        first_shard, first, last_shard, last = (bindparam(name, type_=number) for name in _STRETCH)
+        place = tuple_(slices.c.shard, slices.c.position)
+        conditions += [place >= tuple_(first_shard, first), place <= tuple_(last_shard, last)]
+    if "of_shards" in given:
+        conditions.append(database.one_of_given(slices.c.shard, "of_shards"))
+    if "horizon" in given:
+        conditions.append(not_fired_since(bindparam("horizon", type_=slices.c.fired_at.type)))
+    return tuple(conditions)
 
 
 def not_fired_since(at: int | ColumnElement[int]) -> ColumnElement[bool]:

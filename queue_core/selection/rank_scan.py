@@ -55,8 +55,7 @@ def find_by_rank(
     ids: Numbers = found.column(ID).to_numpy()
     if max_bytes is None:
         return ids
-    fitting = int((np.cumsum(found.column(_BYTES).to_numpy()) <= max_bytes).sum())
-    return ids[: max(fitting, 1)]
+    return request.cut.to_bytes(ids, found.column(_BYTES).to_numpy(), max_bytes)
 
 
 def _pages(

@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, Connection
 
-from queue_core.catalog import dialect, turns
+from queue_core.catalog import turns
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey
 from queue_core.errors import BadOption
 from queue_core.ids import IdSet
 from queue_core.limits import Limit
 from queue_core.model import Magazine
+from queue_core.rows import Numbers
+from queue_core.selection.reading import Reading
 from queue_core.selection.selection import Selection
 from queue_core.settings import check_count
 
@@ -48,6 +52,19 @@ class Stall:
     stalled: bool = False
 
 
+@dataclass(slots=True)
+class Cut:
+    """Whether a limit of bytes has left messages that a firing could have taken."""
+
+    by_bytes: bool = False
+
+    def to_bytes(self, ids: Numbers, sizes: npt.NDArray[np.float64], most: int) -> Numbers:
+        """Return the first messages of *most* bytes, one at least; note if some are left."""
+        fitting = int((np.cumsum(sizes) <= most).sum())
+        self.by_bytes |= fitting < len(ids)
+        return ids[: max(fitting, 1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FireRequest:
     """The limits and conditions of a firing."""
@@ -74,16 +91,24 @@ class FireRequest:
     even_if_paused: bool = False
     #: Whether it makes room in one of the queues, or takes messages, for which a load may wait.
     makes_room: bool = False
-    #: The queues that fire by rank (`by_rank`); the others fire evenly from their shards.
+    #: The queues that fire by rank (`by_rank`); the others fire from their shards in turn.
     fair: frozenset[int] = frozenset()
+    #: The weights of the queues by their ids; empty: their shards have equal rights.
+    weights: Mapping[int, int] = field(default_factory=dict)
+    #: Whether it takes evenly from all shards, since tasks read them side by side.
+    spread: bool = False
     #: Only from these shards; None: from all.
     shards: tuple[int, ...] | None = None
     #: The newest ticket of the consumer that Spark has logged; the new ticket follows it.
     after: int = 0
     #: Whether other transactions kept messages from it.
     beside: Beside = field(default_factory=lambda: Beside())
+    #: The plan to read the messages, if they are read at once.
+    reading: Reading | None = field(default=None, compare=False)
     #: What the firing notes about suspects.
     stall: Stall = field(default_factory=Stall, compare=False)
+    #: What the firing notes about its limit of bytes.
+    cut: Cut = field(default_factory=Cut, compare=False)
 
     @property
     def takes_all(self) -> bool:
@@ -149,8 +174,13 @@ class Horizon:
     def now(catalog: Catalog, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
         """Return the present moment of some queues."""
         with catalog.read() as connection:
-            pointers = turns.load_pointers(connection, queue_ids, magazine)
-            return Horizon(pointers=pointers, at=dialect.read_clock(connection))
+            return Horizon.of(connection, queue_ids, magazine)
+
+    @staticmethod
+    def of(connection: Connection, queue_ids: Sequence[int], magazine: Magazine) -> Horizon:
+        """Return the moment that a transaction sees."""
+        pointers, at = turns.load_pointers_now(connection, queue_ids, magazine)
+        return Horizon(pointers=pointers, at=at)
 
 
 class Candidates(NamedTuple):

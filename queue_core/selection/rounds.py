@@ -1,32 +1,65 @@
 """Rounds: cut chosen messages into parts, each for one short transaction.
 
 A transaction keeps others from the shards of its messages, and on SQLite from the whole catalog.
-Its length depends on the number of slices more than on that of messages. The rounds of what a
-person does let a firing wait for five milliseconds at most; those of side tasks may be longer. A
-part names its messages, and the stretch of places where they are, so that finding them needs one
-look at an index, however many parts there are.
+Its length depends on the number of slices more than on that of messages. Brief rounds let a firing
+wait for five milliseconds at most: those of `Queue.choose`, and within `brief` those of sweeps and
+shovels too, as the console asks for. Other sweeps and shovels hold the store for some tens of
+milliseconds, and are done several times as soon. A part names its messages, and the stretch of
+places where they are, so that finding them needs one look at an index, however many parts there
+are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
-import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.catalog import id_map
-from queue_core.ids import IdSet, first_id
+from queue_core.ids import IdSet
 from queue_core.model import Magazine, Slice
 from queue_core.plan import Taken, having
 from queue_core.selection.by_segment import fetch_of_segments
 from queue_core.selection.request import FireRequest, Stretch
 
-#: The most slices and messages of a part.
+#: The most slices of a brief part, and the most messages of any.
 PART_SLICES = 12
 PART_MESSAGES = 10_000
-#: The most slices of a round that moves them whole, which costs far less for each.
-WHOLE_SLICES = 32
+#: The most slices of a brief round that moves them whole, which costs far less for each.
+WHOLE_SLICES = 16
+#: The most slices of the rounds of a sweep or a shovel that need not be brief.
+LONG_PART_SLICES = 64
+LONG_WHOLE_SLICES = 256
+
+_is_brief: ContextVar[bool] = ContextVar("ignis_brief_rounds", default=False)
+
+
+@contextmanager
+def brief() -> Iterator[None]:
+    """Let the rounds of sweeps and shovels within be brief."""
+    token = _is_brief.set(True)
+    try:
+        yield
+    finally:
+        _is_brief.reset(token)
+
+
+def are_brief() -> bool:
+    """Return whether the rounds of this context are to be brief."""
+    return _is_brief.get()
+
+
+def part_slices() -> int:
+    """Return the most slices of a round that chooses among their messages."""
+    return PART_SLICES if are_brief() else LONG_PART_SLICES
+
+
+def whole_slices() -> int:
+    """Return the most slices of a round that moves them whole."""
+    return WHOLE_SLICES if are_brief() else LONG_WHOLE_SLICES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +87,19 @@ def still_there(connection: Connection, request: FireRequest, ids: IdSet) -> lis
     return having(fetch_of_segments(connection, request, located.segments), located)
 
 
-def in_parts(connection: Connection, chosen: Sequence[Taken]) -> list[Part]:
-    """Return parts of messages of one queue, which are in order of magazines, shards and places."""
+def in_parts(
+    connection: Connection, chosen: Sequence[Taken], most: int | None = None
+) -> list[Part]:
+    """
+    Return parts of messages of one queue, which are in order of magazines, shards and places.
+
+    *most*: the most slices of a part; by default, brief parts.
+    """
     if not chosen:
         return []
-    rows = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in chosen]
-    ids = id_map.logical(connection, np.concatenate(rows))
+    ids = id_map.ids_of(connection, chosen)
     parts, at = [], 0
-    for pieces in _cut(chosen):
+    for pieces in _cut(chosen, most or PART_SLICES):
         (first, _), (last, _) = pieces[0], pieces[-1]
         of_shard: dict[int, int] = {}
         for piece, messages in pieces:
@@ -84,14 +122,14 @@ def in_parts(connection: Connection, chosen: Sequence[Taken]) -> list[Part]:
     return parts
 
 
-def _cut(chosen: Sequence[Taken]) -> Iterator[list[tuple[Slice, int]]]:
+def _cut(chosen: Sequence[Taken], most: int) -> Iterator[list[tuple[Slice, int]]]:
     """Yield the slices of each part, and how many messages of each it takes, in their order."""
     pieces: list[tuple[Slice, int]] = []
     messages = 0
     for piece, rows in chosen:
         left = len(rows)
         while left:
-            is_full = len(pieces) == PART_SLICES or messages == PART_MESSAGES
+            is_full = len(pieces) == most or messages == PART_MESSAGES
             if pieces and (is_full or piece.magazine is not pieces[0][0].magazine):
                 yield pieces
                 pieces, messages = [], 0

@@ -1,30 +1,41 @@
 """Shares: take a number of messages from each of some shards, in pages of slices.
 
 A slice has one message or a million, so it is not known how many slices a share needs. The first
-page has few slices of each shard, and each further page several times as many of the shards that
-need more. Each page begins at the head of its shards again, so all messages of a shard come from
-one state of the catalog: none is left out because it was reloaded between two pages.
+page has few slices of each shard, or as many as the slices of the last firing suggest. Each further
+page has several times as many of the shards that need more. Each page begins at the head of its
+shards again, so all messages of a shard come from one state of the catalog: none is left out
+because it was reloaded between two pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import ceil, inf
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from queue_core.catalog.slices import ShardKey, fetch_first
 from queue_core.model import Slice
 from queue_core.plan import Taken, before, take
-from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.conditions import eligible
 from queue_core.selection.request import FireRequest
 
-#: The most slices of one firing, because a driver has to plan and distribute them.
-MAX_SLICES = 1 << 16
+#: The most slices of one firing. A driver has to plan and distribute them, and on SQLite, others
+#: wait while they are fired, and again while they are settled.
+MAX_SLICES = 1 << 13
 #: The number of slices of each shard in the first page.
 PAGE = 8
+#: The most slices in the first page, if the last firing is known: of each shard, and of a few.
+_LARGE_PAGE = 64
+_LARGE_PAGE_OF_FEW = 1024
 #: By which factor a page is larger than the one before, at least and at most.
 _GROWTH = (2.0, 8.0)
+#: How many queues and shards are kept.
+_MOST = 8192
+
+#: The mean number of messages of the slices that were found last, by where they were.
+_found: WeakKeyDictionary[Engine, dict[Hashable, float]] = WeakKeyDictionary()
 
 
 def take_shares(
@@ -34,7 +45,7 @@ def take_shares(
     lock: str | None,
 ) -> dict[ShardKey, list[Taken]]:
     """Take a number of messages from each shard; None: all, or as many as the bytes allow."""
-    most = max((request.max_slices or MAX_SLICES) // max(len(shares), 1), 1)
+    most = most_slices(request, len(shares))
     # Each slice has a message at least.
     limits = {
         key: most if count is None else min(count, most)
@@ -44,15 +55,26 @@ def take_shares(
     chosen: dict[ShardKey, list[Taken]] = {}
     # All messages need all pages.
     page = PAGE if request.max_messages is not None or request.max_bytes is not None else most
+    sizes = _found.setdefault(connection.engine, {})
+    # Slices of one shard may have other sizes than those of the next one.
+    place = (request.queue_ids, request.magazine, next(iter(limits)) if len(limits) == 1 else None)
+    if request.max_messages is not None and place in sizes:
+        # One more, since the first slice of a shard may have been cut.
+        wanted = max((count for count in shares.values() if count is not None), default=0)
+        most_of_each = max(_LARGE_PAGE, _LARGE_PAGE_OF_FEW // max(len(shares), 1))
+        page = min(ceil(wanted / sizes[place]) + 1, most_of_each)
+    where, given = eligible(connection, request)
     while limits:
         size = min(page, max(limits.values()))
         found = fetch_first(
             connection,
-            *eligible_slices(connection, request),
+            where,
+            given,
             shards=list(limits),
             limit=size + 1,
             skip_locked=lock is not None,
         )
+        _note(sizes, place, found.values())
         growth = _GROWTH[0]
         for key, pieces in found.items():
             limit = min(limits[key], size)
@@ -67,11 +89,25 @@ def take_shares(
     return chosen
 
 
+def most_slices(request: FireRequest, shard_count: int) -> int:
+    """Return the most slices of each of some shards that a firing takes."""
+    return max((request.max_slices or MAX_SLICES) // max(shard_count, 1), 1)
+
+
 def by_horizon(taken: Sequence[Taken], request: FireRequest, key: ShardKey) -> list[Taken]:
     """Return the rows before the request's horizon, which may cut a compacted slice."""
     if request.horizon is None:
         return list(taken)
     return before(taken, request.horizon.pointers.get(key, 0))
+
+
+def _note(sizes: dict[Hashable, float], place: Hashable, found: Iterable[Sequence[Slice]]) -> None:
+    """Note how many messages the slices of a page have."""
+    counts = [len(piece.rows) for pieces in found for piece in pieces]
+    if counts:
+        if len(sizes) >= _MOST and place not in sizes:
+            sizes.clear()
+        sizes[place] = sum(counts) / len(counts)
 
 
 def _whole(pieces: Sequence[Slice], limit: int, count: int | None) -> list[Taken]:

@@ -14,18 +14,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 
 from queue_core.catalog import dialect
 from queue_core.catalog.consumers import check_life
 from queue_core.catalog.tables import consumers, slices
 from queue_core.model import Consumer, HandlingConsumer, Magazine, State
-from queue_core.selection.conditions import eligible_slices
+from queue_core.selection.conditions import eligible, eligible_slices
 from queue_core.selection.request import FireRequest
 
 #: As the index has it.
 IS_SUSPECT = slices.c.lost_among > literal_column("0")
+_IS_NONE = slices.c.lost_among == 0
+
+_HOLDER = bindparam("holder", type_=slices.c.consumer_id.type)
+_ACKNOWLEDGED = select(consumers.c.acknowledged).where(consumers.c.id == _HOLDER)
+#: The conditions on slices that a consumer holds by tickets of its present life.
+_HELD = (
+    slices.c.consumer_id == _HOLDER,
+    slices.c.state == int(State.FIRED),
+    slices.c.ticket > _ACKNOWLEDGED.scalar_subquery(),
+)
+_MOST_HELD = select(func.max(slices.c.lost_among)).where(*_HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +70,36 @@ class Part:
 
 def look(connection: Connection, consumer: Consumer | None, request: FireRequest) -> bool | None:
     """Return whether there are suspects; None if there are no messages to take at all."""
-    these = dialect.of(connection).one_of(slices.c.queue_id, request.queue_ids)
-    where = these & (slices.c.magazine == int(request.magazine))
-    there = select(exists(select(slices.c.id).where(IS_SUSPECT, where).correlate(None)))
-    found = there.scalar_subquery()
-    if isinstance(consumer, HandlingConsumer):
-        held = exists(select(slices.c.id).where(*_held(consumer), IS_SUSPECT).correlate(None))
-        found = select(or_(found, held)).scalar_subquery()
-    if request.magazine is not Magazine.MAIN:
-        found = literal_column("0")  # type: ignore[assignment]
-    query = select(found).where(*eligible_slices(connection, request)).limit(1)
-    row = connection.execute(query.select_from(slices)).first()
+    database = dialect.of(connection)
+    where, given = eligible(connection, request)
+    holder = consumer if isinstance(consumer, HandlingConsumer) else None
+    if holder is not None:
+        given |= _holder(holder)
+    given["suspects_of"] = database.listed(request.queue_ids)
+    in_main = request.magazine is Magazine.MAIN
+    query = _looking(database, where, in_main=in_main, holds=holder is not None)
+    row = connection.execute(query, given).first()
     return None if row is None else bool(row[0])
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _looking(
+    database: dialect.Dialect,
+    where: tuple[ColumnElement[bool], ...],
+    *,
+    in_main: bool,
+    holds: bool,
+) -> Select[Any]:
+    these = database.one_of_given(slices.c.queue_id, "suspects_of")
+    here = these & (slices.c.magazine == int(Magazine.MAIN))
+    found: ColumnElement[Any] = exists(select(slices.c.id).where(IS_SUSPECT, here).correlate(None))
+    if holds:
+        held = exists(select(slices.c.id).where(*_HELD, IS_SUSPECT).correlate(None))
+        found = or_(found, held)
+    if not in_main:
+        found = literal_column("0")
+    return select(select(found).scalar_subquery()).where(*where).limit(1).select_from(slices)
 
 
 def parts(
@@ -68,7 +109,7 @@ def parts(
     if request.magazine is not Magazine.MAIN:
         yield Part(request)
         return
-    others = replace(request, rules=(*request.rules, slices.c.lost_among == 0))
+    others = replace(request, rules=(*request.rules, _IS_NONE))
     if not suspects:
         # A consumer may be lost between the search and the firing.
         yield Part(_apart(others))
@@ -77,8 +118,7 @@ def parts(
     if isinstance(consumer, HandlingConsumer):
         # What a later life holds would make this one wait.
         check_life(connection, consumer)
-        holds = func.max(slices.c.lost_among)
-        most = connection.scalar(select(holds).where(*_held(consumer)))
+        most = connection.scalar(_MOST_HELD, _holder(consumer))
         if most:
             yield Part(request, waits=True)
             return
@@ -123,11 +163,6 @@ def _has_groups(request: FireRequest) -> bool:
     return selection is not None and any(rules.group for rules in selection.rules.values())
 
 
-def _held(consumer: Consumer) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on slices that a consumer holds by tickets of its present life."""
-    acknowledged = select(consumers.c.acknowledged).where(consumers.c.id == consumer.id)
-    return (
-        slices.c.consumer_id == consumer.id,
-        slices.c.state == int(State.FIRED),
-        slices.c.ticket > acknowledged.scalar_subquery(),
-    )
+def _holder(consumer: Consumer) -> dict[str, int]:
+    """Return the parameters of `_HELD`."""
+    return {"holder": consumer.id}

@@ -1,9 +1,12 @@
 """Turn choice: lock the turns of as many shards as a firing with a limit needs.
 
-The number of fired messages rotates the shard at which a firing begins, so that each begins where
-the last one ended. A firing takes messages evenly from all shards, so it locks as many turns as its
-limit has messages, or all. Beside other firings (`contention`), it takes them from the first shards
-that hold enough, and locks only the turns of these.
+The number of fired messages determines the shard at which a firing begins, so that all have their
+turns. The first shards of all queues come before their second ones. A firing takes messages evenly
+from the shards that it needs, and locks only the turns of these. Each shard costs a slice to cut
+and a file to open, so a further shard is needed for each `OF_EACH` messages, or if those before
+have not enough. For the tasks of a Spark query, and in the sideline, where many messages may not be
+due yet, one is needed for each message. Beside other firings (`contention`), those are needed that
+have enough together.
 
 A firing waits for turns only before it has locked any, and locks those in order of shards. So no
 two firings can wait for each other.
@@ -20,7 +23,8 @@ from sqlalchemy import Connection, Engine
 
 from queue_core.catalog import dialect, turns
 from queue_core.catalog.slices import ShardKey
-from queue_core.catalog.turns import Backlog
+from queue_core.catalog.turns import Backlog, place_in_turn
+from queue_core.model import Magazine
 from queue_core.plan import in_turn, passed_over
 from queue_core.selection.contention import Contention
 from queue_core.selection.request import FireRequest
@@ -28,6 +32,9 @@ from queue_core.selection.request import FireRequest
 #: How to lock turns: ``"skip"`` locks free ones, ``"some"`` waits for those that a firing needs,
 #: ``"wait"`` waits for all. None locks no turn.
 Lock: TypeAlias = Literal["skip", "some", "wait"] | None
+
+#: How many messages of a shard a firing takes before it needs a further one.
+OF_EACH = 1000
 
 _contentions: WeakKeyDictionary[Engine, Contention] = WeakKeyDictionary()
 
@@ -38,11 +45,14 @@ def choose_turns(
     lock: Lock,
     limit: int,
     without: Collection[ShardKey] = (),
+    *,
+    every: bool = False,
 ) -> dict[ShardKey, Backlog]:
     """
     Lock the turns that *limit* messages need; return the backlog of their shards.
 
-    It leaves out the shards of *without*, in which the firing has found none.
+    It leaves out the shards of *without*, in which the firing has found all that there is. With
+    *every*, it locks those of all other shards, unless it is beside other firings.
     """
     where = (request.queue_ids, request.magazine, request.shards)
     if lock == "wait":
@@ -55,12 +65,14 @@ def choose_turns(
     if not waiting:
         return {}
     few = contention.is_near(where) or lock == "some"
+    of_each = limit if few else _of_each(request, limit)
     turn = sum(shard.fired for shard in seen.values() if shard.waiting)
     if lock == "some":
         # Those who wait should not all wait for the same turns.
-        turn = random.randrange(len(waiting)) * limit
-    wanted = in_turn(waiting, limit, turn, few=few)
-    if without and not few:
+        turn = random.getrandbits(32) * limit
+    places = {place_in_turn(key): count for key, count in waiting.items()}
+    wanted = [place_in_turn(place) for place in in_turn(places, limit, turn, of_each)]
+    if every and not few:
         wanted = list(waiting)
     if lock is None or not dialect.of(connection).writes_in_parallel:
         return {key: seen[key] for key in wanted}
@@ -70,6 +82,12 @@ def choose_turns(
     most = len(wanted) + len(without)
     locked = turns.lock_free(connection, *where, start=wanted[0], most=most)
     locked = {key: shard for key, shard in locked.items() if key not in without}
-    if passed_over(wanted, locked):
+    if passed_over([*map(place_in_turn, wanted)], {*map(place_in_turn, locked)}):
         contention.note(where)
     return locked
+
+
+def _of_each(request: FireRequest, limit: int) -> int:
+    """Return after how many messages a firing without others beside it needs a further shard."""
+    spread = request.spread or request.magazine is Magazine.SIDELINE
+    return 1 if spread else min(limit, OF_EACH)

@@ -13,12 +13,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from queue_core import faults
-from queue_core.catalog import dialect, id_map, queues, read_plans, turns
+from queue_core.catalog import dialect, id_map, progress, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.damage import decoding
@@ -32,6 +33,8 @@ from queue_core.segments.reader import read_table
 from queue_core.segments.rewriter import Group, Repacked, kept_columns, repack
 from queue_core.segments.stager import removed_if_refused
 from queue_core.segments.storage import Storage
+from queue_core.selection import parts
+from queue_core.selection.request import Position
 from queue_core.tasks import compaction_plan
 from queue_core.tasks.compaction_plan import SMALL_BYTES, SPARSE, Condition, Unit, units
 from queue_core.tasks.task import TaskContext
@@ -46,18 +49,28 @@ _LARGEST = 2**62
 ROUND_SLICES = 1 << 16
 #: Shards are looked at together until they have this many small slices: a limit of memory.
 TOGETHER = 1 << 14
+#: How many slices of a large queue one look takes: for small ones, an index is enough.
+SMALL_PART = 1 << 17
+SPARSE_PART = 1 << 13
 
 
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages were rewritten."""
+    if not context.asked_for:
+        with context.catalog.read() as connection:
+            is_large = bool(parts.large(connection, [queue]))
+        if is_large:
+            return _compact_parts(context.catalog, context.storage, queue)
     return compact(context.catalog, context.storage, queue, ROUND_SLICES)
 
 
 def with_work(catalog: Catalog, some: Sequence[QueueInfo]) -> list[QueueInfo]:
-    """Return the queues that may have slices worth compacting."""
+    """Return the queues that may have slices worth compacting; of large ones, all."""
     with catalog.read() as connection:
-        places = _promising(connection, some)
-    return [queue for queue in some if queue.id in places]
+        large = parts.large(connection, some)
+        others = [queue for queue in some if queue.id not in large]
+        places = _promising(connection, others) if others else {}
+    return [queue for queue in some if queue.id in large or queue.id in places]
 
 
 def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | None = None) -> int:
@@ -70,14 +83,84 @@ def compact(catalog: Catalog, storage: Storage, queue: QueueInfo, most: int | No
     """
     with catalog.read() as connection:
         places = _promising(connection, [queue]).get(queue.id, {})
+    return _compact_places(catalog, storage, queue, places, most)[0]
+
+
+def _compact_parts(catalog: Catalog, storage: Storage, queue: QueueInfo) -> int:
+    """Compact a large queue part by part, until nothing is rewritten in one; as `compact`."""
+    rewritten = looked = 0
+    while looked < ROUND_SLICES:
+        with catalog.read() as connection:
+            places = _promising_in_parts(connection, queue)
+        count, slices_there = _compact_places(
+            catalog, storage, queue, places, ROUND_SLICES - looked
+        )
+        rewritten += count
+        looked += slices_there
+        if not count:
+            break
+    return rewritten
+
+
+def _compact_places(
+    catalog: Catalog,
+    storage: Storage,
+    queue: QueueInfo,
+    places: Mapping[tuple[Magazine, int], int],
+    most: int | None,
+) -> tuple[int, int]:
+    """Return how many messages were rewritten, and at how many slices it has looked."""
     rewritten = looked = 0
     for magazine, shards in _together(places):
         if most is not None and looked >= most:
             break
-        found, count = _worth_it(catalog, queue, magazine, shards)
-        looked += count
-        rewritten += sum(_rewrite(catalog, storage, queue, unit) for unit in found)
-    return rewritten
+        found, slices_there = _worth_it(catalog, queue, magazine, shards)
+        looked += slices_there
+        progress.expect(sum(group.messages for unit in found for group in unit))
+        for unit in found:
+            count = _rewrite(catalog, storage, queue, unit)
+            progress.add(count)
+            rewritten += count
+    return rewritten, looked
+
+
+def _promising_in_parts(
+    connection: Connection, queue: QueueInfo
+) -> dict[tuple[Magazine, int], int]:
+    """Return the shards of `_promising` by some parts of a large queue."""
+    found: dict[tuple[Magazine, int], int] = {}
+    for magazine in Magazine:
+        begin = parts.random_place(connection, queue, magazine)
+        for shard in connection.scalars(_sparse_in_part(queue, magazine, begin)):
+            found[magazine, shard] = 0
+        begin = parts.random_place(connection, queue, magazine)
+        for row in connection.execute(_small_in_part(queue, magazine, begin)):
+            found[magazine, row.shard] = row.small
+    return found
+
+
+def _sparse_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.segment_id)
+    there = parts.slices_from(queue, magazine, begin, SPARSE_PART, *columns).cte("there")
+    # Other slices of their segments are anywhere in the queue, and an index finds them.
+    named = (
+        select(there.c.segment_id)
+        .join(segments, segments.c.id == there.c.segment_id)
+        .where(_may_be_sparse())
+    )
+    alive = _mostly_dead(slices.c.segment_id.in_(named))
+    return select(there.c.shard).where(there.c.segment_id.in_(alive)).distinct()
+
+
+def _small_in_part(queue: QueueInfo, magazine: Magazine, begin: Position) -> Select[Any]:
+    columns = (slices.c.shard, slices.c.bytes)
+    there = parts.slices_from(queue, magazine, begin, SMALL_PART, *columns).subquery()
+    return (
+        select(there.c.shard, func.count().label("small"))
+        .where(there.c.bytes <= SMALL_BYTES)
+        .group_by(there.c.shard)
+        .having(func.count() >= compaction_plan.NEIGHBOURS)
+    )
 
 
 def _promising(
@@ -90,8 +173,20 @@ def _promising(
     """
     place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
     here = dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in some])
+    sparse = select(*place).where(here, slices.c.segment_id.in_(_mostly_dead(here)))
+    found: dict[int, dict[tuple[Magazine, int], int]] = defaultdict(dict)
+    for row in connection.execute(sparse.distinct()):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
+    for row in connection.execute(_small(here)):
+        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
+    return dict(found)
+
+
+def _small(here: ColumnElement[bool]) -> Select[Any]:
+    """Return the statement that finds shards with enough small slices, and counts these."""
+    place = (slices.c.queue_id, slices.c.magazine, slices.c.shard)
     # An index has all columns of it. The slices of a small segment are small themselves.
-    small = (
+    return (
         select(*place, func.count().label("small"))
         .where(
             here,
@@ -103,26 +198,26 @@ def _promising(
         .group_by(*place)
         .having(func.count() >= compaction_plan.NEIGHBOURS)
     )
+
+
+def _may_be_sparse() -> ColumnElement[bool]:
     # To SQLite, a text is larger than any number. It is fetched, and so reported as damaged.
-    no_size = segments.c.bytes > _LARGEST
+    return or_(segments.c.location.is_not(None), segments.c.bytes > _LARGEST)
+
+
+def _mostly_dead(here: ColumnElement[bool]) -> Select[tuple[int]]:
+    """Return the statement that finds the segments of some slices that are worth rewriting."""
     is_sparse = and_(
         func.sum(slices.c.bytes) * SPARSE < func.max(segments.c.bytes),
         func.max(slices.c.state) == int(State.LOADED),
     )
-    alive = (
+    return (
         select(slices.c.segment_id)
         .join(segments, segments.c.id == slices.c.segment_id)
-        .where(here, or_(segments.c.location.is_not(None), no_size))
+        .where(here, _may_be_sparse())
         .group_by(slices.c.segment_id)
         .having(or_(is_sparse, func.max(segments.c.bytes) > _LARGEST))
     )
-    sparse = select(*place).where(here, slices.c.segment_id.in_(alive))
-    found: dict[int, dict[tuple[Magazine, int], int]] = defaultdict(dict)
-    for row in connection.execute(sparse.distinct()):
-        found[row.queue_id][Magazine(row.magazine), row.shard] = 0
-    for row in connection.execute(small):
-        found[row.queue_id][Magazine(row.magazine), row.shard] = row.small
-    return dict(found)
 
 
 def _together(

@@ -15,7 +15,7 @@ from queue_core.verbs.expire import expire, expiring
 def run(context: TaskContext, queue: QueueInfo) -> int:
     """Return how many messages expired."""
     retire(context.catalog, queue)
-    return expire(context.catalog, context.storage.uri, queue)
+    return expire(context.catalog, context.storage.uri, queue, in_parts=not context.asked_for)
 
 
 def with_work(catalog: Catalog, queues: Sequence[QueueInfo]) -> list[QueueInfo]:

@@ -9,6 +9,7 @@ person removes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from sqlalchemy import Connection, select
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, select
 from queue_core.catalog import dialect
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import queues as queue_rows
+from queue_core.errors import NoSuchQueue
 from queue_core.integrity import clock
 from queue_core.model import QueueInfo
 from queue_core.verbs.deactivate import deactivate
@@ -34,7 +36,9 @@ def retire(catalog: Catalog, queue: QueueInfo) -> None:
     if verb is deactivate:
         deactivate(catalog, queue)
     elif verb is drop:
-        drop(catalog, queue, keeps_sideline=True)
+        # Another process may have dropped it since.
+        with suppress(NoSuchQueue):
+            drop(catalog, queue, "expire", keeps_sideline=True)
 
 
 def retiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection, delete, exists, select, update
 
 from queue_core import faults
-from queue_core.catalog import dialect, schedule, segments
+from queue_core.catalog import dialect, progress, schedule, segments
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import files, slices
 from queue_core.catalog.tables import segments as segment_rows
@@ -85,8 +85,10 @@ def vacuum(
     faults.point("vacuum.condemned")
     if condemned:
         identity.verify()
+    progress.expect(len(condemned))
     for location in condemned:
         storage.remove(location)
+        progress.add(1)
         faults.point("vacuum.removing")
     faults.point("vacuum.removed")
     _forget_trials(catalog, storage)

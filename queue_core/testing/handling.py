@@ -24,6 +24,7 @@ from queue_core.retry import Retry
 from queue_core.schema import output_schema
 from queue_core.settings import is_whole
 from queue_core.testing.handled import Handled
+from queue_core.testing.transacting import run_in_transactions
 
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
@@ -44,6 +45,7 @@ def handle(
     with_metadata: bool = False,
     on_none: str | None = None,
     retry: Retry | str | None = None,
+    transactional: bool = False,
     columns: Sequence[str] | None = None,
     selector: AnySelector | None = None,
     order_by: str | None = None,
@@ -74,6 +76,10 @@ def handle(
         on_none: The outcome of a message for which the handler returns None: ``delete`` or
             ``sideline``. By default, a handler whose first result is None is refused.
         retry: The policy for failed messages, or its text. By default, the setting ``retry``.
+        transactional: Whether each call has a transaction, as in `ConsumerPool`. The handler then
+            takes a ``Connection`` of SQLAlchemy as its last argument. On SQLite, nobody else
+            writes to the store during a call: a handler that loads messages passes ``connection=``
+            to `Queue.load`. Cannot be combined with a batch handler of payloads or objects.
         columns: The columns that the handler takes. By default, as in `ConsumerPool`.
         selector: A SQL condition or a function, as in `Queue.fire`. By default, all messages.
         order_by: The order, as in `Queue.fire`. By default, the queue's own.
@@ -99,7 +105,7 @@ def handle(
         on_none,
         retry,
     )
-    contract.check_handler(function)
+    contract.check_handler(function, transactional=transactional)
     if not is_whole(batch) or batch < 1:
         raise BadOption(f"batch={batch!r}: use a whole number, 1 or more")
     # What the messages of this queue may take at most.
@@ -122,10 +128,13 @@ def handle(
         magazine=magazine,
     )
     given = firing.messages.select(names).to_batches(max_chunksize=batch)
-    settled = pa.Table.from_batches(runner.run(given), SETTLEMENT)
+    policy = None if contract.retry is None else contract.retry.by_kinds()
+    if transactional and firing.ticket is not None:
+        settled, left = run_in_transactions(queue, firing.ticket, given, runner, magazine, policy)
+    else:
+        settled = left = pa.Table.from_batches(runner.run(given), SETTLEMENT)
     if firing.ticket is not None:
-        policy = None if contract.retry is None else contract.retry.by_kinds()
-        queue.settle(Settlement.of(settled), firing, retry=policy)
+        queue.settle(Settlement.of(left), firing, retry=policy)
     if runner.refusal is not None:
         raise refusal(runner.refusal, [queue.name])
     return Handled(queue.name, _joined(firing.messages, settled), _new(queue.store, before))

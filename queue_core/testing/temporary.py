@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event
-
 from queue_core.address import Address
 from queue_core.durations import Duration, check_seconds
 from queue_core.integrity import clock
@@ -34,9 +32,7 @@ class TemporaryStore(Store):
         #: How many seconds the clock is ahead.
         self._ahead = 0.0
         super().__init__(Address.of(folder))
-        event.listen(self.catalog.engine, "connect", self._set_clock)
-        # Connections that were made before have the real clock.
-        self.catalog.engine.dispose()
+        self.catalog.on_connect(self._set_clock)
 
     def pass_time(self, seconds: Duration) -> None:
         """

@@ -19,14 +19,15 @@ from sqlalchemy import Connection
 from queue_core.catalog import consumers, dialect, turns
 from queue_core.catalog.callers import CallersCatalog
 from queue_core.errors import DamagedCatalog
-from queue_core.firing import Firing
-from queue_core.model import Consumer, QueueInfo, Ticket, TicketRange
+from queue_core.firing import Firing, of_plan
+from queue_core.model import Consumer, QueueInfo, Ticket
 from queue_core.names import of_process
 from queue_core.schema import output_schema
 from queue_core.segments.reader import read_table
+from queue_core.selection.reading import Reading
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire as fire_ticket
-from queue_core.verbs.read_tickets import plan_tickets
+from queue_core.verbs.read_tickets import plan_firing
 
 #: Attempts to read while others remove what a selection is about to look at.
 TRIES = 4
@@ -45,6 +46,8 @@ def fire(
     consumer: Consumer | None,
 ) -> Firing:
     """Fire and read the next messages at once; raises as `verbs.fire` and `read_table` do."""
+    reading = Reading(storage_uri, (queue,))
+    request = replace(request, reading=reading)
     consumer = consumer or catalog.write(lambda connection: _consumer(catalog, connection))
     for attempt in range(TRIES):
         try:
@@ -57,12 +60,11 @@ def fire(
                 raise
     if ticket is None:
         return Firing(None, output_schema(queue.schema).empty_table())
-    with catalog.read() as connection:
-        plan = plan_tickets(connection, storage_uri, [queue], TicketRange.of(ticket))
+    plan = plan_firing(catalog, ticket, reading)
     messages = read_table(plan)
     if request.selection is not None and request.selection.ordered:
         messages = request.selection.sorted(messages, ticket.fired_at)
-    return Firing(ticket, messages)
+    return of_plan(ticket, messages, plan, full=request.cut.by_bytes)
 
 
 def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> Ticket | None:

@@ -9,6 +9,7 @@ ticket. Crash before the commit: the slices are unchanged, and the next call aba
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, func, select
 
@@ -29,9 +30,11 @@ from queue_core.selection.request import FireRequest
 from queue_core.verbs.lose import count_losses, first_half
 
 
-def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> int:
+def abandon(
+    catalog: Catalog, queue: QueueInfo, guard: Guard | None = None, limit: int | None = None
+) -> int:
     """
-    Sideline loaded messages of main that were fired too often; return how many.
+    Sideline loaded messages of main that were fired too often, at most *limit*; return how many.
 
     Raises `NotLeading` when *guard* does.
     """
@@ -43,11 +46,12 @@ def abandon(catalog: Catalog, queue: QueueInfo, guard: Guard | None = None) -> i
             return 0
 
     def work(connection: Connection) -> int:
-        taken = acquire(connection, request, "wait")
+        left = None if limit is None else limit - total
+        taken = acquire(connection, replace(request, max_messages=left), "wait")
         return set_aside(connection, queue, taken, DELIVERIES, Changes([queue]))
 
     total = 0
-    while abandoned := transact(catalog, "abandon", work, guard):
+    while total != limit and (abandoned := transact(catalog, "abandon", work, guard)):
         total += abandoned
     return total
 

@@ -1,7 +1,9 @@
 """Drop: remove a deactivated queue and free its name.
 
 Changes: all rows of the queue are deleted and its files become garbage, in one transaction. A
-report of the store counts the messages. Guard: the queue is deactivated, which cannot be undone.
+breaker with its name closes, and open jobs that move messages into it fail. A report of the store
+counts the messages. Guard: the queue is deactivated, which cannot be undone.
+Of two that drop it at once, the second finds it gone.
 Crash before the commit: nothing was removed.
 """
 
@@ -9,6 +11,9 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, Table, delete, func, select
 
+from queue_core.catalog import breakers
+from queue_core.catalog import jobs as open_jobs
+from queue_core.catalog import queues as queues_of
 from queue_core.catalog import schedule as schedule_of
 from queue_core.catalog import turns as turns_of
 from queue_core.catalog.database import Catalog
@@ -60,38 +65,43 @@ _THEN: tuple[Table, ...] = (
 )
 
 
-def drop(catalog: Catalog, queue: QueueInfo, *, keeps_sideline: bool = False) -> bool:
+def drop(
+    catalog: Catalog, queue: QueueInfo, task: str = "by_hand", *, keeps_sideline: bool = False
+) -> int:
     """
-    Remove a deactivated queue with its messages; return whether it was removed.
+    Remove a deactivated queue with its messages, and report them as moved by *task*.
 
-    With *keeps_sideline*, a queue with messages in its sideline stays. Raises `BadOption` for a
-    queue in use.
+    With *keeps_sideline*, a queue with messages in its sideline stays. Returns how many messages
+    were removed. Raises `BadOption` for a queue in use, and `NoSuchQueue` for one that is gone.
     """
 
-    def work(connection: Connection) -> bool:
-        in_use = select(queues.c.id).where(
-            queues.c.id == queue.id, queues.c.deactivated_at.is_(None)
-        )
-        if connection.scalar(in_use) is not None:
-            raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
+    def work(connection: Connection) -> int:
         # Before the turns, as a firing locks them.
         _remove(connection, (allotments,), queue.id)
         for magazine in Magazine:
             turns_of.lock(connection, [queue.id], magazine)
+        found = select(queues.c.deactivated_at).where(queues.c.id == queue.id)
+        row = connection.execute(found).first()
+        if row is None:
+            raise queues_of.dropped(queue)
+        if row.deactivated_at is None:
+            raise BadOption(f"queue {queue.name!r} is in use; deactivate it before you drop it")
         left = _messages(connection, queue)
         if keeps_sideline and left[Magazine.SIDELINE]:
-            return False
+            return 0
         moves = Moves()
         for messages in left.values():
             if messages:
                 # The store's report: those of the queue go with it.
                 moves.count(None, messages, queue.name, None)
-        moves.record(connection, schedule_of.STORE, "expire")
+        moves.record(connection, schedule_of.STORE, task)
         _remove(connection, _FIRST, queue.id)
         ids = connection.scalars(select(segments.c.id).where(segments.c.queue_id == queue.id))
         release(connection, ids.all())
         _remove(connection, _THEN, queue.id)
-        return True
+        open_jobs.fail_into(connection, queue)
+        breakers.forget(connection, queue.name)
+        return len(moves)
 
     return transact(catalog, "drop", work)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect, id_map, read_plans, turns
+from queue_core.catalog import dialect, id_map, origins, read_plans, turns
 from queue_core.catalog import segments as segment_rows
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
@@ -42,7 +42,6 @@ from queue_core.segments.stager import remove_staged, removed_if_refused
 from queue_core.segments.storage import Storage
 from queue_core.selection.conditions import eligible_slices, movable
 from queue_core.selection.request import FireRequest
-from queue_core.verbs.settle import check_ids
 
 #: How often a message is read that others move meanwhile.
 _TRIES = 4
@@ -68,7 +67,7 @@ def edit(
     ids = IdSet.of([message_id])
     new = _conformed(queue, values)
     with catalog.read() as connection:
-        check_ids(connection, [queue], id_map.located(connection, [queue.id], ids))
+        origins.check(connection, [queue], id_map.located(connection, [queue.id], ids))
     for _ in range(_TRIES):
         with catalog.read() as connection:
             piece, rows = _waiting(connection, queue, ids)

@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
-from queue_core.catalog import bunches, dialect, task_log
+from queue_core.catalog import bunches, dialect, progress, task_log
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch_these
+from queue_core.catalog.slices import fetch_these, first_loaded
 from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
+from queue_core.selection import parts
 from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
@@ -41,28 +43,37 @@ from queue_core.selection.selection import Selection
 
 #: The most messages that one transaction removes.
 BATCH = 100_000
+#: How many slices of a large queue one look for old messages takes.
+PART = 1 << 14
 
 
-def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
+def expire(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bool = False) -> int:
     """
     Remove the expired messages of a queue; return how many.
+
+    With *in_parts*, a call looks at a random part of a large queue for a message that is too old.
+    If it finds one, it removes all that are too old.
 
     Raises `DamagedSegment`, and `CatalogUnavailable` if the clock may have jumped.
     """
     clock.check(catalog)
     task_log.prepare()
     by_column = _expire_by_column(catalog, storage_uri, queue)
-    return by_column + _expire_by_age(catalog, storage_uri, queue)
+    return by_column + _expire_by_age(catalog, storage_uri, queue, in_parts=in_parts)
 
 
 def expiring(connection: Connection, queues: Sequence[QueueInfo]) -> set[int]:
     """
     Return the ids of the queues that may have expired messages.
 
-    These are all queues whose messages have their own times, and those with a slice that is too
-    old. Queues with the same expiry share a statement.
+    These are all queues whose messages have their own times, those with a slice that is too old,
+    and large ones whose messages expire, which `expire` looks at in parts. Queues with the same
+    expiry share a statement.
     """
     found = {queue.id for queue in queues if of_expiry(queue)}
+    ending = [queue for queue in queues if any(expired(queue, magazine) for magazine in Magazine)]
+    if ending:
+        found |= parts.large(connection, ending)
     alike: dict[tuple[Magazine, float], list[int]] = defaultdict(list)
     for queue in queues:
         for magazine in Magazine:
@@ -89,7 +100,9 @@ def _expire_by_column(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> i
     request = FireRequest(queue_ids=(queue.id,), max_messages=BATCH, selection=selection)
     removed = 0
     while (candidates := find_candidates(catalog, request)) is not None and len(candidates.ids):
-        removed += _remove_candidates(catalog, queue, request, candidates)
+        count = _remove_candidates(catalog, queue, request, candidates)
+        progress.add(count)
+        removed += count
     return removed
 
 
@@ -109,7 +122,7 @@ def _remove_candidates(
     return transact(catalog, "expire", work)
 
 
-def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
+def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo, *, in_parts: bool) -> int:
     """Remove the messages that were loaded longer ago than their magazine's setting allows."""
     removed = 0
     for magazine in Magazine:
@@ -118,16 +131,35 @@ def _expire_by_age(catalog: Catalog, storage_uri: str, queue: QueueInfo) -> int:
             continue
         request = FireRequest(queue_ids=(queue.id,), magazine=magazine, rules=rules)
         with catalog.read() as connection:
-            if not anything(connection, request):
+            look = anything
+            if in_parts and parts.large(connection, [queue]):
+                look = partial(_any_in_part, queue=queue)
+            if not look(connection, request):
                 continue
         ages = read_ages(catalog, storage_uri, queue, request)
         begin: Position | None = START
         while begin is not None:
             count, begin = _remove_old(catalog, queue, request, ages, begin)
+            progress.add(count)
             removed += count
             if begin is not None:
                 catalog.give_way()
     return removed
+
+
+def _any_in_part(connection: Connection, request: FireRequest, queue: QueueInfo) -> bool:
+    """Return whether a message is too old at the beginning of a shard, or in a part."""
+    # Messages wait in the order of their loads, but for those that came back.
+    shards = [(queue.id, int(request.magazine), shard) for shard in range(queue.shards)]
+    oldest = first_loaded(connection, shards).get(queue.id)
+    expiry = int((expiry_in(queue, request.magazine) or 0) * 1e6)
+    before = dialect.read_clock(connection) - expiry
+    if oldest is not None and oldest <= before:
+        return True
+    begin = parts.random_place(connection, queue, request.magazine)
+    part = parts.slices_from(queue, request.magazine, begin, PART, slices.c.loaded_at)
+    there = part.subquery()
+    return bool(connection.scalar(select(func.min(there.c.loaded_at) <= before)))
 
 
 def _remove_old(

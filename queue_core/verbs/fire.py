@@ -24,8 +24,8 @@ from queue_core import faults
 from queue_core.catalog import consumers, dialect, interests, notifications, waiters
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
-from queue_core.model import Consumer, Magazine, State, Ticket
-from queue_core.selection import suspects
+from queue_core.model import Consumer, Magazine, QueueInfo, State, Ticket
+from queue_core.selection import line, suspects
 from queue_core.selection.acquire import acquire
 from queue_core.selection.contention import Contention
 from queue_core.selection.fair_rules import advance
@@ -51,35 +51,37 @@ def fire(
     seen: bool = True,
     waiter: int | None = None,
     waits: bool = True,
-    check: Callable[[Connection], None] | None = None,
+    known: QueueInfo | None = None,
 ) -> Ticket | None:
     """
     Fire the next messages as one ticket; return None if there are none.
 
-    *check* looks at the state in which the firing begins, and raises if it is not to begin.
+    *known* is the queue of the request; raises `QueueChanged` if it has changed since it was read.
 
     *waiter* is the number with which the firing waits in line (`waiters.LAST` before it has one);
-    the result is then also None while others wait before it. Without *waits*, it is also None if
-    others are firing from all shards. If another transaction keeps the messages for too long, it is
-    None, and `FireRequest.beside` says when to fire again. With *seen* False, the messages can be
-    recovered until their tickets are planned. Paused queues, queues in which others go first
-    (`interests`), and queues whose limits allow no message, are left out. Suspects are fired apart
-    from others (`suspects`). Raises `ConsumerFenced`,
-    `QueueDeactivated`, `QueueTaken`, and `Unacknowledged` if earlier tickets must be acknowledged
-    first.
+    the result is then also None while others must go before it (`line`). Without *waits*, it is
+    also None if others are firing from all shards. If another transaction keeps the messages for
+    too long, it is None, and `FireRequest.beside` says when to fire again. With *seen* False, the
+    messages can be recovered until their tickets are planned. Paused queues, queues in which others
+    go first (`interests`), and queues whose limits allow no message, are left out. Suspects are
+    fired apart from others (`suspects`). Raises `ConsumerFenced`, `QueueDeactivated`, `QueueTaken`,
+    and `Unacknowledged` if earlier tickets must be acknowledged first.
     """
     request.beside.refused_for = None
     with catalog.read() as connection:
-        if check is not None:
-            check(connection)
-        open_to = interests.open_to(
-            connection, consumer, request.queue_ids, even_if_paused=request.even_if_paused
+        open_to, ahead = interests.open_to(
+            connection,
+            consumer,
+            request.queue_ids,
+            even_if_paused=request.even_if_paused,
+            known=known,
+            waiter=waiter or 0,
         )
-        request = replace(request, queue_ids=tuple(open_to))
+        request = replace(request, queue_ids=open_to)
         found = suspects.look(connection, consumer, request) if open_to else None
         if found is None:
             return None
-        if waiter is not None and waiters.ahead(connection, open_to[0], waiters.FIRE, waiter):
+        if ahead and not line.is_enough(connection, request, ahead):
             return None
         parts = list(suspects.parts(connection, consumer, request, suspects=found))
     for part in parts:
@@ -88,7 +90,7 @@ def fire(
                 request.stall.stalled = True
                 return None
             continue
-        ticket = _fire(catalog, consumer, part, seen, waiter, waits=waits)
+        ticket = _fire(catalog, consumer, part, seen, waiter, ahead, waits=waits)
         if ticket is not None or request.beside.refused_for:
             return ticket
     return None
@@ -106,6 +108,7 @@ def _fire(
     part: Part,
     seen: bool,
     waiter: int | None,
+    ahead: int,
     *,
     waits: bool,
 ) -> Ticket | None:
@@ -124,7 +127,8 @@ def _fire(
         candidates = _candidates(catalog, part.searching(allowed))
         if candidates is not None and not len(candidates.ids):
             return None
-        work = partial(_take, consumer, allowed, candidates, seen, waiter)
+        take = partial(_take, consumer, allowed, candidates, seen, waiter, ahead)
+        work = partial(_checked, consumer, allowed, take)
         ticket = _attempted(catalog, request, work, waits=waits)
         faults.point("fire.committed")
         if ticket is not None or candidates is None or not waits or request.beside.refused_for:
@@ -168,7 +172,8 @@ def _locks(request: FireRequest) -> Sequence[Lock]:
         # The next message by rank may be in any shard.
         return ("wait",)
     if request.selection is None:
-        return ("skip", "wait") if request.max_messages is None else ("skip", "some", "wait")
+        locks_all = request.max_messages is None or request.weights
+        return ("skip", "wait") if locks_all else ("skip", "some", "wait")
     # An order across shards always waits: an older message may be in a locked shard.
     return ("wait",) if request.selection.merged else ("skip", "wait")
 
@@ -182,18 +187,40 @@ def _candidates(catalog: Catalog, request: FireRequest) -> Candidates | None:
     return find_candidates(catalog, request)
 
 
+def _checked(
+    consumer: Consumer,
+    request: FireRequest,
+    take: Callable[[float, Lock, Connection], Ticket | None],
+    seconds: float,
+    lock: Lock,
+    connection: Connection,
+) -> Ticket | None:
+    """Take messages for a consumer that was not started again; raises `ConsumerFenced`."""
+    after = request.after
+    # Where nobody else writes meanwhile, the new ticket checks the consumer's epoch soon enough.
+    early = after > 0 or dialect.of(connection).writes_in_parallel
+    if early:
+        consumers.check(connection, consumer, after, request.queue_ids, committed=after)
+    ticket = take(seconds, lock, connection)
+    if ticket is None and not early:
+        consumers.check_life(connection, consumer)
+    return ticket
+
+
 def _take(
     consumer: Consumer,
     request: FireRequest,
     candidates: Candidates | None,
     seen: bool,
     waiter: int | None,
+    ahead: int,
     seconds: float,
     lock: Lock,
     connection: Connection,
 ) -> Ticket | None:
-    consumers.check(connection, consumer, request.after, request.queue_ids)
-    consumers.check_committed(connection, consumer.id, request.after)
+    if ahead and not line.is_enough(connection, request, ahead):
+        # Others have taken messages since the first look.
+        return None
     allotment = None
     waits = request.limits is not None or lock != "skip"
     with dialect.of(connection).waiting(connection, seconds) if waits else nullcontext():
@@ -233,6 +260,8 @@ def _take(
         notifications.notify(connection, *request.queue_ids)
     if waiter is not None and waiter != waiters.LAST:
         waiters.leave(connection, waiter)
+    if request.reading is not None:
+        request.reading.make(connection, taken, fired_at)
     faults.point("fire.before_commit")
     messages = sum(len(rows) for _, rows in taken)
     return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=messages)

@@ -13,8 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    bindparam,
+    or_,
+    select,
+    tuple_,
+)
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
 from queue_core.catalog import dialect, failures, holders, id_map, turns
@@ -27,7 +36,7 @@ from queue_core.catalog.consumers import (
 )
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.failures import Prepared
-from queue_core.catalog.slices import fetch
+from queue_core.catalog.slices import fetch, fetch_given
 from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import transact
@@ -36,7 +45,7 @@ from queue_core.errors import BadOption
 from queue_core.failure_kinds import BY_HAND
 from queue_core.ids import IdSet
 from queue_core.integrity import clock
-from queue_core.model import Magazine, QueueInfo, State
+from queue_core.model import Magazine, QueueInfo, Slice, State
 from queue_core.plan import Taken, having
 from queue_core.selection.acquire import acquire
 from queue_core.selection.conditions import ago, eligible_slices, movable, within
@@ -95,23 +104,25 @@ class Intervention:
         return replace(self, ids=part.ids, magazines=(part.magazine,), part=part)
 
 
-def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> int:
+def intervene(catalog: Catalog, queue: QueueInfo, intervention: Intervention) -> IdSet:
     """
-    Carry out an intervention in one transaction; return how many messages it has changed.
+    Carry out an intervention in one transaction; return the messages that it has changed.
 
     Raises `BadOption` if the consumer to reload from is unknown, or deletes what it commits.
     """
     prepared = _prepared(intervention)
 
-    def work(connection: Connection) -> int:
+    def work(connection: Connection) -> IdSet:
         if intervention.act is Act.RELOAD:
-            moves = _reload(connection, queue, intervention)
+            taken, moves = _reload(connection, queue, intervention)
         else:
-            moves = _take_waiting(connection, queue, intervention, prepared)
+            taken, moves = _take_waiting(connection, queue, intervention, prepared)
         moves.record(connection, queue.id, BY_HAND)
         if intervention.is_by_age:
             clock.confirm(connection)
-        return len(moves)
+        if len(moves) == len(intervention.ids):
+            return intervention.ids
+        return IdSet.of(id_map.ids_of(connection, taken))
 
     return transact(catalog, "intervene", work, late=True)
 
@@ -164,7 +175,7 @@ def _take_waiting(
     queue: QueueInfo,
     intervention: Intervention,
     prepared: Prepared | None,
-) -> Moves:
+) -> tuple[list[Taken], Moves]:
     taken = _waiting(connection, queue, intervention)
     changes, moves = Changes([queue]), Moves()
     act = intervention.act
@@ -185,7 +196,7 @@ def _take_waiting(
         else:
             reasons = failures.of_same(taken, intervention.kind, intervention.reason)
             failures.record(connection, queue.id, None, reasons)
-    return moves
+    return taken, moves
 
 
 def _waiting(connection: Connection, queue: QueueInfo, intervention: Intervention) -> list[Taken]:
@@ -237,23 +248,55 @@ def _where(connection: Connection, request: FireRequest) -> list[ColumnElement[b
     return eligible_slices(connection, request, by_segment=True)
 
 
-def _reload(connection: Connection, queue: QueueInfo, intervention: Intervention) -> Moves:
+def _reload(
+    connection: Connection, queue: QueueInfo, intervention: Intervention
+) -> tuple[list[Taken], Moves]:
     located = id_map.located(connection, [queue.id], intervention.ids)
-    held = fetch(
-        connection,
-        dialect.of(connection).one_of(slices.c.segment_id, located.segments),
-        *_held(connection, queue, intervention),
-        lock="wait",
-    )
+    taken = having(_fetch_held(connection, queue, intervention, located), located)
     changes, moves = Changes([queue]), Moves()
-    for piece in held:
-        rows = piece.rows & located.rows(piece.segment_id)
+    for piece, rows in taken:
         changes.release(piece, rows)
         changes.count(piece, reloaded=len(rows))
-        if rows:
-            _note(moves, Act.RELOAD, piece.shard, piece.magazine, len(rows))
+        _note(moves, Act.RELOAD, piece.shard, piece.magazine, len(rows))
     changes.apply(connection)
-    return moves
+    return taken, moves
+
+
+def _fetch_held(
+    connection: Connection, queue: QueueInfo, intervention: Intervention, located: IdSet
+) -> list[Slice]:
+    """Lock and return the slices in flight that may be reloaded."""
+    database = dialect.of(connection)
+    if intervention.consumer is not None or intervention.within is None:
+        here = database.one_of(slices.c.segment_id, located.segments)
+        return fetch(connection, here, *_held(connection, queue, intervention), lock="wait")
+    first, last = intervention.within
+    given = {"queue": queue.id, "these": database.listed(located.segments)}
+    given |= {"first_shard": first[0], "first_place": first[1]}
+    given |= {"last_shard": last[0], "last_place": last[1]}
+    where = _held_within(database, intervention.sources, intervention.dead_after)
+    return fetch_given(connection, where, given, lock="wait")
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=8)
+def _held_within(
+    database: dialect.Dialect, sources: tuple[Magazine, ...], dead_after: float
+) -> tuple[ColumnElement[bool], ...]:
+    first, last = (
+        tuple_(*(bindparam(f"{end}_{name}", type_=BigInteger) for name in ("shard", "place")))
+        for end in ("first", "last")
+    )
+    place = tuple_(slices.c.shard, slices.c.position)
+    return (
+        database.one_of_given(slices.c.segment_id, "these"),
+        slices.c.queue_id == bindparam("queue"),
+        slices.c.magazine.in_([int(magazine) for magazine in sources]),
+        slices.c.state == int(State.FIRED),
+        place >= first,
+        place <= last,
+        *_abandoned(dead_after),
+    )
 
 
 def _held(
@@ -271,13 +314,19 @@ def _held(
     ]
     if intervention.consumer is not None:
         _check_query(connection, queue, intervention.consumer)
-        return [*conditions, *holders.conditions(connection, intervention.consumer)]
-    dead_after = intervention.dead_after
+        holder_id = holders.id_of(connection, intervention.consumer)
+        # As in `holders.conditions`: a consumer may hold many more.
+        consumer_id = dialect.of(connection).not_indexed(slices.c.consumer_id)
+        return [*conditions, consumer_id == holder_id]
+    return [*conditions, *_abandoned(intervention.dead_after)]
+
+
+def _abandoned(dead_after: float) -> list[ColumnElement[bool]]:
+    """Return the conditions of slices that nobody at work holds, and no restart will ask for."""
     holder = select(consumers.c.id).where(consumers.c.id == slices.c.consumer_id)
     at_work = is_alive(dead_after) & (consumers.c.acknowledged < slices.c.ticket)
     # The firing is a sign of life too, also of a consumer without heartbeats.
     return [
-        *conditions,
         slices.c.fired_at <= ago(dead_after),
         ~holder.where(or_(at_work, reserved())).exists(),
     ]

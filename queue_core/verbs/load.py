@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import lanes, notifications, segments, slices
 from queue_core.catalog.publications import claim
+from queue_core.catalog.queues import dropped
 from queue_core.ids import first_id
 from queue_core.model import Magazine, QueueInfo, Run, Staged, State
 from queue_core.segments.storage import Storage
@@ -32,7 +33,7 @@ def load(
     Add the slices of staged segments, within a transaction; each run must have a shard.
 
     Returns the id of the first message of each segment. Raises `PublicationRefused`,
-    `QueueDeactivated` and `Conflict`.
+    `QueueDeactivated` and `NoSuchQueue`.
     """
     claim(connection, storage, staged)
     first_ids, published = [], {}
@@ -61,7 +62,10 @@ def _at_tails(
         offsets[shard], places = _offsets(of_shard)
         messages = sum(len(run) for run, _ in of_shard)
         wanted[queue.id, int(Magazine.MAIN), shard] = slices.Room(places, messages)
-    tails = slices.allocate(connection, wanted, new=True)
+    try:
+        tails = slices.allocate(connection, wanted, new=True)
+    except slices.ShardGone:
+        raise dropped(queue) from None
     return [
         columns | {"position": tail + offset}
         for (_, _, shard), tail in tails.items()

@@ -17,8 +17,9 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import consumers, read_plans, trials, whole_batches
 from queue_core.catalog.database import Catalog
-from queue_core.catalog.slices import fetch, of_tickets
-from queue_core.model import QueueInfo, ReadPlan, Slice, TicketRange
+from queue_core.catalog.slices import fetch_of_tickets
+from queue_core.model import QueueInfo, ReadPlan, Slice, Ticket, TicketRange
+from queue_core.selection.reading import Reading
 
 
 def read_tickets(
@@ -59,7 +60,7 @@ def read_tickets(
     published = catalog.write(work)
     # In a transaction of its own, which sees one state: nothing is settled in the middle of it.
     with catalog.read() as connection:
-        held = fetch(connection, *of_tickets(tickets))
+        held = fetch_of_tickets(connection, tickets)
         shown = [piece for piece in held if not (published and piece.damaged)]
         plan = _plan(connection, storage_uri, queues, shown)
         return replace(plan, trial=trials.trial(connection, held))
@@ -74,7 +75,16 @@ def plan_tickets(
     Damaged messages are planned too, since a batch is committed with all that its tickets hold: the
     reader fails if it cannot read them.
     """
-    return _plan(connection, storage_uri, queues, fetch(connection, *of_tickets(tickets)))
+    return _plan(connection, storage_uri, queues, fetch_of_tickets(connection, tickets))
+
+
+def plan_firing(catalog: Catalog, ticket: Ticket, reading: Reading) -> ReadPlan:
+    """Return how to read the messages of a firing, as its own transaction has planned it if any."""
+    if reading.plan is not None:
+        return reading.plan
+    with catalog.read() as connection:
+        tickets = TicketRange.of(ticket)
+        return plan_tickets(connection, reading.storage, reading.queues, tickets)
 
 
 def _plan(

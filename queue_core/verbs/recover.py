@@ -2,9 +2,9 @@
 
 A query that dies after a firing, but before Spark has logged the offset, leaves a ticket without a
 reference. Changes: if the ticket's consumer is dead, its slices are loaded again at their old
-places, without counting a delivery, and the ticket is removed. Guard: only tickets that were never
-planned; a consumer that locks its own row is not dead. Crash before the commit: nothing was
-changed.
+places, without counting a delivery, and the ticket is removed. Many messages come back in rounds,
+each of which is whole in itself. Guard: only tickets that were never planned; a consumer that locks
+its own row is not dead. Crash before a commit: nothing of its round was changed.
 
 A firing in Python that cannot read its messages, because the storage is unavailable, recovers its
 own ticket. Then the counters do not show the firing either. Guard: the turns of the shards.
@@ -15,9 +15,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, false, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+)
 
-from queue_core.catalog import dialect, turns
+from queue_core.catalog import dialect, progress, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
@@ -27,18 +38,54 @@ from queue_core.catalog.transact import transact
 from queue_core.integrity import clock
 from queue_core.model import Magazine, Ticket
 
+#: The ticket with which a transaction reaches this number of messages is its last one.
+ROUND_MESSAGES = 10_000
+#: The most tickets of a transaction.
+ROUND_TICKETS = 100
+
 
 def recover(catalog: Catalog, dead_after: float = DEAD_AFTER_SECONDS) -> int:
     """Load the messages of dead consumers' unseen tickets again; return how many."""
     with catalog.read() as connection:
         if not connection.execute(_unseen(connection, dead_after).limit(1)).first():
             return 0
+        rounds = _rounds(connection, dead_after)
     clock.check(catalog)
+    recovered = 0
+    for some in rounds:
+        count = _recover_some(catalog, dead_after, some)
+        progress.add(count)
+        recovered += count
+        if some is not rounds[-1]:
+            catalog.give_way()
+    return recovered
+
+
+def _rounds(connection: Connection, dead_after: float) -> list[dict[int, list[int]]]:
+    """Return the numbers of the unseen tickets of each round, by consumer; a ticket is not cut."""
+    held = (slices.c.consumer_id == tickets.c.consumer_id) & (slices.c.ticket == tickets.c.number)
+    messages = select(func.coalesce(func.sum(slices.c.count), 0)).where(held).scalar_subquery()
+    query = _unseen(connection, dead_after).add_columns(messages)
+    rounds: list[dict[int, list[int]]] = []
+    left = 0
+    for consumer_id, number, count in connection.execute(query).all():
+        if left <= 0:
+            rounds.append(defaultdict(list))
+            left = ROUND_MESSAGES
+        rounds[-1][consumer_id].append(number)
+        left -= max(int(count), ROUND_MESSAGES // ROUND_TICKETS)
+        progress.expect(int(count))
+    return rounds
+
+
+def _recover_some(catalog: Catalog, dead_after: float, some: Mapping[int, list[int]]) -> int:
+    """Load the messages of some tickets again, if they are still unseen; return how many."""
 
     def work(connection: Connection) -> int:
         # A consumer that is at work locks its own row, and is not dead.
+        these = _of(connection, tickets, some, "number")
         unseen = dialect.of(connection).skip_locked(
-            _unseen(connection, dead_after), tickets, consumers
+            _unseen(connection, dead_after).where(these), tickets, consumers
         )
         numbers: dict[int, list[int]] = defaultdict(list)
         for consumer_id, number in connection.execute(unseen):

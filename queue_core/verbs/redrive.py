@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import (
@@ -28,10 +27,8 @@ from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.task_log import Moves
 from queue_core.catalog.transact import Guard, transact
-from queue_core.ids import IdSet, first_id
+from queue_core.ids import IdSet
 from queue_core.model import Magazine, QueueInfo, ReadPlan, Staged
-from queue_core.plan import Taken
-from queue_core.rows import Numbers
 from queue_core.schema import conform
 from queue_core.segments.distributor import Distributor
 from queue_core.segments.reader import read_table
@@ -145,7 +142,7 @@ def _read_part(
         if not taken:
             return None
         plan = read_plans.build(connection, [queue], taken, storage.uri)
-        return IdSet.of(id_map.logical(connection, _numbers(taken))), plan
+        return IdSet.of(id_map.ids_of(connection, taken)), plan
 
 
 def _hand_over(
@@ -180,8 +177,3 @@ def _hand_over(
         return len(moves)
 
     return transact(catalog, "redrive", work, guard, grows=True)
-
-
-def _numbers(taken: list[Taken]) -> Numbers:
-    parts = [rows.numbers().astype(np.int64) + first_id(piece.segment_id) for piece, rows in taken]
-    return np.concatenate(parts)

@@ -1,15 +1,17 @@
 """Repair: put quarantined messages back after their segments were restored.
 
 Changes: damaged slices of the queue are loaded again at their places. Those of a ticket are fired
-again under it, since their consumer may still settle them. Guard: the slices are locked.
-Crash before the commit: they are still damaged. A segment that is still unreadable is quarantined
-again by the next firing that reads it.
+again under it, since their consumer may still settle them. Many slices are put back in rounds, each
+of which is whole in itself. Guard: the slices are locked. Crash before a commit: those of its round
+are still damaged. A segment that is still unreadable is quarantined again by the next firing that
+reads it.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
+from queue_core.catalog import progress
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch
@@ -17,21 +19,37 @@ from queue_core.catalog.tables import slices
 from queue_core.catalog.transact import transact
 from queue_core.model import State
 
+#: The most slices that one transaction puts back.
+ROUND_SLICES = 1000
+
 
 def repair(catalog: Catalog, queue_id: int) -> int:
     """Put the damaged messages of a queue back; return how many."""
+    damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
+    with catalog.read() as connection:
+        there = connection.scalar(select(func.sum(slices.c.count)).where(damaged))
+    progress.expect(int(there or 0))
 
-    def work(connection: Connection) -> int:
-        changes = Changes()
-        repaired = 0
-        damaged = (slices.c.queue_id == queue_id) & (slices.c.state == int(State.DAMAGED))
-        for piece in fetch(connection, damaged, lock="wait"):
+    def work(connection: Connection) -> tuple[int, int | None]:
+        changes, repaired = Changes(), 0
+        # By their ids: those that are damaged again meanwhile wait for the next call.
+        found = fetch(connection, damaged, slices.c.id > after, limit=ROUND_SLICES, lock="wait")
+        for piece in found:
             if piece.ticket is None:
                 changes.release(piece, piece.rows)
             else:
                 changes.refire(piece, piece.rows)
             repaired += len(piece.rows)
         changes.apply(connection)
-        return repaired
+        last = max(piece.id for piece in found) if len(found) == ROUND_SLICES else None
+        return repaired, last
 
-    return transact(catalog, "repair", work)
+    repaired, after = 0, 0
+    while True:
+        count, last = transact(catalog, "repair", work)
+        progress.add(count)
+        repaired += count
+        if last is None:
+            return repaired
+        after = last
+        catalog.give_way()

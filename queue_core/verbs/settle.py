@@ -15,25 +15,25 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, select
 
-from queue_core.catalog import dialect, failures, holders, id_map
+from queue_core.catalog import dialect, failures, holders, id_map, origins
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.changes import CLEARED, Changes
 from queue_core.catalog.consumers import DELETES_ON_COMMIT
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import is_new_batch
-from queue_core.catalog.slices import fetch
-from queue_core.catalog.tables import consumers, segments, slices
+from queue_core.catalog.slices import fetch_given
+from queue_core.catalog.tables import consumers, slices
 from queue_core.catalog.transact import transact
 from queue_core.due import DueTimes
-from queue_core.errors import BadOption, BadOutcome
-from queue_core.ids import IdSet, first_id
+from queue_core.errors import BadOption
+from queue_core.ids import IdSet
 from queue_core.model import (
     THIS_PROCESS,
     Batch,
@@ -124,19 +124,25 @@ def _settle(
     *,
     streaming: bool,
 ) -> _Settled:
-    settlement = _located(connection, queues, settlement)
-    ids = settlement.deleted | settlement.sidelined | settlement.reloaded
-    check_ids(connection, queues, ids)
+    ids = _all_of(settlement)
+    found = origins.find(connection, queues, ids)
+    if found.moved:
+        settlement = _located(connection, queues, settlement)
+        ids = _all_of(settlement)
+        found = origins.find(connection, queues, ids)
+    origins.check(connection, queues, ids, found)
     changes = Changes(queues)
     failed: dict[int, list[Taken]] = defaultdict(list)
     settled: list[Taken] = []
-    fired = _fired(connection, queues, ids)
-    held = fetch(connection, *fired, *holders.conditions(connection, holder), lock="wait")
+    fired, given = _fired(connection, queues, ids)
+    by_holder = holders.conditions(connection, holder)
+    where, of_holder = (*fired, *by_holder.where), given | by_holder.given
+    held = fetch_given(connection, where, of_holder, lock="wait")
     if streaming:
         _check_ack(
             connection, queues, [piece for piece in held if piece.rows & ids.rows(piece.segment_id)]
         )
-    times, policies = _waiting(connection, queues, settlement, retry)
+    times, policies, now = _waiting(connection, queues, settlement, retry)
     for piece in held:
         deleted = piece.rows & settlement.deleted.rows(piece.segment_id)
         sidelined = piece.rows & settlement.sidelined.rows(piece.segment_id)
@@ -161,14 +167,15 @@ def _settle(
         if reloaded:
             changes.release(piece, reloaded, **(CLEARED if piece.lost_among else {}))
             changes.count(piece, reloaded=len(reloaded))
-    changes.apply(connection)
+    changes.apply(connection, now)
     done = _Settled(ids, settled)
     if holder is THIS_PROCESS and done.messages < len(ids):
-        _warn_of_others(connection, queues, fired, ids)
+        _warn_of_others(connection, queues, fetch_given(connection, fired, given), ids)
     name = holders.name_of(holder)
     for queue_id, taken in failed.items():
-        reasons = failures.of_each(taken, settlement.reasons)
-        failures.record(connection, queue_id, name, reasons)
+        failures.record_each(
+            connection, queue_id, name, taken, settlement.reasons, now, compacted=found.compacted
+        )
     return done
 
 
@@ -177,23 +184,23 @@ def _waiting(
     queues: Sequence[QueueInfo],
     settlement: Settlement,
     retry: Retry | None,
-) -> tuple[DueTimes, dict[int, Retry | None]]:
-    """Return the due times of the messages, and the present policy of each queue."""
+) -> tuple[DueTimes, dict[int, Retry | None], int | None]:
+    """Return the due times of the messages, the present policy of each queue, and the time."""
     if not (len(settlement.sidelined) or settlement.waits.num_rows):
-        return DueTimes.none(), {}
+        return DueTimes.none(), {}, None
     policies = {queue.id: retry for queue in queues}
-    if retry is None:
-        for queue in queues:
-            present = catalog_queues.as_it_is(connection, queue)
-            policies[queue.id] = present.settings.retry
-    now = dialect.read_clock(connection)
-    return DueTimes(settlement.waits, settlement.reasons, now), policies
+    if retry is not None:
+        now = dialect.read_clock(connection)
+    else:
+        present, now = catalog_queues.as_they_are(connection, queues)
+        policies = {queue.id: queue.settings.retry for queue in present}
+    return DueTimes(settlement.waits, settlement.reasons, now), policies, now
 
 
 def _located(
     connection: Connection, queues: Sequence[QueueInfo], settlement: Settlement
 ) -> Settlement:
-    """Return the settlement of the rows that now hold the messages, after any compaction."""
+    """Return the settlement of the rows that now hold the messages, after a compaction."""
     queue_ids = [queue.id for queue in queues]
     return Settlement(
         deleted=id_map.located(connection, queue_ids, settlement.deleted),
@@ -203,6 +210,10 @@ def _located(
         reasons=_with_rows(connection, queue_ids, settlement.reasons),
         waits=_with_rows(connection, queue_ids, settlement.waits),
     )
+
+
+def _all_of(settlement: Settlement) -> IdSet:
+    return settlement.deleted | settlement.sidelined | settlement.reloaded
 
 
 def _with_rows(connection: Connection, queue_ids: Sequence[int], table: pa.Table) -> pa.Table:
@@ -215,24 +226,35 @@ def _with_rows(connection: Connection, queue_ids: Sequence[int], table: pa.Table
 
 def _fired(
     connection: Connection, queues: Sequence[QueueInfo], ids: IdSet
-) -> list[ColumnElement[bool]]:
+) -> tuple[tuple[ColumnElement[bool], ...], dict[str, Any]]:
     """Return the conditions of fired slices that may hold some of the messages."""
-    return [
-        dialect.of(connection).one_of(slices.c.segment_id, ids.segments),
-        dialect.of(connection).one_of(slices.c.queue_id, [queue.id for queue in queues]),
+    database = dialect.of(connection)
+    given = {
+        "of_segments": database.listed(ids.segments),
+        "of_queues": database.listed([queue.id for queue in queues]),
+    }
+    return _of_segments(database), given
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=2)
+def _of_segments(database: dialect.Dialect) -> tuple[ColumnElement[bool], ...]:
+    return (
+        database.one_of_given(slices.c.segment_id, "of_segments"),
+        database.one_of_given(slices.c.queue_id, "of_queues"),
         # Their consumer may have read messages that were quarantined later.
         slices.c.ticket.is_not(None),
-    ]
+    )
 
 
 def _warn_of_others(
     connection: Connection,
     queues: Sequence[QueueInfo],
-    fired: Sequence[ColumnElement[bool]],
+    fired: Sequence[Slice],
     ids: IdSet,
 ) -> None:
     """Say which other consumers hold messages that were therefore not settled."""
-    left = holders.of_others(connection, fetch(connection, *fired), ids)
+    left = holders.of_others(connection, fired, ids)
     if left:
         _log.warning(
             "queue %s: %d of the messages were not settled, since other consumers hold them, %s; "
@@ -263,34 +285,3 @@ def _check_ack(connection: Connection, queues: Sequence[QueueInfo], held: list[S
             "source has ack=onCommit and deletes every message when its batch is committed; set "
             "ack=settle in the source, and restart the query"
         )
-
-
-def check_ids(connection: Connection, queues: Sequence[QueueInfo], ids: IdSet) -> None:
-    """Refuse ids that no message of these queues can have."""
-    queue_ids = {queue.id for queue in queues}
-    names = ", ".join(repr(queue.name) for queue in queues)
-    database = dialect.of(connection)
-    newest = database.last_id(connection, segments)
-    given = {"these": database.listed(ids.segments)}
-    known = {row.id: row for row in connection.execute(_owners(database), given)}
-    for segment in ids.segments:
-        rows = ids.rows(segment)
-        row = known.get(segment)
-        if segment < 1 or segment > newest or (row is not None and row.queue_id not in queue_ids):
-            strange = rows.start
-        elif row is not None and rows.stop > row.rows:
-            strange = rows.stop - 1
-        else:
-            continue
-        raise BadOutcome(
-            f"message {first_id(segment) + strange} is not of queue {names}; "
-            "take the ids from its _message_id column"
-        )
-
-
-# Built once: to build a statement takes several times as long as SQLite needs to run it.
-@lru_cache(maxsize=2)
-def _owners(database: dialect.Dialect) -> Select[tuple[int, int, int]]:
-    return select(segments.c.id, segments.c.queue_id, segments.c.rows).where(
-        database.one_of_given(segments.c.id, "these")
-    )

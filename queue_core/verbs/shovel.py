@@ -15,10 +15,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Select, bindparam, func, select
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
 from queue_core.catalog import bunches, dialect, progress, retries, task_log
@@ -34,20 +36,16 @@ from queue_core.plan import Taken
 from queue_core.selection.acquire import (
     ROUND_SLICES,
     acquire,
-    anything,
     by_shard,
     take_bunch,
 )
 from queue_core.selection.candidates import find_candidates
-from queue_core.selection.conditions import eligible_slices, movable, retriable
+from queue_core.selection.conditions import eligible, movable, retriable
 from queue_core.selection.queue_rules import of_moving
 from queue_core.selection.request import START, Candidates, FireRequest, Horizon, Position, Rules
-from queue_core.selection.rounds import WHOLE_SLICES, in_parts, still_there
+from queue_core.selection.rounds import are_brief, in_parts, part_slices, still_there
 from queue_core.selection.selection import Selection
 from queue_core.selection.shares import by_horizon
-
-#: The most slices of a round that chooses messages one slice at a time, which costs more for each.
-LIMITED_SLICES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,17 +94,23 @@ def shovel(
         selection=shovelful.selection,
         rules=_rules(queue, shovelful),
     )
-    with catalog.read() as connection:
-        if not anything(connection, request):
-            return 0
-    task_log.prepare()
-    request = replace(request, horizon=Horizon.now(catalog, [queue.id], Magazine.SIDELINE))
-    candidates = find_candidates(catalog, request)
-    rate = shovelful.rate
     most = min(shovelful.round_slices or ROUND_SLICES, ROUND_SLICES)
-    threads = min(queue.settings.shovel_concurrency, queue.shards)
-    if shovelful.limit or rate or threads == 1 or not dialect.of(catalog.engine).writes_in_parallel:
-        return _move_all(catalog, queue, request, candidates, rate, pause, most)
+    threads = _threads(catalog, queue, shovelful)
+    with catalog.read() as connection:
+        horizon = Horizon.of(connection, request.queue_ids, Magazine.SIDELINE)
+        request = replace(request, horizon=horizon)
+        waiting = _look(connection, request, most if threads > 1 else shovelful.limit or 0)
+    if not waiting.slices:
+        return 0
+    task_log.prepare()
+    candidates = find_candidates(catalog, request)
+    all_fit = request.takes_all or waiting.messages <= (shovelful.limit or 0)
+    chosen = candidates is not None or shovelful.rate is not None or queue.settings.is_bounded
+    whole = all_fit and not chosen
+    if threads == 1 or (whole and waiting.slices <= most):
+        # One round, if they are moved whole: more threads would have more transactions.
+        rate = shovelful.rate
+        return _move_all(catalog, queue, request, candidates, rate, pause, most, whole=whole)
     parts = [
         replace(request, shards=tuple(range(n, queue.shards, threads))) for n in range(threads)
     ]
@@ -123,10 +127,39 @@ def shovel(
                 None,
                 pause,
                 most,
+                whole=whole,
             )
             for part in parts
         ]
         return sum(move.result() for move in moves)
+
+
+def _threads(catalog: Catalog, queue: QueueInfo, shovelful: Shovelful) -> int:
+    if shovelful.limit or shovelful.rate or not dialect.of(catalog.engine).writes_in_parallel:
+        return 1
+    return min(queue.settings.shovel_concurrency, queue.shards)
+
+
+class _Waiting(NamedTuple):
+    """How many slices may be moved, and how many messages they have."""
+
+    slices: int
+    messages: int
+
+
+def _look(connection: Connection, request: FireRequest, count: int) -> _Waiting:
+    """Count the slices, at most one more than *count*."""
+    where, given = eligible(connection, request)
+    found = connection.execute(_counting(where), given | {"most": count + 1}).one()
+    return _Waiting(int(found.slices), int(found.messages or 0))
+
+
+# Built once: to build a statement takes several times as long as SQLite needs to run it.
+@lru_cache(maxsize=64)
+def _counting(where: tuple[ColumnElement[bool], ...]) -> Select[int, Any]:
+    most = bindparam("most", type_=BigInteger)
+    some = select(slices.c.count.label("messages")).where(*where).limit(most).subquery()
+    return select(func.count().label("slices"), func.sum(some.c.messages).label("messages"))
 
 
 def _rules(queue: QueueInfo, shovelful: Shovelful) -> Rules:
@@ -143,16 +176,19 @@ def _move_all(
     rate: float | None,
     pause: Callable[[float], object],
     most_slices: int,
+    *,
+    whole: bool,
 ) -> int:
-    """Move until no message is left; each transaction moves at most one second's messages."""
+    """
+    Move until no message is left; each transaction moves at most one second's messages.
+
+    *whole*: nothing chooses among the messages, so all of their slices are moved whole.
+    """
     moved = 0
-    if candidates is None and rate is None and not queue.settings.is_bounded:
-        with catalog.read() as connection:
-            all_fit = request.takes_all or _all_fit(connection, request)
-        if all_fit:
-            moved, is_complete = _move_whole(catalog, queue, request, most_slices)
-            if is_complete:
-                return moved
+    if whole:
+        moved, is_complete = _move_whole(catalog, queue, request, most_slices)
+        if is_complete:
+            return moved
     if candidates is not None and rate is None:
         return _move_candidates(catalog, queue, request, candidates)
     limit = inf if request.max_messages is None else request.max_messages
@@ -169,13 +205,6 @@ def _move_all(
         if rate is not None and moved < limit:
             pause(count / rate)
     return moved
-
-
-def _all_fit(connection: Connection, request: FireRequest) -> bool:
-    """Return whether there are no more messages than the limit of a request, looking at few."""
-    limit = request.max_messages or 0
-    some = select(slices.c.count).where(*eligible_slices(connection, request)).limit(limit + 1)
-    return int(connection.scalar(select(func.sum(some.subquery().c.count))) or 0) <= limit
 
 
 def _move_whole(
@@ -205,13 +234,13 @@ def _move_whole(
         moves.add_bunch(bunch, *to)
         # Packed before the first write, for which others may have to wait.
         moves.packed()
-        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now)
+        bunches.move(connection, queue, bunch, to, "shovelled", changes, fired_at=now, now=now)
         changes.apply(connection)
-        moves.record(connection, queue.id, "shovel")
+        moves.record(connection, queue.id, "shovel", now)
         return len(moves), following
 
     while True:
-        count, following = transact(catalog, "shovel", work, late=most <= WHOLE_SLICES)
+        count, following = transact(catalog, "shovel", work, late=are_brief())
         moved += count
         progress.add(count)
         if following is None or following == begin:
@@ -225,7 +254,8 @@ def _move_candidates(
 ) -> int:
     """Move the messages that a selector has found, part by part."""
     with catalog.read() as connection:
-        parts = in_parts(connection, still_there(connection, request, candidates.ids))
+        found = still_there(connection, request, candidates.ids)
+        parts = in_parts(connection, found, part_slices())
     moved = 0
     for part in parts:
         step = replace(request, within=part.within, shards=part.shards)
@@ -267,7 +297,7 @@ def _move(
     def work(connection: Connection) -> int:
         fitting = limit_to_capacity(connection, queue, request)
         if fitting is not None:
-            fitting = replace(fitting, max_slices=LIMITED_SLICES)
+            fitting = replace(fitting, max_slices=part_slices())
         taken = [] if fitting is None else acquire(connection, fitting, "wait", candidates)
         if fitting is not None and not within_byte_limit(fitting, taken):
             # A firing takes one message that is larger than its limit; a full queue does not.
@@ -279,7 +309,7 @@ def _move(
             moves.add(piece, len(rows), Magazine.MAIN)
         moves.packed()
         changes.apply(connection)
-        moves.record(connection, queue.id, "shovel")
+        moves.record(connection, queue.id, "shovel", now)
         return len(moves)
 
-    return transact(catalog, "shovel", work, late=True)
+    return transact(catalog, "shovel", work, late=are_brief())

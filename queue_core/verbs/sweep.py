@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     and_,
     bindparam,
     func,
@@ -30,7 +31,7 @@ from sqlalchemy import (
     update,
 )
 
-from queue_core.catalog import bunches, progress, publications, seals, task_log
+from queue_core.catalog import bunches, dialect, progress, publications, seals, task_log
 from queue_core.catalog.bunches import Bunch
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.consumers import (
@@ -49,7 +50,7 @@ from queue_core.integrity import clock
 from queue_core.model import Magazine, QueueInfo, State
 from queue_core.selection.conditions import ago
 from queue_core.selection.request import START, Position
-from queue_core.selection.rounds import PART_MESSAGES, WHOLE_SLICES
+from queue_core.selection.rounds import PART_MESSAGES, are_brief, whole_slices
 from queue_core.verbs.lose import dead_holders, lose
 
 #: The most slices that one transaction of a sweep moves.
@@ -76,10 +77,11 @@ _POINT = (
 
 
 class _Size(NamedTuple):
-    """The most slices of a batch, and the messages with which it ends."""
+    """The most slices of a batch, the messages with which it ends, and the most that are left."""
 
     slices: int
     messages: int
+    left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,31 @@ class _Limits:
         return (*common, named.exists())
 
 
+@dataclass(frozen=True, slots=True)
+class _Stuck:
+    """The stuck slices of a stretch."""
+
+    magazine: Magazine
+    #: The only consumer whose slices these are, if any.
+    consumer: str | None
+    #: Reads them from a position on. To build it takes longer than to read a batch.
+    query: Select[Any]
+
+    @classmethod
+    def of(
+        cls, database: dialect.Dialect, queue: QueueInfo, limits: _Limits, stretch: _Stretch
+    ) -> _Stuck:
+        """Return those of a queue."""
+        conditions = [
+            slices.c.queue_id == queue.id,
+            slices.c.magazine == int(stretch.magazine),
+            *limits.conditions(stretch.magazine),
+        ]
+        if stretch.end is not None:
+            conditions.append(tuple_(slices.c.shard, slices.c.position) < stretch.end)
+        return cls(stretch.magazine, limits.consumer, bunches.reading(database, *conditions))
+
+
 def sweep(
     catalog: Catalog,
     queue: QueueInfo,
@@ -126,32 +153,39 @@ def sweep(
     consumer: str | None = None,
     *,
     by_hand: bool = False,
+    limit: int | None = None,
 ) -> int:
     """
     Sideline messages that were fired more than *older_than* seconds ago; return how many.
 
     By default, the queue's settings give the age, which is higher for the sideline than for main.
     With *consumer*, only its messages are swept; by default, at any age. Those that its query has
-    published to this store are deleted, and counted too. *by_hand*: smaller batches, since nobody
-    expects work to stand still for a person's act. Raises `NotLeading` when *guard* does; messages
-    that were swept by then stay swept.
+    published to this store are deleted, and counted too. *by_hand*: smaller batches than those of
+    the task, and brief ones if the context asks for them (`rounds.brief`). *limit*: the most
+    messages; it ends before the slice that would exceed them. Raises `NotLeading` when *guard*
+    does; messages that were swept by then stay swept.
     """
     clock.check(catalog)
     task_log.prepare()
     limits = _limits(queue, older_than, dead_after, consumer)
     size = _Size(BATCH_SLICES, BATCH_MESSAGES)
     if by_hand:
-        size = _Size(min(WHOLE_SLICES, BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
+        size = _Size(min(whole_slices(), BATCH_SLICES), min(PART_MESSAGES, BATCH_MESSAGES))
     # First, because each batch would see fewer messages that were lost together.
-    swept = _count_losses(catalog, queue, limits, guard)
+    swept = _count_losses(catalog, queue, limits, guard, limit)
     for stretch in _round(catalog, queue):
         position: Position | None = stretch.begin
+        stuck = _Stuck.of(dialect.of(catalog.engine), queue, limits, stretch)
         while position is not None:
-            count, position = _sweep_batch(catalog, queue, limits, stretch, position, guard, size)
+            most = size._replace(left=None if limit is None else limit - swept)
+            count, position = _sweep_batch(catalog, queue, stuck, position, guard, most)
             swept += count
             progress.add(count)
-            if position is not None:
-                catalog.give_way()
+            if position is None:
+                break
+            if swept == limit or not count:
+                return swept
+            catalog.give_way()
     return swept
 
 
@@ -191,12 +225,15 @@ def _limits(
     return _Limits(older_than, older_than, dead_after, consumer)
 
 
-def _count_losses(catalog: Catalog, queue: QueueInfo, limits: _Limits, guard: Guard | None) -> int:
+def _count_losses(
+    catalog: Catalog, queue: QueueInfo, limits: _Limits, guard: Guard | None, limit: int | None
+) -> int:
     """Count the messages of dead consumers as lost; return how many were sidelined for it."""
     stuck, dead_after = limits.conditions(Magazine.MAIN), limits.dead_after
     with catalog.read() as connection:
         dead = dead_holders(connection, queue.id, dead_after, stuck)
-    return sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead)
+    # Of each consumer, one at most.
+    return sum(lose(catalog, consumer_id, dead_after, guard) for consumer_id in dead[:limit])
 
 
 def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
@@ -223,40 +260,31 @@ def _round(catalog: Catalog, queue: QueueInfo) -> Iterator[_Stretch]:
 def _sweep_batch(
     catalog: Catalog,
     queue: QueueInfo,
-    limits: _Limits,
-    stretch: _Stretch,
+    stuck: _Stuck,
     begin: Position,
     guard: Guard | None,
     most: _Size,
 ) -> tuple[int, Position | None]:
     """Sweep a batch from *begin* on; return how many messages, and where the next batch begins."""
-    position = tuple_(slices.c.shard, slices.c.position)
-    conditions = [
-        slices.c.queue_id == queue.id,
-        slices.c.magazine == int(stretch.magazine),
-        *limits.conditions(stretch.magazine),
-        position >= begin,
-    ]
-    if stretch.end is not None:
-        conditions.append(position < stretch.end)
+    magazine = stuck.magazine
 
     def work(connection: Connection) -> tuple[int, Position | None]:
-        found = bunches.read(connection, *conditions, limit=most.slices + 1)
+        found = bunches.read_given(connection, stuck.query, most.slices + 1, begin, {})
         size = _batch_size(found, most)
         batch = found[:size]
         following = None
         if size < len(found):
             following = (int(found.shard[size]), int(found.position[size]))
-        published = _published(connection, limits.consumer)
+        published = _published(connection, stuck.consumer)
         done = (batch.ticket != bunches.NULL) & (batch.ticket <= published)
-        changes, magazine = Changes([queue]), stretch.magazine
+        changes = Changes([queue])
         bunches.remove(connection, queue, batch[done], magazine, "deleted", changes)
         set_bunch_aside(connection, queue, batch[~done], magazine, SWEPT, changes)
-        _set_pointers(connection, queue, stretch.magazine, begin, following)
+        _set_pointers(connection, queue, magazine, begin, following)
         clock.confirm(connection)
         return batch.messages, following
 
-    return transact(catalog, "sweep", work, guard, late=most.slices <= WHOLE_SLICES)
+    return transact(catalog, "sweep", work, guard, late=are_brief())
 
 
 def _published(connection: Connection, consumer: str | None) -> int:
@@ -273,8 +301,9 @@ def _published(connection: Connection, consumer: str | None) -> int:
 
 def _batch_size(found: Bunch, most: _Size) -> int:
     """Return how many of the first slices make a batch; a slice is never split."""
-    before = int(np.searchsorted(np.cumsum(found.count), most.messages))
-    return min(before + 1, len(found), most.slices)
+    sums = np.cumsum(found.count)
+    size = min(int(np.searchsorted(sums, most.messages)) + 1, len(found), most.slices)
+    return size if most.left is None else min(size, int(np.searchsorted(sums, most.left, "right")))
 
 
 def _set_pointers(

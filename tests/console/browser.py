@@ -76,6 +76,6 @@ def console(folder: Path, *arguments: str) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
-        assert process.wait(20) in (0, -signal.SIGTERM), rest
+        assert process.wait(60) in (0, -signal.SIGTERM), rest
         assert "Traceback" not in rest, rest
         process.stderr.close()

@@ -24,13 +24,13 @@ def catalog_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def serve(store: Store) -> Iterator[Callable[..., TestClient]]:
-    """Make a client of a console with options; it is not logged in."""
+    """Make a client of a console with options; it is not logged in, and has an *address*."""
     apps = []
 
-    def make(**options: object) -> TestClient:
+    def make(*, address: str = "testclient", **options: object) -> TestClient:
         app = create_app(store, ConsoleOptions(**options))
         apps.append(app)
-        return TestClient(app, base_url=ORIGIN)
+        return TestClient(app, base_url=ORIGIN, client=(address, 50_000))
 
     yield make
     for app in apps:

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from ignis_console.actions import ACTIONS
+from queue_core.by_hand.chosen import Chosen
 from queue_core.catalog.tables import consumers
 from tests.console.clients import log_in, token
 from tests.dump import backdate
@@ -148,15 +149,32 @@ def test_nothing_is_changed_if_there_are_more_messages_than_were_shown(operator,
     form = {"all": "1", "magazine": "main", "expected": "6", "confirm": "orders", "csrf": csrf}
     queue.load(orders(1, first=50))
 
-    refused = operator.post(path, data=form)
+    refused = operator.post(path, data=form, follow_redirects=False)
+    page = operator.get(refused.headers["location"]).text
 
-    assert refused.status_code == 409
-    assert "6 messages were shown, and now there are 7" in refused.text
-    assert 'name="expected" value="7"' in refused.text
+    # A reload of the page, and coming back to it, send no form.
+    assert refused.status_code == 303
+    assert "6 messages were shown, and now there are 7" in page
+    assert 'name="expected" value="7"' in page
     assert counts(queue) == (7, 2, 2)
+    as_script = operator.post("/api" + path, json=form, headers={"X-CSRF-Token": csrf})
+    assert as_script.status_code == 409
     # Fewer are no surprise.
     assert operator.post(path, data=form | {"expected": "9"}).status_code == 200
     assert counts(queue) == (0, 2, 2)
+
+
+def test_a_long_list_of_ids_is_refused_on_the_spot(operator, queue):
+    """It does not fit into an address."""
+    ids = queue.peek(5).column("_message_id").to_pylist()
+    form = {"ids": " ".join(map(str, ids * 1000)), "csrf": token(operator)}
+    form |= {"expected": "1", "confirm": "orders"}
+
+    refused = operator.post("/queues/orders/actions/delete", data=form, follow_redirects=False)
+
+    assert refused.status_code == 409
+    assert "1 message was shown, and now there are 5; look again" in refused.text
+    assert str(ids[0]) in refused.text
 
 
 @pytest.mark.parametrize("name", ["pause", "resume", "scale"])
@@ -289,7 +307,26 @@ def test_the_page_after_an_action_says_what_was_done(operator, queue):
 def test_the_log_says_yes_for_what_was_ticked(operator, queue):
     act(operator, "sideline", all="1")
 
-    assert "<b>all</b> yes" in operator.get("/log").text
+    page = operator.get("/log").text
+    assert "<b>All messages</b> yes" in page
+
+
+def test_the_log_has_the_names_of_the_fields(operator, queue):
+    group = {"group": "1", "kind": "exception", "reason": "no such customer"}
+    act(operator, "requeue", **group)
+    act(operator, "sideline", selector="number > 0", reason_text="odd")
+    act(operator, "sideline", all="no", selector="number > 0")
+
+    page = operator.get("/log").text
+    shown = re.findall(r"<b>(.*?)</b> (.*?)</span>", page)
+    assert shown == [
+        ("Selector", "number &gt; 0"),
+        ("Selector", "number &gt; 0"),
+        ("Reason", "odd"),
+        ("Group of the sideline", "yes"),
+        ("Kind", "exception"),
+        ("First line of the reason", "no such customer"),
+    ]
 
 
 def test_each_action_is_logged_with_who_did_it(serve, queue, tmp_path, caplog):
@@ -302,10 +339,13 @@ def test_each_action_is_logged_with_who_did_it(serve, queue, tmp_path, caplog):
 
     lines = [json.loads(line) for line in file.read_text().splitlines()]
 
-    assert [(line["action"], line["who"], line["queue"]) for line in lines] == [
-        ("sideline", "console", "orders"),
-        ("pause", "console", "orders"),
+    assert [(line["action"], line["who"], line["queue"], line["ended"]) for line in lines] == [
+        ("sideline", "console", "orders", False),
+        ("sideline", "console", "orders", True),
+        ("pause", "console", "orders", False),
+        ("pause", "console", "orders", True),
     ]
+    assert lines[0]["id"] == lines[1]["id"] != lines[2]["id"]
     assert lines[0]["messages"] == 6
     assert lines[0]["chosen"] == {"selector": "number >= 0", "reason_text": "<b>odd</b>"}
     assert lines[0]["at"].startswith("20")
@@ -328,3 +368,37 @@ def test_an_action_that_fails_is_logged_as_failed(operator, store, queue, monkey
     assert operator.post("/queues/orders/actions/pause", data=form).status_code == 503
     (entry,) = operator.get("/api/log").json()["entries"]
     assert (entry["messages"], entry["error"]) == (None, "the database is down")
+
+
+def test_an_action_that_was_killed_is_in_the_log_of_the_next_console(
+    serve, queue, tmp_path, monkeypatch
+):
+    file = tmp_path / "actions"
+    kept = []
+
+    def killed(self, reason):
+        # What is in the file now is there after a kill.
+        kept.append(file.read_bytes())
+        return 0
+
+    client = serve(action_log=file)
+    log_in(client)
+    act(client, "pause")
+    monkeypatch.setattr(Chosen, "sideline", killed)
+    act(client, "sideline", selector="number >= 0", reason_text="odd")
+    file.write_bytes(b'{"of": "an older version"}\nno JSON\n' + kept[0])
+
+    after = serve(action_log=file)
+    log_in(after)
+
+    (entry,) = after.get("/api/log").json()["entries"]
+    assert (entry["action"], entry["who"], entry["messages"]) == ("sideline", "console", 6)
+    assert (entry["ended"], entry["number"]) == (False, 0)
+    page = after.get("/log").text
+    assert "no end in the log" in page
+    assert "Nobody has done anything yet" not in page
+    assert "sidelined." not in after.get("/queues/orders?done=0").text
+    act(after, "resume")
+    newest = after.get("/api/log").json()["entries"]
+    assert [each["action"] for each in newest] == ["resume", "sideline"]
+    assert json.loads(file.read_text().splitlines()[-1])["ended"]

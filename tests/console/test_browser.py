@@ -4,14 +4,14 @@ import re
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
 import pytest
 
 pytest.importorskip("selenium")
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -22,6 +22,7 @@ from queue_core.tasks.sample import sample
 from tests.console import browser
 from tests.dump import load_earlier
 from tests.factories import make_queue, orders
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -31,7 +32,7 @@ SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'>"
 @pytest.fixture(scope="module")
 def chrome():
     with browser.started() as started:
-        started.implicitly_wait(5)
+        started.implicitly_wait(30)
         yield started
 
 
@@ -45,6 +46,8 @@ def folder(chrome, tmp_path_factory):
 def store(folder):
     with Store.open(folder) as opened:
         make_queue(opened, "mail", shards=4).load(orders(5))
+        # As long as a name may be, and with a problem.
+        make_queue(opened, "W" * 128).pause()
         sample(opened.catalog)
         yield opened
 
@@ -104,14 +107,19 @@ def css(page, selector):
     return page.find_element(By.CSS_SELECTOR, selector)
 
 
-def wait(page, condition, seconds=10):
+def wait(page, condition, seconds=PATIENCE):
     # The page may replace an element between two looks at it.
     replaced = [StaleElementReferenceException]
     return WebDriverWait(page, seconds, 0.05, replaced).until(condition)
 
 
+def text_of(page, selector):
+    """The text of an element, which the page may replace meanwhile."""
+    return wait(page, lambda _: css(page, selector).text)
+
+
 def violations(page, **options):
-    """The serious findings of axe."""
+    """The findings of axe."""
     result = page.execute_async_script(
         "const done = arguments[arguments.length - 1];"
         "axe.run({resultTypes: ['violations'], ...arguments[0]}).then(r => done(r.violations))",
@@ -120,12 +128,12 @@ def violations(page, **options):
     return [
         (each["id"], [node["html"] for node in each["nodes"]][:3])
         for each in result
-        if each["impact"] in ("serious", "critical")
+        if each["impact"] != "minor"
     ]
 
 
 def test_each_page_is_accessible_and_fits(page, queue):
-    """Axe finds nothing serious, nor colours alike in the dark; narrow, no page scrolls aside."""
+    """Axe finds no fault, nor colours alike in the dark; narrow, no page scrolls aside."""
     axe = files(pytest.importorskip("axe_core_python")).joinpath("axe.min.js").read_text()
     found = []
     for name, path in pages_of(queue).items():
@@ -155,7 +163,7 @@ def test_the_page_follows_the_store_without_a_shift(page, store, queue):
 
     queue.load(orders(4, first=100))
 
-    wait(page, lambda _: css(page, "#totals dd").text == "10", 15)
+    wait(page, lambda _: css(page, "#totals dd").text == "10")
     assert page.execute_script("return window.same") == 1
     assert page.execute_script("return document.activeElement.textContent") == focused
     assert page.execute_script("return window.shift") < 0.01
@@ -188,10 +196,10 @@ def test_no_figure_moves_the_buttons_however_long_it_is(page, store, queue):
 
     queue.load(orders(1_234_567))
     load_earlier(store, 15 * 60 + 23)
-    wait(page, lambda _: "min" in css(page, "#totals").text, 20)
+    wait(page, lambda _: "min" in css(page, "#totals").text)
 
-    assert "1,234,573" in css(page, "#totals").text
-    assert "The oldest waiting message was loaded" in css(page, "#problems").text
+    assert "1,234,573" in text_of(page, "#totals")
+    assert "The oldest waiting message was loaded" in text_of(page, "#problems")
     assert tops_by_width(page) == before
     for width in WIDTHS:
         browser.look(page, width, dark=False)
@@ -235,18 +243,24 @@ def test_a_page_that_cannot_be_read_again_says_since_when_it_is_old(page, tmp_pa
             at = css(page, "#fresh time").get_attribute("title")
             for file in (tmp_path / "gone").glob("catalog.db*"):
                 file.unlink()
-            wait(page, lambda _: "Old figures" in css(page, "#fresh").text, 20)
+            wait(page, lambda _: "Old figures" in css(page, "#fresh").text)
 
-            said = css(page, "#fresh").text
+            said = text_of(page, "#fresh")
             assert f"Old figures of {css(page, '#fresh time').get_attribute('title')}" in said
             # Its segments are still there.
             assert "run `ignis adopt`" in said
-            assert css(page, "#totals dd").text == "1"
+            assert text_of(page, "#totals dd") == "1"
             assert at <= css(page, "#fresh time").get_attribute("title")
             page.refresh()
             assert "run `ignis adopt`" in css(page, ".error").text
-    failed = [each["message"] for each in page.get_log("browser")]
-    assert all("503" in each for each in failed)
+            # While the console still runs: without it, the page's next request is refused.
+            page.get("about:blank")
+            failed = [each["message"] for each in page.get_log("browser")]
+    assert failed
+    assert [each for each in failed if "503" not in each] == []
+    # The login at another port has not ended this one.
+    page.get(page.root + "/problems")
+    assert page.current_url == page.root + "/problems"
 
 
 def open_action(page, queue, name):
@@ -283,7 +297,7 @@ def test_each_action_by_mouse(page, queue, name):
 
     wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
     page.get(page.root + "/log")
-    row = css(page, "#rows tr").text
+    row = text_of(page, "#rows tr")
     assert name in row
     assert queue.name in row
 
@@ -359,14 +373,14 @@ def test_a_long_action_shows_how_far_it_is(page, store):
 
     with hardly_writable(store):
         css(page, "form[method=post][data-once] button").click()
-        wait(page, lambda _: page.current_url.endswith("/log"), 20)
-        wait(page, lambda _: len(set(seen)) > 1 or progress(_), 60)
-    wait(page, progress, 60)
+        wait(page, lambda _: page.current_url.endswith("/log"))
+        wait(page, lambda _: len(set(seen)) > 1 or progress(_))
+    wait(page, progress)
 
     assert seen == sorted(seen)
     assert len(set(seen)) > 1, "the page follows the action"
     assert 0 < seen[-1] < 1200
-    row = css(page, "#rows tr").text
+    row = text_of(page, "#rows tr")
     assert "sideline" in row
     assert "1,200" in row
     queue.deactivate()
@@ -411,13 +425,17 @@ def test_pause_and_resume_by_keyboard_alone(page, queue):
         press(Keys.ENTER)
         wait(page, lambda _: "done=" in path())
         assert queue.refresh().info.is_paused == paused
-    css(page, "body").send_keys("g")
-    css(page, "body").send_keys("p")
-    wait(page, lambda _: path() == "/problems")
+    for _ in range(10):
+        # On a busy machine, the second key may come too late to belong to the first one.
+        with suppress(TimeoutException):
+            css(page, "body").send_keys("g", "p")
+            wait(page, lambda _: path() == "/problems", 5)
+            break
+    assert path() == "/problems"
     css(page, "body").send_keys("?")
     assert css(page, "#keys").get_attribute("open")
     press(Keys.ESCAPE)
-    assert not css(page, "#keys").get_attribute("open")
+    wait(page, lambda _: not css(page, "#keys").get_attribute("open"))
 
 
 @pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ("pause", "resume")])
@@ -459,7 +477,7 @@ def test_each_action_by_keyboard_alone(page, queue, name):
 
     wait(page, lambda _: page.find_elements(By.CSS_SELECTOR, ".notice"))
     page.get(page.root + "/log")
-    row = css(page, "#rows tr").text
+    row = text_of(page, "#rows tr")
     assert name in row
     assert queue.name in row
 

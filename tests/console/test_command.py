@@ -20,6 +20,7 @@ from ignis_console import passwords, server
 from queue_core import Store
 from tests.command_line import answer, refusal, runner
 from tests.factories import make_queue, orders
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery"
@@ -38,7 +39,7 @@ def started(folder, *arguments):
 
 def ended(process):
     process.terminate()
-    assert process.wait(20) in (0, -15)
+    assert process.wait(60) in (0, -15)
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
 
@@ -67,17 +68,18 @@ def test_an_action_under_way_is_finished_and_noted_when_the_console_is_ended(
         writer.execute("BEGIN IMMEDIATE")
         acting = threading.Thread(target=sideline, args=(site, "orders", 6))
         acting.start()
-        time.sleep(1)
+        until(lambda: log.exists() and "sideline" in log.read_text())
         process.terminate()
         time.sleep(7)
         assert process.poll() is None, "it waits for the action"
         writer.execute("ROLLBACK")
-    assert process.wait(20) == 0
-    acting.join(20)
+    assert process.wait(60) == 0
+    acting.join(60)
     process.stderr.close()
 
-    (entry,) = map(json.loads, log.read_text().splitlines())
-    assert (entry["action"], entry["messages"], entry["error"]) == ("sideline", 6, None)
+    begin, end = map(json.loads, log.read_text().splitlines())
+    assert (begin["action"], begin["ended"], begin["id"]) == ("sideline", False, end["id"])
+    assert (end["messages"], end["error"], end["ended"]) == (6, None, True)
     assert queue.browse(magazine="sideline").num_rows == 6
 
 
@@ -102,11 +104,23 @@ def test_a_line_of_a_login_is_printed_and_works(address, tmp_path):
         (["--users", "none"], "--users none"),
         (["--action-log", "/"], "--action-log /"),
         (["--oldest", "soon"], "--oldest soon"),
+        (["--proxy-header", "X-User", "--proxy-address", "here"], "--proxy-address 'here'"),
+        (["--proxy-header", "Host"], "--proxy-header Host"),
         (["--host", "256.0.0.1"], "--host 256.0.0.1"),
     ],
 )
 def test_wrong_options_are_refused(store, address, arguments, said):
     assert said in refusal(runner(address)("console", "--port", "0", *arguments))
+
+
+def test_options_are_checked_before_what_takes_long_to_import(store, address, monkeypatch):
+    for name in [each for each in sys.modules if each.startswith("ignis_console")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette", None)
+
+    said = refusal(runner(address)("console", "--host", "0.0.0.0"))
+
+    assert "--tls-certificate" in said
 
 
 def test_a_missing_library_is_named(store, address, monkeypatch):
@@ -150,7 +164,7 @@ def test_it_serves_with_tls_until_a_signal(tmp_path):
         trusted = ssl.create_default_context(cafile=str(certificate))
         request = urllib.request.Request(url + "/api/queues")
         request.add_header("Authorization", "Basic YW5uOmNvcnJlY3QgaG9yc2UgYmF0dGVyeQ==")
-        with urllib.request.urlopen(request, context=trusted, timeout=20) as answer:
+        with urllib.request.urlopen(request, context=trusted, timeout=60) as answer:
             assert [row["name"] for row in json.load(answer)["queues"]] == ["orders"]
         plain = http.client.HTTPConnection(url.removeprefix("https://"), timeout=5)
         plain.request("GET", "/")

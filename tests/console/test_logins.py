@@ -55,12 +55,12 @@ def test_a_password_logs_in_with_its_role(serve, users):
 
 
 def test_logging_out_ends_the_session(operator):
-    cookie = operator.cookies["ignis"]
+    cookie = operator.cookies["ignis-8413"]
     csrf = operator.get("/api/session").json()["csrf"]
 
     assert operator.post("/logout", data={"csrf": "x"}).status_code == 403
     operator.post("/logout", data={"csrf": csrf})
-    operator.cookies.set("ignis", cookie)
+    operator.cookies.set("ignis-8413", cookie)
 
     assert operator.get("/api/queues").status_code == 401
 
@@ -172,11 +172,11 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(serve, followed, damage, capl
 
 
 def test_a_proxy_tells_who_is_logged_in(serve):
-    """The test client connects from ``testclient``."""
     client = serve(
+        address="10.0.0.7",
         proxy_header="X-Forwarded-User",
         proxy_operators=frozenset({"ann"}),
-        proxy_addresses=frozenset({"testclient"}),
+        proxy_addresses=frozenset({"10.0.0.7"}),
     )
 
     def role(name):
@@ -189,8 +189,32 @@ def test_a_proxy_tells_who_is_logged_in(serve):
     assert client.get("/api/session", headers=twice).status_code == 401
 
 
+def test_a_script_behind_a_proxy_acts_with_the_token_of_its_session(serve, queue):
+    ann = {"X-Forwarded-User": "ann"}
+    proxy = {"proxy_header": "X-Forwarded-User", "proxy_operators": frozenset({"ann"})}
+    client = serve(address="127.0.0.1", **proxy)
+    path, form = "/api/queues/orders/actions/pause", {"expected": 99}
+    csrf = client.get("/api/session", headers=ann).json()["csrf"]
+
+    refused = client.post(path, json=form, headers=ann)
+    done = client.post(path, json=form, headers=ann | {"X-CSRF-Token": csrf})
+
+    assert refused.status_code == 403
+    assert "csrf of /api/session in the header X-CSRF-Token" in refused.json()["message"]
+    assert (done.status_code, queue.refresh().info.is_paused) == (200, True)
+
+
+def test_an_address_of_a_proxy_is_known_in_each_form(serve):
+    addresses = frozenset({"0:0:0:0:0:0:0:1"})
+    client = serve(address="::1", proxy_header="X-Forwarded-User", proxy_addresses=addresses)
+
+    assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 200
+
+
 def test_the_header_of_another_machine_is_not_believed(serve):
-    client = serve(proxy_header="X-Forwarded-User", proxy_operators=frozenset({"ann"}))
+    client = serve(
+        address="10.0.0.7", proxy_header="X-Forwarded-User", proxy_operators=frozenset({"ann"})
+    )
 
     assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 401
 
@@ -205,8 +229,36 @@ def test_tls_makes_the_cookie_secure(serve, tmp_path):
     log_in(client)
 
     assert client.get("/api/queues").status_code == 200
-    assert "__Host-ignis" in client.cookies
+    assert "__Host-ignis-8413" in client.cookies
     assert client.get("/").headers["Strict-Transport-Security"]
+
+
+def test_a_login_at_another_console_of_the_machine_ends_none(serve):
+    first, second = serve(), serve()
+    second.base_url = ORIGIN.replace("8413", "8414")
+    log_in(first)
+    # As a browser does, which sends the cookies of a host to all its ports.
+    second.cookies.update(first.cookies)
+    log_in(second)
+    first.cookies.update(second.cookies)
+    assert first.get("/api/queues").status_code == 200
+    assert second.get("/api/queues").status_code == 200
+
+    csrf = first.get("/api/session").json()["csrf"]
+    first.post("/logout", data={"csrf": csrf})
+    assert first.get("/api/queues").status_code == 401
+    assert second.get("/api/queues").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:²", "localhost:", "[::1]"])
+def test_a_host_without_a_port_has_a_cookie_too(serve, host):
+    client = serve()
+    client.headers.encoding = "latin-1"
+    client.headers["host"] = host
+    log_in(client)
+
+    assert list(client.cookies) == ["ignis"]
+    assert client.get("/api/queues").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -231,11 +283,36 @@ def test_a_login_leads_to_a_page_of_the_console(text, path):
         {"certificate": "a"},
         {"proxy_operators": frozenset({"ann"})},
         {"proxy_header": "X-User", "users": "u"},
+        {"proxy_addresses": frozenset({"10.0.0.7"})},
+        {"proxy_header": "X-User", "proxy_addresses": frozenset({"nonsense"})},
+        {"proxy_header": "X-User", "proxy_addresses": frozenset({"10.0.0.0/8"})},
+        *({"proxy_header": name} for name in ("", "bad header:", "X-Usér", "X-User:")),
+        *({"proxy_header": name} for name in ("Host", "cookie", "ORIGIN", "Sec-Fetch-Site")),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options):
     with pytest.raises(BadOption):
         ConsoleOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({}, "http://127.0.0.1:8505"),
+        ({"names": ("queues.example",)}, "http://127.0.0.1:8505"),
+        ({"host": "0.0.0.0", "plain": True}, "http://127.0.0.1:8505"),
+        (
+            {"host": "0.0.0.0", "plain": True, "names": ("queues.example", "q.example")},
+            "http://queues.example:8505",
+        ),
+        (
+            {"host": "::", "names": ("q.example",), "certificate": "a", "private_key": "b"},
+            "https://q.example:8505",
+        ),
+    ],
+)
+def test_the_address_that_is_printed_has_the_name_that_was_given(options, url):
+    assert ConsoleOptions(**options).url(8505) == url
 
 
 @pytest.mark.parametrize("options", [{"plain": True}, {"certificate": "a", "private_key": "b"}])

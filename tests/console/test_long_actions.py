@@ -9,11 +9,13 @@ import pytest
 
 from ignis_console import under_way
 from queue_core.by_hand.chosen import Chosen
+from queue_core.catalog import task_log
 from queue_core.catalog.database import Catalog
 from queue_core.errors import CatalogUnavailable
 from queue_core.selection import rounds
 from tests.console.clients import token
-from tests.factories import make_queue, orders
+from tests.dump import backdate
+from tests.factories import load_singly, make_queue, orders
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +33,7 @@ def log_of(client):
 
 def ended(client):
     """Wait until no action is under way."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while log_of(client)["under_way"] and time.monotonic() < deadline:
         time.sleep(0.02)
     return log_of(client)["entries"]
@@ -89,6 +91,24 @@ def test_the_log_shows_how_many_messages_are_done(operator, queue, monkeypatch):
     assert "4 of 6 done" in page
     (entry,) = ended(operator)
     assert entry["messages"] == 6
+
+
+def test_sweeps_and_shovels_of_the_console_have_brief_rounds(operator, store, queue, monkeypatch):
+    """Those of other processes may keep a firing waiting for longer."""
+    monkeypatch.setattr(under_way, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(rounds, "WHOLE_SLICES", 2)
+    queue = make_queue(store, "singles", shards=1)
+    load_singly(queue, 6)
+    queue.fire("all")
+    backdate(store, 100_000)
+    for action, fields in (("sweep", {"older_than": "10"}), ("shovel", {"force": "1"})):
+        path = f"/queues/singles/actions/{action}"
+        sent = {"csrf": token(operator), "expected": "6"} | fields
+
+        assert operator.post(path, data=sent, follow_redirects=False).status_code == 303
+        with store.catalog.read() as connection:
+            found = task_log.read(connection, [queue.info], [action]).to_pylist()
+        assert [row["moved"] for row in found] == [2, 2, 2]
 
 
 def test_an_action_that_loses_its_catalog_is_noted(operator, store, queue, monkeypatch):

@@ -58,6 +58,27 @@ def test_every_route_of_the_api_is_described(operator):
     assert described <= routes
 
 
+def test_the_description_is_valid(operator):
+    document = operator.get("/api/openapi.json").json()
+    names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
+
+    assert len(names) == len(set(names)), sorted(names)
+    pytest.importorskip("openapi_spec_validator").validate(document)
+
+
+def test_ids_are_described_as_they_may_be_sent(operator):
+    document = operator.get("/api/openapi.json").json()
+    path = document["paths"]["/api/queues/{queue}/actions/delete"]
+    (in_query,) = [each for each in path["get"]["parameters"] if each["name"] == "ids"]
+    body = path["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+
+    assert in_query["schema"] == {"type": "string"}
+    for ids in ("1 2", 1, [1, 2], ["1", 2]):
+        check(ids, body["ids"], document, "ids")
+    with pytest.raises(AssertionError):
+        check([[1]], body["ids"], document, "ids")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_answers_have_the_form_that_is_described(operator, queue, page):
     message = queue.choose("all").ids[0].as_py()

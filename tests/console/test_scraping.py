@@ -1,6 +1,7 @@
 """The metrics at /metrics: those of `ignis metrics`, for a token or a login."""
 
 import base64
+import time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -102,11 +103,13 @@ def test_a_bad_token_is_refused_at_the_start(store, tmp_path, text):
 def test_scrapes_share_one_transaction(operator, store, queue, begun):
     operator.get("/")
     begun.clear()
+    start = time.monotonic()
 
     for _ in range(20):
         operator.get("/metrics")
 
-    assert len(begun) <= 2
+    # On a busy machine, they are read again each second, and the figures in each three.
+    assert len(begun) <= 2 + 2 * (time.monotonic() - start)
 
 
 def test_a_scrape_fails_while_the_catalog_cannot_be_read(operator, store, queue, monkeypatch):

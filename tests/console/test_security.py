@@ -159,6 +159,24 @@ def test_names_can_be_allowed(serve):
     assert client.get("/login", headers={"Host": "queues.EXAMPLE:443"}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (421, {"Host": "evil.example"}),
+        (403, {"Origin": "https://evil.example"}),
+        (403, {"Sec-Fetch-Site": "cross-site"}),
+        (413, {"Content-Length": "9999999"}),
+    ],
+)
+def test_a_script_is_refused_in_json(operator, status, headers):
+    for path in ("/api/queues/orders/actions/pause", "/queues/orders/actions/pause"):
+        answer = operator.post(path, content=b"", headers=headers)
+        kind = "application/json" if path.startswith("/api") else "text/plain; charset=utf-8"
+        assert (answer.status_code, answer.headers["content-type"]) == (status, kind)
+        if path.startswith("/api"):
+            assert sorted(answer.json()) == ["error", "message"]
+
+
 def test_a_large_body_is_refused(operator, queue):
     answer = operator.post("/queues/orders/actions/pause", data={"csrf": "x" * (1 << 20)})
     chunks = (b"x" * 65536 for _ in range(20))
@@ -189,8 +207,13 @@ def test_a_token_of_another_login_is_refused(serve, queue):
     ("body", "said"),
     [
         ("[" * 100_000, "nested too deeply"),
-        ('{"ids": ' + "[" * 900 + "]" * 900 + "}", "use a text, a number"),
-        ('{"ids": {"a": 1}}', "use a text, a number"),
+        ('{"ids": ' + "[" * 900 + "]" * 900 + "}", "use a text or a number"),
+        ('{"ids": {"a": 1}}', "use a text or a number"),
+        ('{"ids": [1, true]}', "use a text or a number"),
+        ('{"concurrency": [5]}', "only ids may be a list"),
+        ('{"expected": true}', "not true or false"),
+        ('{"expected": false}', "not true or false"),
+        ('{"expected": 99, "expected": 1}', "'expected' is there twice"),
         ('{"selector": "\\ud800"}', "not valid Unicode"),
         ('{"\\ud800": 1}', "not valid Unicode"),
         ("{", "no JSON"),
@@ -208,3 +231,22 @@ def test_a_body_that_cannot_be_read_is_refused(operator, queue, body, said):
     assert answer.status_code == 400
     assert said in answer.json()["message"]
     assert not queue.refresh().info.is_paused
+
+
+def test_a_form_with_a_field_twice_is_refused(operator, queue):
+    form = f"csrf={token(operator)}&expected=1&expected=99"
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    answer = operator.post("/queues/orders/actions/pause", content=form, headers=kind)
+
+    assert answer.status_code == 400
+    assert not queue.refresh().info.is_paused
+
+
+def test_a_post_without_a_body_is_no_failure_of_the_console(operator):
+    bare = operator.post("/logout")
+    other = operator.post("/logout", content="x", headers={"Content-Type": "text/plain"})
+
+    assert (bare.status_code, other.status_code) == (403, 415)
+    assert "The console has failed" not in bare.text + other.text
+    assert operator.get("/api/queues").status_code == 200

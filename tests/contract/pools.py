@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Recorder:

@@ -28,6 +28,7 @@ from tests.books import audit
 from tests.dump import dump
 from tests.factories import make_batch, make_queue, make_stager, numbers_of, orders
 from tests.storages import EVERYWHERE
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -200,16 +201,15 @@ def test_a_hold_that_ended_spoils_the_backup_and_not_the_next_one(store, queue, 
 
 def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
     monkeypatch.setattr("queue_core.backup.hold.RENEWED_SECONDS", 0.01)
-    ends = select(leases.leases.c.ends_at)
-    with Hold(store.catalog), store.catalog.read() as connection:
-        first = connection.scalar(ends)
+
+    def latest():
+        with store.catalog.read() as connection:
+            return connection.scalar(select(leases.leases.c.ends_at))
+
     with Hold(store.catalog):
-        for _ in range(1000):
-            with store.catalog.read() as connection:
-                if connection.scalar(ends) > first:
-                    break
-        else:
-            raise AssertionError("it was not renewed")
+        first = latest()
+    with Hold(store.catalog):
+        until(lambda: latest() > first)
 
 
 def test_a_folder_with_something_else_is_left_alone(store, queue, folder, tmp_path):

@@ -400,6 +400,12 @@ def test_a_load_without_bounds_reads_no_usage(store):
     with statements(store) as bounded:
         bound.load(orders(1))
 
+    # The first notification of other processes makes the table that it needs.
+    telling = ("PRAGMA", "notified")
+    plain, bounded = (
+        [text for text in texts if not any(word in text for word in telling)]
+        for texts in (plain, bounded)
+    )
     assert not any("waiters" in text for text in plain)
     assert sum("settings" in text for text in plain) == 1, "they are held"
     assert len(plain) < len(bounded) <= len(plain) + 3
@@ -418,15 +424,15 @@ def test_a_waiter_in_a_busy_store_reads_the_catalog_rarely(store):
     def count(_):
         begun[threading.get_ident()] += 1
 
-    end = time.monotonic() + 2.0
-    while time.monotonic() < end:
+    start = time.monotonic()
+    while time.monotonic() < start + 2.0:
         other.load(orders(1))
         time.sleep(0.01)
-    asked = begun[mine[0]]
+    asked, seconds = begun[mine[0]], time.monotonic() - start
     queue.delete(queue.fire("all"))
     caller.done()
 
-    assert asked <= 2 * 5 + 2
+    assert asked <= 5 * seconds + 2
 
 
 class statements:

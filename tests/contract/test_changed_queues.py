@@ -7,7 +7,6 @@ from ignis_source.offset import Offset
 from queue_core.catalog.tables import slices, tickets
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from queue_core.verbs.drop import drop
 from tests.books import audit
 from tests.factories import make_queue, numbers_of, orders
 
@@ -126,7 +125,7 @@ def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, li
     end = life("red,blue,green", ack="browse").next(START, None, None)
     blue = filled.queue("blue")
     blue.deactivate()
-    drop(filled.catalog, blue.info)
+    blue.drop()
 
     assert rows(life("red", ack="browse"), START, end) == [0, 1, 2]
 

@@ -392,6 +392,17 @@ def test_a_malformed_setting_changes_nothing(ignis, store):
     assert store.queue("orders").info.settings == before
 
 
+@pytest.mark.parametrize("number", ["101", "1000", "-1", "2.5"])
+def test_a_concurrency_out_of_range_is_refused(ignis, store, number):
+    make_queue(store)
+
+    why = refusal(ignis("set", "orders", f"concurrency={number}"))
+
+    assert "a whole number from 0 to 100" in why
+    assert store.queue("orders").info.settings.concurrency == 8
+    assert answer(ignis("--json", "set", "orders", "concurrency=100")) == [{"concurrency": 100}]
+
+
 def test_a_deactivated_queue_takes_no_messages(ignis, store):
     queue = make_queue(store)
 
@@ -401,6 +412,29 @@ def test_a_deactivated_queue_takes_no_messages(ignis, store):
 
     with pytest.raises(QueueDeactivated):
         queue.load(orders(1))
+
+
+def test_a_deactivated_queue_is_dropped_after_a_question(ignis, store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    queue.sideline(queue.fire(2))
+    queue.fire(1)
+
+    assert "in use; run ignis deactivate orders first" in refusal(ignis("drop", "orders", "--yes"))
+    ignis("deactivate", "orders")
+    asked = ignis("drop", "orders", input="n\n")
+    assert "drop queue orders with 5 messages? [y/N]" in asked.stderr
+    assert (asked.exit_code, store.queues()) == (1, ["orders"])
+    assert "repeat the command with --yes" in refusal(ignis("--json", "drop", "orders"))
+
+    done = ignis("drop", "orders", input="y\n")
+
+    assert done.stdout.endswith("queue orders is dropped, with 5 messages\n")
+    assert store.queues() == []
+    assert "no queue 'orders'" in refusal(ignis("drop", "orders", "--yes"))
+    make_queue(store).deactivate()
+    told = answer(ignis("--json", "drop", "orders", "--yes"))
+    assert told == [{"dropped": "orders", "messages": 0}]
 
 
 def test_many_small_loads_are_compacted(ignis, store):

@@ -21,6 +21,7 @@ CALLS = {
     "deactivate": ("orders",),
     "delete": ("orders", "--all", "--yes"),
     "describe": ("orders",),
+    "drop": ("ended", "--yes"),
     "edit": ("orders", "{message}", "--set", "customer=ann"),
     "expire": ("orders",),
     "failures": (),
@@ -75,6 +76,8 @@ def test_its_answer_is_json(ignis, store, tmp_path, command):
     queue.fire(1)
     where = {"folder": tmp_path / "other", "message": "", "job": ""}
     where["message"] = store.view("sideline", "orders")["message_id"][0].as_py()
+    if command == "drop":
+        make_queue(store, "ended").deactivate()
     if command == "cancel":
         where["job"] = queue.start_shovel(1)
     arguments = [each.format(**where) for each in CALLS[command]]

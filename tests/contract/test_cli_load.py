@@ -7,6 +7,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from ignis_console.values import plain
 from tests.command_line import answer, refusal
 from tests.factories import make_queue, numbers_of, orders
 
@@ -187,6 +188,55 @@ def test_maps_that_do_not_fit_are_refused(ignis, store, text, why):
 
     assert why in refusal(ignis("load", "orders", input=text))
     assert queue.peek(9).num_rows == 0
+
+
+def test_bytes_are_base64_in_json_as_in_the_console_and_can_be_loaded_again(ignis, store):
+    inside = pa.struct([("x", pa.binary())])
+    schema = pa.schema(
+        [
+            ("data", pa.binary()),
+            ("many", pa.list_(inside)),
+            ("named", pa.map_(pa.binary(), pa.binary())),
+        ]
+    )
+    here, there = (store.create_queue(name, schema, shards=1) for name in ("here", "there"))
+    torn = {"data": b"\xff", "many": [{"x": b"\x00"}, None], "named": [(b"\xfe", None)]}
+    rows = [torn, {"data": b"\\xff"}, {"data": b""}, {}]
+    here.load(pa.Table.from_pylist(rows, schema))
+
+    said = ignis("peek", "here", "--json")
+    assert answer(ignis("load", "there", "--json", input=said.stdout)) == [
+        {"loaded": 4, "left_out": 0}
+    ]
+
+    shown = answer(said)
+    assert [row["data"] for row in shown] == ["/w==", "XHhmZg==", "", None]
+    assert [row["data"] for row in shown] == [plain(row.get("data")) for row in rows]
+    assert shown[0]["many"] == [{"x": "AA=="}, None]
+    assert there.peek().select(schema.names).equals(here.peek().select(schema.names))
+
+
+def test_bytes_that_differ_are_shown_differently(ignis, store):
+    queue = store.create_queue("orders", pa.schema([("data", pa.binary())]), shards=1)
+    queue.load([{"data": b"\xff"}, {"data": b"\\xff"}])
+
+    said = ignis("peek", "orders").stdout
+    assert "\u2502 \\xff " in said
+    assert "\u2502 \\\\xff " in said
+
+
+def test_what_is_not_base64_is_refused(ignis, store):
+    queue = store.create_queue("orders", pa.schema([("data", pa.binary())]), shards=1)
+    queue.load([{"data": b"a"}])
+    queue.sideline(queue.fire(1).ids, "declined")
+    (number,) = queue.browse(magazine="sideline").column("_message_id").to_pylist()
+
+    said = refusal(ignis("load", "orders", input='{"data": "/w=="}\n{"data": "hello"}\n'))
+    assert 'line 2 of standard input cannot be read: "hello" is not base64' in said
+    said = refusal(ignis("edit", "orders", number, "--set", "data=hello"))
+    assert said == "ignis: --set data=hello: column 'data' is binary, and 'hello' is not base64\n"
+    assert ignis("edit", "orders", number, "--set", "data=/w==").exit_code == 0
+    assert queue.peek().column("data").to_pylist() == [b"\xff"]
 
 
 def test_a_csv_file_has_the_types_of_the_queue(ignis, store, tmp_path):

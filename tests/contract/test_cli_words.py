@@ -137,6 +137,26 @@ def test_one_look_at_the_figures_has_rates(store, ignis):
     assert (row["waiting"], row["loaded/s"], row["failed/s"]) == (3, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ["queuesx"],
+            "no such command 'queuesx'; did you mean 'queues', 'requeue'?; see: {} --help",
+        ),
+        (["peek"], "missing argument 'QUEUE'; see: {} peek --help"),
+        (["peek", "orders", "--cout", "3"], "no such option: --cout"),
+        (["--paht", "x", "queues"], "no such option: --paht"),
+        (["peek", "orders", "-n", "0"], "invalid value for '--count' / '-n': "),
+        (["breaker", "opn", "orders"], "invalid value for 'turn': 'opn' is not one of 'open', "),
+    ],
+)
+def test_wrong_arguments_are_one_line(args, said):
+    result = CliRunner().invoke(app, args, prog_name="ignis")
+
+    assert refusal(result).startswith("ignis: " + said.format("ignis"))
+
+
 def test_no_command_at_all_shows_the_help():
     result = CliRunner().invoke(app, [])
 

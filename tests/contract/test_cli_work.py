@@ -53,6 +53,7 @@ def test_it_works_until_no_message_is_left(ignis, store, shop):
 
     said = ignis(
         "work", "shop_of_test:charge", "--queue", "orders", "--queue", "refunds", "--workers", 2,
+        "--max-bytes", 100,
         "--drain", "--json",
     )  # fmt: skip
 

@@ -9,11 +9,10 @@ from sqlalchemy import select
 from queue_core import Store
 from queue_core.blocking.publish import publish_once
 from queue_core.catalog import tables
-from queue_core.errors import BadOption, NoSuchQueue, QueueDeactivated
+from queue_core.errors import QueueDeactivated
 from queue_core.tasks.purge import purge
 from queue_core.tasks.retirement import retire
-from queue_core.verbs.drop import drop
-from tests.dump import age, backdate, dump
+from tests.dump import age, dump
 from tests.factories import ORDERS, make_batch, make_queue, make_stager, numbers_of, orders
 
 YEAR = 365 * 24 * 3600.0
@@ -200,51 +199,6 @@ def test_one_that_never_expires_stays_for_ever(store):
     retire(store.catalog, queue.info)
 
     assert store.queues() == ["orders"]
-
-
-def test_a_dropped_queue_leaves_nothing_behind(store):
-    before = dump(store)
-    queue = make_queue(store, shards=3, key="customer")
-    queue.load(orders(4_000))
-    for number in range(200):
-        queue.load(orders(1, number))
-    queue.compact()
-    queue.sideline(queue.fire(10, consumer=store.consumer("reader")), reason="no")
-    queue.shovel(5)
-    queue.fire(20)
-    backdate(store, 100)
-    queue.deactivate()
-
-    drop(store.catalog, queue.info)
-    store.vacuum(grace=0)
-
-    after = dump(store)
-    changed = {name for name in after if after[name] != before[name]}
-    # The vacuum remembers its token among the facts.
-    assert changed == {"consumers", "facts", "task_log"}
-    with pytest.raises(NoSuchQueue):
-        store.queue("orders")
-
-
-def test_only_its_own_things_go(store):
-    other = make_queue(store, "other")
-    other.load(orders(3))
-    queue = make_queue(store)
-    queue.load(orders(3))
-    queue.deactivate()
-
-    drop(store.catalog, queue.info)
-
-    assert numbers_of(other.fire("all").messages) == [0, 1, 2]
-
-
-def test_a_queue_in_use_is_not_dropped(store):
-    queue = make_queue(store)
-    queue.load(orders(1))
-
-    with pytest.raises(BadOption, match="'orders' is in use"):
-        drop(store.catalog, queue.info)
-    assert queue.browse().num_rows == 1
 
 
 # --- what was noted -------------------------------------------------------------------------------

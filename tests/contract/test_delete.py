@@ -50,6 +50,16 @@ def test_some_of_a_firing_are_deleted_by_their_ids(store, form):
     assert left(queue) == [1, 2, 4, 5, 7, 8]
 
 
+def test_what_was_taken_out_of_a_firing_stays_in_flight(store):
+    queue = make_queue(store)
+    queue.load(orders(5))
+    firing = queue.fire(5)
+    firing.messages = firing.messages.slice(0, 2)
+
+    assert queue.delete(firing) == 2
+    assert queue.metadata()["in_flight"].to_pylist() == [3, 0]
+
+
 def test_deleting_twice_counts_once(store):
     queue = make_queue(store)
     queue.load(orders(10))

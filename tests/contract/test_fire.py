@@ -1,9 +1,10 @@
-"""Fire: the next messages, each shard in order, evenly from all, for one consumer alone."""
+"""Fire: the next messages, each shard in order, all shards in turn, for one consumer alone."""
 
 import threading
 import time
 from collections import Counter
 from itertools import chain
+from math import ceil
 
 import pyarrow.compute as pc
 import pytest
@@ -11,12 +12,18 @@ import pytest
 from queue_core.errors import BadOption
 from queue_core.segments import stager
 from queue_core.selection import shares
+from queue_core.selection.turn_choice import OF_EACH
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
+from tests.waiting import PATIENCE, without_blind_looks
 
 
 def shards_of(firing):
-    return Counter(firing.messages.column("_shard").to_pylist())
+    return shards_in(firing.messages)
+
+
+def shards_in(messages):
+    return Counter(messages.column("_shard").to_pylist())
 
 
 def fill(store, shards, each, *, loads=1, **settings):
@@ -119,14 +126,53 @@ def test_a_limit_of_bytes_alone_takes_as_many_as_fit(store):
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 20, 79, 80, 1000])
-def test_a_limit_of_messages_is_used_up_evenly(store, limit):
+def test_a_limit_of_messages_is_used_up_by_the_shards_that_have_enough(store, limit):
     queue = fill(store, shards=8, each=10)
 
     firing = queue.fire(limit)
 
     assert len(firing) == min(limit, 80)
-    counts = [shards_of(firing)[shard] for shard in range(8)]
-    assert max(counts) - min(counts) <= 1
+    counts = shards_of(firing)
+    assert len(counts) == min(ceil(limit / 10), 8)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_a_large_limit_is_shared_evenly(store):
+    queue = fill(store, shards=4, each=2 * OF_EACH)
+
+    assert list(shards_in(queue.peek(OF_EACH)).values()) == [OF_EACH]
+    assert list(shards_in(queue.peek(2 * OF_EACH)).values()) == [OF_EACH] * 2
+    assert list(shards_of(queue.fire(4 * OF_EACH)).values()) == [OF_EACH] * 4
+
+
+@pytest.mark.parametrize("limits", [(2, 6), (4, 4), (10, 30)])
+def test_every_shard_gets_its_turn_whatever_the_limits(store, limits):
+    """Two consumers with limits of their own must not divide the shards among them."""
+    queue = fill(store, shards=8, each=2 * sum(limits) * 10)
+    seen = Counter()
+
+    for number in range(40):
+        seen += shards_of(queue.fire(limits[number % 2]))
+
+    assert set(seen) == set(range(8))
+
+
+def test_a_shard_whose_messages_cannot_be_fired_keeps_no_others_back(store):
+    queue = fill(store, shards=4, each=100, max_deliveries=1)
+    # They come first in their shard, which counts them, but nobody may see them again.
+    queue.reload(queue.fire(90))
+
+    assert [len(queue.fire(50)) for _ in range(7)] == [50] * 6 + [10]
+
+
+def test_the_sideline_gives_evenly(store):
+    """Many of its messages may not be due, so a shard with enough may give none."""
+    queue = fill(store, shards=8, each=10)
+    queue.sideline(queue.fire("all"))
+
+    firing = queue.fire(20, magazine="sideline")
+
+    assert sorted(shards_of(firing).values()) == [2, 2, 2, 2, 3, 3, 3, 3]
 
 
 def test_what_a_poor_shard_leaves_over_goes_to_the_rich_ones(store):
@@ -134,9 +180,9 @@ def test_what_a_poor_shard_leaves_over_goes_to_the_rich_ones(store):
     queue.load(orders(2))
     queue.load(orders(100))
 
-    firing = queue.fire(50)
+    firing = queue.fire(101)
 
-    assert sorted(shards_of(firing).values()) == [2, 48]
+    assert sorted(shards_of(firing).values()) == [2, 99]
 
 
 def test_every_shard_gets_its_turn_while_all_have_messages(store):
@@ -197,6 +243,33 @@ def test_both_limits_hold_at_once(store):
 
     assert len(queue.fire(10, max_bytes=size)) == 10
     assert len(queue.fire(900, max_bytes=size // 100)) <= 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "how"),
+    [
+        ({}, {}),
+        ({}, {"selector": "number >= 0"}),
+        ({}, {"order_by": "number DESC"}),
+        ({}, {"order": "global"}),
+        ({"fair_by": "customer"}, {}),
+        ({"fair_by": "customer"}, {"selector": "number >= 0"}),
+    ],
+    ids=str,
+)
+def test_a_firing_says_whether_its_limit_of_bytes_has_left_messages(store, settings, how):
+    queue = make_queue(store, shards=2, **settings)
+    queue.load(orders(500))
+    queue.load(orders(500, 500))
+    size = sum(store.view("slices").column("bytes").to_pylist())
+
+    assert not queue.fire(10, max_bytes=size, **how).full
+    cut = queue.fire(900, max_bytes=size // 10, **how)
+    assert cut.full
+    assert 1 <= len(cut) < 150
+    rest = queue.fire(1000, max_bytes=size, **how)
+    assert not rest.full
+    assert len(rest) == 990 - len(cut)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +335,7 @@ def test_waiting_ends_when_the_time_is_over(store):
     firing = queue.fire("all", timeout=0.3)
 
     assert len(firing) == 0
-    assert 0.3 <= time.monotonic() - start < 2
+    assert 0.3 <= time.monotonic() - start < PATIENCE / 2
 
 
 @pytest.mark.parametrize("how", ["fire", "fire by a selector", "get and keep"])
@@ -280,7 +353,7 @@ def test_without_a_timeout_a_firing_waits_until_there_is_a_message(store, how):
     waiting.join(0.3)
     assert got == []
     queue.load(orders(1, 1))
-    waiting.join(10)
+    waiting.join(PATIENCE)
 
     (firing,) = got
     assert numbers_of(firing.messages) == [1]
@@ -291,12 +364,13 @@ def test_what_is_there_is_not_waited_for(store):
     queue.load(orders(1))
     start = time.monotonic()
 
-    assert len(queue.fire("all", timeout=30)) == 1
-    assert time.monotonic() - start < 5
+    assert len(queue.fire("all", timeout=PATIENCE)) == 1
+    assert time.monotonic() - start < PATIENCE / 2
 
 
 @pytest.mark.parametrize("how", ["load", "reload", "shovel"])
-def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
+def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, monkeypatch, how):
+    without_blind_looks(monkeypatch)
     queue = make_queue(store)
     queue.load(orders(1))
     firing = queue.fire("all")
@@ -311,7 +385,7 @@ def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
 
     def wait():
         with type(store)(address) as other:
-            got.append((len(other.queue("orders").fire("all", timeout=30)), time.monotonic()))
+            got.append((len(other.queue("orders").fire("all", timeout=PATIENCE)), time.monotonic()))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -322,7 +396,7 @@ def test_a_waiting_consumer_is_woken_by_what_comes_in(store, address, how):
 
     ((count, woken),) = got
     assert count == 1
-    assert began <= woken < began + 1
+    assert began <= woken < began + PATIENCE / 2, "only the end of its time has woken it"
 
 
 def test_many_consumers_share_one_slice_without_missing_anything(store):
@@ -343,6 +417,8 @@ def test_many_consumers_share_one_slice_without_missing_anything(store):
         thread.start()
     for thread in threads:
         thread.join()
+    # A firing may find nothing while the others hold the messages for long.
+    consume("consumer-4")
 
     assert sorted(chain(*taken)) == list(range(400))
     assert all(numbers == sorted(numbers) for numbers in taken)

@@ -11,7 +11,7 @@ from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
 #: Longer than a firing waits, and much shorter than the database does.
-SOON = 10.0
+SOON = 30.0
 
 
 @pytest.fixture

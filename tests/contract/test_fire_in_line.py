@@ -1,7 +1,13 @@
 """Firings that find nothing wait in line, and are served in order of arrival."""
 
+import time
 from collections import Counter
 
+import pyarrow as pa
+import pytest
+from sqlalchemy import event
+
+from queue_core.catalog import notifications, waiters
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import PATIENCE, Caller, standing, stands_for_ever, waits
 
@@ -38,6 +44,93 @@ def test_a_firing_does_not_overtake_waiters(store):
     assert not queue.fire("all")
     assert numbers_of(queue.fire("all", selector="number = 1").messages) == [1]
     assert not queue.fire("all", timeout=0.05)
+
+
+def test_a_firing_goes_at_once_while_there_is_enough_for_all(store):
+    queue = make_queue(store, shards=2)
+    stands_for_ever(store, queue, "fire", alive=9)
+    for _ in range(2):
+        queue.load(orders(30))
+
+    assert [len(queue.fire(20)) for _ in range(3)] == [20, 20, 0]
+    # A few messages are never enough for two, however small their limits are.
+    assert [len(queue.fire(1)) for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "loads"), [({}, 2), ({"shards": 4}, 1), ({"shards": 2, "fair_by": "customer"}, 2)]
+)
+def test_a_firing_overtakes_none_if_the_order_of_messages_would_show_it(store, settings, loads):
+    queue = make_queue(store, **settings)
+    stands_for_ever(store, queue, "fire", alive=9)
+    for _ in range(loads):
+        queue.load(orders(50))
+
+    assert not queue.fire(1)
+
+
+def test_a_waiter_goes_before_a_slow_one_if_there_is_enough_for_both(store):
+    queue = make_queue(store, shards=2)
+    stands_for_ever(store, queue, "fire", alive=9)
+    caller = Caller(lambda: queue.fire(20, timeout=PATIENCE))
+    waits(store, 2, "fire")
+
+    queue.load(orders(30))
+    assert not queue.fire(20)
+    queue.load(orders(10, 30))
+
+    assert len(caller.done()) == 20
+    assert len(standing(store, "fire")) == 1
+
+
+@pytest.mark.parametrize(("place", "looks_often"), [(2, True), (3, False)])
+def test_the_second_in_line_looks_soon_after_each_change(store, place, looks_often):
+    """Its turn may come with any of them; the others look less and less often."""
+    queue = make_queue(store)
+    for _ in range(place - 1):
+        stands_for_ever(store, queue, "fire", alive=9)
+    caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+    waits(store, place, "fire")
+
+    slow, looks = standing(store, "fire")[:-1], []
+
+    def note(_connection, _cursor, statement, *_others):
+        if "count(waiters.id)" in statement:
+            looks.append(statement)
+
+    def change(connection):
+        for number in slow:
+            waiters.renew(connection, number)
+        notifications.notify(connection, queue.info.id)
+
+    def looks_often_now():
+        """At a distance of 0.3 seconds, 20 looks take longer."""
+        looks.clear()
+        end = time.monotonic() + 3
+        while len(looks) < 20 and time.monotonic() < end:
+            store.catalog.write(change)
+            time.sleep(0.01)
+        return len(looks) >= 20
+
+    event.listen(store.catalog.engine, "before_cursor_execute", note)
+    # A busy machine may need another three seconds.
+    often = any(looks_often_now() for _ in range(10 if looks_often else 1))
+    event.remove(store.catalog.engine, "before_cursor_execute", note)
+
+    assert often == looks_often
+    queue.load(orders(1))
+    assert len(caller.done()) == 1
+
+
+def test_a_firing_that_waits_has_the_columns_that_another_thread_adds(store):
+    queue = make_queue(store)
+    caller = Caller(lambda: queue.fire(1, timeout=PATIENCE))
+    waits(store, 1, "fire")
+
+    queue.add_columns(pa.schema([pa.field("note", pa.string())]))
+    queue.load(orders(1).append_column("note", pa.array(["fragile"])))
+
+    assert caller.done().messages.column("note").to_pylist() == ["fragile"]
 
 
 def test_a_firing_with_a_selector_keeps_no_other_waiting(store):

@@ -12,7 +12,7 @@ from queue_core.ids import IdSet
 from tests.contract.callers import KINDS, Caller
 from tests.factories import make_queue, numbers_of, orders
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(params=KINDS)

@@ -365,7 +365,7 @@ def test_work_that_goes_on_raises_no_false_alarm(store):
             queue.sweep(older_than=0.05)
             queue.shovel()
             queue.compact()
-            store.vacuum(grace=5.0)
+            store.vacuum(grace=30.0)
 
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(work) for work in (produce, consume, tidy)]

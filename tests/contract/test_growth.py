@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from sqlalchemy import event, update
 
 from benchmarks.fabricated import SHARDS, make, run
-from benchmarks.growth import DAY, age_failures
+from benchmarks.growth import DAY, age_failures, context_of, run_due
 from ignis_console import messages
 from ignis_console.details import read_queue
 from ignis_console.snapshot import SnapshotReader
 from queue_core import Queue, Store
 from queue_core.catalog.tables import slices
 from queue_core.tasks import compaction
+from queue_core.tasks import expire as expire_task
 from queue_core.tasks.purge import purge
-from queue_core.tasks.task import TaskContext
+from tests.contract.small_parts import small_parts
 
 #: Instructions of SQLite per count; it calls back that often.
 EACH = 50
@@ -174,15 +176,41 @@ def test_a_round_of_compaction_is_bounded(large, monkeypatch):
     queue = make(large, "many", 64 * SHARDS)
     monkeypatch.setattr(compaction, "ROUND_SLICES", 200)
     monkeypatch.setattr(compaction, "TOGETHER", 64)
-    context = TaskContext(
-        catalog=large.catalog, storage=large.storage, leader=None, shovelful=lambda _: None
-    )
 
-    moved = [compaction.run(context, queue.info) for _ in range(SHARDS)]
+    moved = [compaction.run(context_of(large), queue.info) for _ in range(SHARDS)]
 
     # At most one shard more than the bound.
     assert max(moved) < 200 + 2 * 64
     assert sum(moved) >= 64 * (SHARDS - 1)
+
+
+@pytest.mark.parametrize("task", [compaction, expire_task], ids=["compact", "expire"])
+def test_a_due_task_without_work_looks_at_a_part_of_a_large_queue(small, large, task, monkeypatch):
+    small_parts(monkeypatch, 64)
+    found = []
+    for store, count in ((small, 300), (large, 6_000)):
+        queue = make(store, "many", count, message_expiry=86_400.0)
+        run(store, "UPDATE segments SET bytes = 100000")
+        run(store, "UPDATE slices SET bytes = 100000")
+        work = partial(run_due, store, task, queue)
+        assert work() == 0
+        # The part at the end of a shard or a magazine may be smaller.
+        found.append(max(steps(store, work) for _ in range(5)))
+
+    few, many = found
+    assert 0 < many < MORE * few
+
+
+def test_failures_beside_older_messages_cost_no_look_at_all_slices(small, large):
+    for store, count in ((small, 100), (large, 6_000)):
+        queue = make(store, "many", count)
+        queue.sideline(queue.fire(1), reason="test")
+        age_failures(store, 8)
+        run(store, f"UPDATE slices SET loaded_at = loaded_at - {9 * DAY}")
+
+    few, many = (steps(s, lambda s=s: purge(s.catalog)) for s in (small, large))
+    assert many < MORE * few
+    assert large.view("failures").num_rows == 1
 
 
 def with_all_states(store: Store, count: int) -> Queue:

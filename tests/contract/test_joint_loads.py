@@ -15,7 +15,7 @@ from queue_core.faults import InjectedFault, arm
 from tests.contract.callers import Caller
 from tests.factories import make_queue, numbers_of, orders
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Transactions that begin late: on SQLite, others may write while they read and compute."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from unittest import mock
 
@@ -8,6 +10,7 @@ from sqlalchemy import event, func, select, update
 
 from queue_core.catalog import database, dialect
 from queue_core.catalog.tables import slices
+from queue_core.selection import rounds
 from tests.contract.test_bunches import stuck
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
@@ -60,6 +63,28 @@ def test_after_some_failures_it_keeps_others_waiting(store):
 
     store.catalog.write(work, late=True)
     assert taken == [False] * database.LATE_ATTEMPTS + [True]
+
+
+def test_it_begins_to_read_when_nobody_writes(store):
+    if dialect.of(store.catalog.engine).writes_in_parallel:
+        pytest.skip("nobody waits for the whole catalog")
+    queue, seen = make_queue(store), []
+
+    def work(connection):
+        seen.append(count_of(connection))
+        dialect.of(connection).take(connection)
+
+    with store.catalog.engine.connect() as other, ThreadPoolExecutor(1) as pool:
+        other.exec_driver_sql("BEGIN IMMEDIATE")
+        written = pool.submit(store.catalog.write, work, late=True)
+        time.sleep(0.1)
+        assert not seen
+        other.rollback()
+        written.result()
+    assert seen == [0]
+    # The same connection can be used again.
+    queue.load(orders(1))
+    assert numbers_of(queue.browse()) == [0]
 
 
 def test_a_failure_of_the_work_changes_nothing(store):
@@ -144,13 +169,13 @@ ACTS = {
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_acts_read_their_slices_before_they_lock_others_out(store, name):
+def test_brief_acts_read_their_slices_before_they_lock_others_out(store, name):
     make, act = ACTS[name]
     queue = make(store)
     if dialect.of(store.catalog.engine).writes_in_parallel:
         pytest.skip("nobody waits for the whole catalog")
 
-    with held(store) as found:
+    with held(store) as found, rounds.brief():
         assert act(queue) == (29 if name == "shovel some" else 30)
     assert found
     for statements in found:

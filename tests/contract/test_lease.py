@@ -118,12 +118,12 @@ def test_what_the_leader_does_keeps_the_lease_from_being_taken(store, candidates
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_clocks_that_differ_by_an_hour_make_no_second_leader(candidates, monkeypatch, hours):
     """Of this process nothing but a stopwatch is asked, and that one may stand anywhere."""
-    one = candidates("one", ttl=0.5, every=0.01)
+    one = candidates("one", ttl=60.0, every=0.01)
     one.start()
     real = lease.time.monotonic
     # Whoever asked for the time of day would find none.
     monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=lambda: real() + hours * 3600))
-    two = candidates("two", ttl=0.5, every=0.01)
+    two = candidates("two", ttl=60.0, every=0.01)
     two.start()
 
     assert not two.leads()

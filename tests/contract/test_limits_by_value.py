@@ -37,12 +37,13 @@ def by_customer(firing):
     "settings", [{}, {"priority": "amount"}, {"key": "number", "group": "number"}], ids=str
 )
 @pytest.mark.parametrize("order", ["shard", "global"])
-def test_each_value_has_its_own_messages_in_flight(store, order, settings):
+@pytest.mark.parametrize("bytes", [{}, {"max_bytes": 1 << 20}], ids=str)
+def test_each_value_has_its_own_messages_in_flight(store, order, settings, bytes):
     queue = make_queue(store, shards=3, limits=limit("customer", in_flight=2), **settings)
     queue.load(of(*["a"] * 40, *["b", None] * 5, "c"))
 
-    first = queue.fire(20, order=order)
-    second = queue.fire(20, order=order)
+    first = queue.fire(20, order=order, **bytes)
+    second = queue.fire(20, order=order, **bytes)
 
     assert by_customer(first) == {"a": 2, "b": 2, None: 2, "c": 1}
     assert len(second) == 0

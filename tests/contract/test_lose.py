@@ -372,6 +372,6 @@ def test_a_pool_handles_suspects_and_others(store, how):
 
     names = "orders" if how else ["orders", "other"]
     with ConsumerPool(store, names, recorder, name="till", tasks=[], batch=8, **how) as pool:
-        assert pool.drain(30)
+        assert pool.drain(60)
 
     assert recorder.numbers == list(range(300 if how else 350))

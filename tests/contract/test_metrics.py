@@ -47,7 +47,7 @@ def work(store):
     queue.pause()
     store.breaker("payments").open()
     with store.side_tasks(tasks=["sample"]):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while "ignis_side_task_age" not in _values_text(store) and time.monotonic() < deadline:
             time.sleep(0.05)
     return queue
@@ -111,7 +111,7 @@ def test_messages_of_a_dead_process_without_heartbeats_are_stuck(store):
     def told(name):
         return scraped(page(store.catalog))["ignis_stuck_messages", (("queue", name),)]
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while told("orders") != 6 and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -23,6 +23,7 @@ from tests.books import leftover_files
 from tests.dump import dump
 from tests.factories import load_until_full, make_queue, make_stager, numbers_of, orders
 from tests.forks import as_nobody, in_a_fork, with_files_up_to
+from tests.waiting import PATIENCE, waits
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -265,15 +266,16 @@ def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
 
     def wait():
         try:
-            queue.fire("all", timeout=30)
+            queue.fire("all", timeout=PATIENCE)
         except CatalogUnavailable as error:
             raised.append(error)
 
     thread = threading.Thread(target=wait)
     thread.start()
+    waits(on_postgres, 1, "fire")
     time.sleep(1.0)
     cut_off(on_postgres, on_postgres.address.catalog)
-    thread.join(20)
+    thread.join(PATIENCE / 2)
 
     assert not thread.is_alive()
     assert "try again later" in str(raised[0])

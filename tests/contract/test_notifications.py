@@ -14,7 +14,7 @@ from queue_core.catalog import dialect
 from queue_core.catalog.notifications import Watch
 from queue_core.queue import Queue
 from queue_core.verbs.acknowledge import acknowledge
-from tests.contract.pools import eventually
+from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, orders, planned
 
 
@@ -91,7 +91,7 @@ def test_those_who_wait_are_woken_once(store, watch, how):
     with _notifications(store) as sent:
         act(queue, state)
 
-    assert watch.wait(10)
+    assert watch.wait(PATIENCE)
     assert [count for count in sent if count] == [1]
 
 
@@ -106,7 +106,7 @@ def test_a_deletion_wakes_those_who_wait_for_the_next_message_of_a_group(store, 
         queue.delete(firing)
 
     assert [count for count in sent if count] == [1]
-    assert watch.wait(10)
+    assert watch.wait(PATIENCE)
 
 
 def test_what_frees_no_room_and_loads_nothing_wakes_nobody(store, watch):
@@ -149,7 +149,7 @@ def test_a_firing_wakes_the_load_that_it_meets(store, address):
         eventually(lambda: queue.peek().num_rows)
         with _notifications(store) as sent:
             queue.fire()
-        load.join(10)
+        load.join(PATIENCE)
 
     assert [count for count in sent if count] == [1]
 
@@ -169,7 +169,7 @@ def test_a_watch_of_a_queue_hears_nothing_of_others(store):
 
         assert not watch.wait(0.1)
         mine.load(orders(1))
-        assert watch.wait(10)
+        assert watch.wait(PATIENCE)
 
 
 def test_a_notification_is_not_sent_within_the_load_on_postgresql(store):
@@ -202,7 +202,7 @@ def test_a_lost_notification_costs_a_moment(store, monkeypatch):
     load = threading.Timer(0.2, queue.load, (orders(1),))
     load.start()
 
-    assert len(queue.fire(timeout=30)) == 1
+    assert len(queue.fire(timeout=PATIENCE)) == 1
     load.join()
     assert queue.load(orders(1))
 

@@ -145,11 +145,11 @@ def test_only_a_whole_queue_in_use_is_paused(store, queue):
 def test_the_command_line_pauses_and_resumes(ignis, store, queue):
     queue.load(orders(1))
 
-    assert answer(ignis("--json", "pause", "orders")) == [{"paused": "orders"}]
+    assert answer(ignis("--json", "pause", "orders")) == [{"queue": "orders", "paused": True}]
     assert len(queue.fire()) == 0
     assert answer(ignis("--json", "queues"))[0]["paused_at"] is not None
     assert ignis("resume", "orders").stdout == "queue orders is resumed\n"
     assert len(queue.fire()) == 1
     queue.change_settings(concurrency=0)
-    assert answer(ignis("--json", "resume", "orders")) == [{"resumed": "orders", "paused": True}]
+    assert answer(ignis("--json", "resume", "orders")) == [{"queue": "orders", "paused": True}]
     assert "no queue 'order'" in refusal(ignis("pause", "order"))

@@ -89,7 +89,7 @@ def test_what_an_earlier_life_of_a_pool_held_waits_again_when_the_next_one_start
     handler = Recorder()
 
     with ConsumerPool(store, "orders", handler, name="till", batch=1, tasks=[]) as pool:
-        assert pool.drain(30)
+        assert pool.drain(60)
 
     assert handler.numbers == [0, 1, 2, 3, 4]
     assert queue.browse().num_rows == 0

@@ -6,15 +6,22 @@ import threading
 import pytest
 
 from queue_core import ConsumerPool, batch_handler
+from queue_core.catalog import interests
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
-TIMEOUT = 0.2
+TIMEOUT = 1.0
 
 
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=1)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """On a busy machine, heartbeats may be late."""
+    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
 
 
 @pytest.fixture

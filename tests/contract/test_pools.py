@@ -18,6 +18,12 @@ from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """On a busy machine, heartbeats may be late."""
+    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
+
+
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=2)
@@ -187,7 +193,11 @@ def test_a_stopped_pool_leaves_no_thread_behind(store, queue):
     with ConsumerPool(store, "orders", Recorder(), concurrency=2) as pool:
         assert pool.drain(PATIENCE)
 
-    assert set(threading.enumerate()) <= before
+    # The one that closes idle connections is the store's, and ends with them.
+    left = set(threading.enumerate()) - before
+    assert {thread.name for thread in left} <= {"ignis-idle-connections"}
+    store.catalog.close()
+    eventually(lambda: set(threading.enumerate()) <= before)
 
 
 def test_a_pool_can_be_started_again(store, queue):

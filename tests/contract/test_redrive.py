@@ -15,7 +15,7 @@ from queue_core.errors import BadOption, BadSelector, NoSuchQueue, QueueDeactiva
 from queue_core.segments import stager
 from queue_core.verbs import redrive
 from tests.books import audit, leftover_files
-from tests.contract.pools import eventually
+from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
 
 
@@ -91,7 +91,7 @@ def test_a_limit_and_a_rate_are_kept(store):
     assert queue.shovel(4, to="other", rate=4) == 4
     assert aside(queue) == [4, 5, 6, 7, 8, 9]
     assert queue.shovel(2, to="other", rate=2) == 2
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_a_full_queue_takes_only_what_it_has_room_for(store):
@@ -223,7 +223,7 @@ def test_a_job_moves_what_was_there_when_it_began(store):
 
 
 def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
-    queue = with_sidelined(store, 100)
+    queue = with_sidelined(store, 1000)
     job = queue.start_shovel(rate=10)
     thread = threading.Thread(target=run_here, args=(store.catalog, store.storage, job, "me"))
     begin = time.monotonic()
@@ -232,11 +232,13 @@ def test_a_job_keeps_its_rate_and_is_cancelled_between_two_steps(store):
     assert time.monotonic() - begin > 0.9
 
     assert store.cancel(job)
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     row = the_job(store)
     assert row["state"] == "cancelled"
-    assert row["moved"] == len(main(queue)) == 100 - len(aside(queue)) < 60
+    assert row["moved"] == len(main(queue)) == 1000 - len(aside(queue))
+    # A step of ten messages a second.
+    assert row["moved"] <= 10 * (time.monotonic() - begin) + 20
     assert not store.cancel(job)
 
 
@@ -248,7 +250,7 @@ def test_a_job_waits_for_room(store):
     thread.start()
     eventually(lambda: the_job(store)["moved"] == 4)
     other.delete(other.fire("all"))
-    thread.join(10)
+    thread.join(PATIENCE)
 
     assert the_job(store)["state"] == "done"
     assert main(other) == [4, 5]
@@ -296,7 +298,7 @@ def test_a_job_that_cannot_go_on_shows_why(store):
 
 
 def test_a_process_that_ends_leaves_its_job_to_others(store):
-    queue = with_sidelined(store, 50)
+    queue = with_sidelined(store, 500)
     queue.start_shovel(rate=10)
 
     with store.side_tasks(tasks=["shovel"]):

@@ -49,7 +49,7 @@ def test_messages_that_nobody_fires_are_withdrawn(store, queue, timeout):
 
 
 def test_messages_fired_before_the_timeout_stay_fired(store, queue):
-    load = Caller(lambda: queue.load(orders(5), timeout=2.0))
+    load = Caller(lambda: queue.load(orders(5), timeout=6.0))
     until(lambda: queue.peek().num_rows == 5)
     firing = queue.fire(2)
 
@@ -84,7 +84,7 @@ def test_a_dead_waiter_is_passed_over(store, queue):
 
 
 def test_compaction_does_not_hide_offered_messages(store, queue):
-    load = Caller(lambda: queue.load(orders(30), timeout=3.0))
+    load = Caller(lambda: queue.load(orders(30), timeout=PATIENCE))
     until(lambda: queue.peek(30).num_rows == 30)
     fired = queue.fire(10)
     queue.compact()
@@ -97,7 +97,7 @@ def test_compaction_does_not_hide_offered_messages(store, queue):
 
 
 def test_deactivation_ends_the_waiting(store, queue):
-    first = Caller(lambda: queue.load(orders(1), timeout=1.0))
+    first = Caller(lambda: queue.load(orders(1), timeout=6.0))
     until(lambda: queue.peek().num_rows == 1)
     second = Caller(lambda: queue.load(orders(1)))
     waits(store, 2)

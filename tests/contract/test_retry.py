@@ -27,14 +27,15 @@ AT_ONCE = Retry(attempts=None, backoff=constant(0))
 
 
 def due_times(store):
-    """Seconds until messages are due, by their attempts; None: no time; infinity: dead."""
-    now = store.catalog.now()
+    """Seconds that messages wait, by their attempts; None: no time; infinity: dead."""
     with store.catalog.read() as connection:
         rows = connection.execute(
-            select(slices.c.attempts, slices.c.due_at).where(slices.c.magazine == 1)
+            select(slices.c.attempts, slices.c.moved_at, slices.c.due_at).where(
+                slices.c.magazine == 1
+            )
         ).all()
     return [
-        (row.attempts, at if at is None or at == NEVER else round((at - now) / SECOND))
+        (row.attempts, at if at is None or at == NEVER else round((at - row.moved_at) / SECOND))
         for row in rows
         for at in [row.due_at]
     ]
@@ -116,11 +117,12 @@ def test_messages_come_back_at_their_time_while_a_thread_looks(store):
     queue.load(orders(1))
     with store.side_tasks(tasks=["shovel"]):
         for _ in range(2):
-            firing = queue.fire(timeout=5)
+            firing = queue.fire(timeout=PATIENCE)
             failed = time.monotonic()
             queue.sideline(firing)
-            assert queue.fire(timeout=5).ids.to_pylist() == firing.ids.to_pylist()
-            assert 1.0 <= time.monotonic() - failed < 2.0
+            assert queue.fire(timeout=PATIENCE).ids.to_pylist() == firing.ids.to_pylist()
+            # A second more, and what a busy machine takes.
+            assert 1.0 <= time.monotonic() - failed < 8.0
             queue.reload(firing.ids)
 
 
@@ -221,7 +223,8 @@ def test_a_settlement_can_give_the_time_itself(store):
     queue = make_queue(store, retry=MINUTE)
     queue.load(orders(3))
     ids = queue.fire("all").ids
-    at = pa.array([store.catalog.now() + 30 * SECOND] * 2 + [None]).cast(pa.timestamp("us", "UTC"))
+    moment = store.catalog.now() + 30 * SECOND
+    at = pa.array([moment] * 2 + [None]).cast(pa.timestamp("us", "UTC"))
     rows = {
         "_message_id": ids,
         "outcome": ["sideline", "reload", "sideline"],
@@ -231,7 +234,12 @@ def test_a_settlement_can_give_the_time_itself(store):
 
     queue.settle(Settlement.of(pa.table(rows)))
 
-    assert sorted(due_times(store)) == [(0, 30), (1, 30), (1, NEVER)]
+    with store.catalog.read() as connection:
+        found = connection.execute(select(slices.c.attempts, slices.c.due_at)).all()
+    (put_off, failed, dead) = sorted(map(tuple, found))
+    assert (put_off[0], failed[0], dead) == (0, 1, (1, NEVER))
+    # In steps of a quarter of a second.
+    assert all(0 <= due_at - moment <= SECOND // 4 for _, due_at in (put_off, failed))
 
 
 def test_swept_messages_wait_as_the_policy_says(store):
@@ -269,9 +277,9 @@ def test_messages_too_old_for_main_stay_as_dead(store):
 def test_messages_whose_own_time_is_over_stay_as_dead(store):
     queue = make_queue(store, retry=AT_ONCE)
     queue.load(orders(2))
-    queue.load(orders(3, 2), ttl=1.5)
+    queue.load(orders(3, 2), ttl=4.0)
     queue.sideline(queue.fire("all"))
-    time.sleep(1.6)
+    time.sleep(4.1)
 
     assert run(store) == 2
     assert aside(queue) == [2, 3, 4]
@@ -330,9 +338,13 @@ def test_messages_come_back_to_a_rendezvous(store):
 def test_a_rate_spreads_retries_over_time(store):
     queue = failing(store, 10, AT_ONCE, shovel_rate=4.0)
 
+    start = time.monotonic()
     assert run(store) == 4
-    assert run(store) == 0, "one process moves them, once a second"
     assert len(aside(queue)) == 6
+    while aside(queue):
+        run(store)
+    # One process moves them, once a second: four, four and two.
+    assert time.monotonic() - start >= 1.5
 
 
 def test_many_due_slices_come_back_in_rounds(store, monkeypatch):
@@ -437,7 +449,7 @@ def test_a_queue_that_fails_keeps_no_other_waiting_and_rests(store, monkeypatch)
         ("other", "None"),
     }
     assert other.browse().num_rows == 1
-    assert 9 < left <= 10
+    assert 0 < left <= 10
     assert tasks.run()[0] == []
 
 

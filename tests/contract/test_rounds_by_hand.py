@@ -6,7 +6,6 @@ from queue_core.errors import BadOption
 from queue_core.faults import InjectedFault, arm
 from queue_core.selection import rounds
 from queue_core.tasks.compaction import compact
-from queue_core.verbs import shovel
 from tests.factories import load_singly, make_queue, numbers_of, orders
 
 
@@ -14,11 +13,17 @@ from tests.factories import load_singly, make_queue, numbers_of, orders
 def _small_rounds(monkeypatch):
     monkeypatch.setattr(rounds, "PART_SLICES", 3)
     monkeypatch.setattr(rounds, "PART_MESSAGES", 4)
-    monkeypatch.setattr(shovel, "LIMITED_SLICES", 4)
+    monkeypatch.setattr(rounds, "LONG_PART_SLICES", 4)
 
 
 def in_order(queue, magazine="main"):
     return numbers_of(queue.browse(magazine=magazine))
+
+
+def once(act):
+    """Call *act* the first time, and do nothing later."""
+    left = [act]
+    return lambda: left.pop()() if left else None
 
 
 def moved(store, task="by_hand"):
@@ -68,6 +73,72 @@ def test_others_fire_between_two_rounds_and_keep_what_they_have(store, monkeypat
     # Each firing takes the next message, which a later round would have taken.
     assert chosen.delete() == 9
     assert fired == [[3], [6], [9]]
+
+
+@pytest.mark.parametrize("act", ["delete", "sideline"])
+def test_messages_that_come_back_between_two_rounds_stay(store, monkeypatch, act):
+    """Also if the act looks again for others, which were in its hands and have left."""
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 12)
+    firing = queue.fire(4)
+    chosen = queue.choose("all")
+
+    def give_way():
+        queue.fire(1)
+        queue.reload(firing)
+
+    monkeypatch.setattr(store.catalog, "give_way", once(give_way))
+
+    # Its first round took 4, 5 and 6.
+    assert getattr(chosen, act)() == 7
+    assert in_order(queue) == [0, 1, 2, 3, 7]
+
+
+@pytest.mark.parametrize("act", ["delete", "sideline", "requeue", "reload"])
+def test_an_act_on_counted_messages_changes_no_others(store, act):
+    queue = make_queue(store, shards=1)
+    load_singly(queue, 12)
+    holder = {"consumer": store.consumer().name} if act == "reload" else {}
+    firing = queue.fire(6)
+    others = firing.ids[:3]
+    if act == "requeue":
+        queue.sideline(firing.ids[3:])
+    elif act == "reload":
+        queue.reload(firing.ids[:3])
+
+    counted = queue.choose("all").only(act, **holder)
+    number = queue.choose("all").count(act, **holder)
+    if act == "requeue":
+        queue.sideline(others)
+    elif act == "reload":
+        queue.fire(3)
+    else:
+        queue.reload(others)
+
+    assert len(counted.ids) == number
+    assert getattr(counted, act)(**holder) == number
+    left = queue.choose("all").only(act, **holder).ids.to_pylist()
+    assert left == sorted(others.to_pylist())
+
+
+def test_an_act_changes_each_message_once(store, monkeypatch):
+    queue = make_queue(store, shards=1)
+    ids = load_singly(queue, 9)
+    rounds_done = []
+
+    def give_way():
+        rounds_done.append(1)
+        if len(rounds_done) == 1:
+            queue.fire(1)
+        elif len(rounds_done) == 2:
+            assert queue.choose(ids[4]).requeue() == 1
+
+    chosen = queue.choose("all")
+    monkeypatch.setattr(store.catalog, "give_way", give_way)
+
+    # The second round found two of its three messages, and somebody has put one of them back.
+    assert chosen.sideline() == 8
+    assert sorted(in_order(queue)) == [3, 4]
 
 
 def test_a_compaction_between_two_rounds_keeps_no_message_from_an_act(store, monkeypatch):

@@ -52,6 +52,19 @@ def test_a_process_that_needs_no_collector_does_not_get_one(tmp_path):
     assert started(tmp_path / "store", script) == ["False", "True", "False", "0", "False", "0"]
 
 
+#: Imports what the process of a source needs, which each query begins anew, and what tasks need.
+MODULES = """
+import sys
+from ignis_sink import load, planning
+from ignis_source import read, session
+print("pyarrow.compute" in sys.modules)
+"""
+
+
+def test_a_query_waits_for_no_functions_of_arrow_that_few_need(tmp_path):
+    assert started(tmp_path / "store", MODULES) == ["False"]
+
+
 def test_a_query_whose_queue_is_gone_at_its_start_names_the_queue(store):
     store.create_queue("qq", pa.schema([("n", pa.int64())]))
     reader = reader_of(store, StructType().add("n", LongType()))

@@ -9,18 +9,21 @@ from sqlalchemy import event
 
 from benchmarks.fabricated import make, multiply
 from queue_core.catalog import queues, slices
+from queue_core.ids import IdSet
 from queue_core.model import Magazine, Slice
+from queue_core.outcomes import Settlement
 from queue_core.queue import Queue
 from queue_core.selection.conditions import fireable
 from queue_core.selection.request import FireRequest
 from queue_core.verbs.fire import fire
 from tests.dump import load_earlier
-from tests.factories import make_queue, orders
+from tests.factories import make_queue, numbers_of, orders
 
 #: A verb, and what happens first.
 VERBS: dict[str, Callable[[Queue], Callable[[], Any]]] = {
     "load": lambda queue: lambda: queue.load(orders(200)),
     "fire": lambda queue: lambda: queue.fire(200),
+    "fire some bytes": lambda queue: lambda: queue.fire(200, max_bytes=1 << 20),
     "reload": lambda queue: _with(queue.fire(200), queue.reload),
     "sideline": lambda queue: _with(queue.fire(200), queue.sideline),
     "shovel": lambda queue: _then(lambda: queue.shovel(200), queue.sideline(queue.fire(200))),
@@ -48,6 +51,33 @@ def test_a_verb_needs_no_more_statements_for_more_shards(store, verb):
         counts.append(len(statements))
 
     assert counts[1] <= counts[0] + 2 <= 40
+
+
+@pytest.mark.parametrize("shards", [1, 32, 512])
+def test_a_shovel_of_a_thousand_messages_needs_few_statements(store, shards):
+    queue = make_queue(store, shards=shards, key="number")
+    queue.load(orders(1000))
+    queue.sideline(queue.fire(1000))
+
+    with counted(store) as statements:
+        assert queue.shovel() == 1000
+
+    assert len(statements) <= 20
+
+
+def test_a_limit_of_bytes_takes_no_statement(store):
+    """A pool has one in each of its firings."""
+    counts = []
+    for limits in ({}, {"max_bytes": 1 << 20}, {"max_bytes": 1000}):
+        queue = make_queue(store, f"of{len(counts)}", shards=8, key="number")
+        queue.load(orders(1000))
+        # The first firing of a process registers its consumer.
+        queue.fire(1)
+        with counted(store) as statements:
+            queue.fire(200, **limits)
+        counts.append(len(statements))
+
+    assert counts[0] == counts[1] >= counts[2]
 
 
 def test_a_firing_from_many_queues_needs_no_more_statements(store):
@@ -92,22 +122,60 @@ def test_a_firing_reads_only_the_slices_that_it_needs(store, monkeypatch):
     # Of each shard the first page; then the slices of the ticket.
     assert len(read) <= 30
 
+    # Now it knows how many messages the slices have: of each shard, two, and one after them.
+    read.clear()
+    assert len(queue.fire(20)) == 20
+    assert len(read) <= 10
+
 
 def test_a_firing_that_may_wait_reads_the_settings_in_its_first_transaction(store):
-    """One looks, one fires, one reads the messages."""
+    """One looks, and one fires, which also plans to read the messages."""
     queue = make_queue(store)
     queue.load(orders(10))
     queue.fire(1)
 
     with transactions(store) as begun:
         queue.fire(1, timeout=10)
-    assert len(begun) == 3
+    assert len(begun) == 2
 
     elsewhere = store.queue("orders")
     elsewhere.change_settings(max_deliveries=7)
     with transactions(store) as begun:
         assert len(queue.fire(1, timeout=10)) == 1
-    assert len(begun) == 4
+    assert len(begun) == 3
+
+
+@pytest.mark.parametrize("slices", [64, 65])
+def test_a_firing_of_many_slices_plans_to_read_them_after_its_transaction(store, slices):
+    """Others wait for its end. Each load is a slice."""
+    queue = make_queue(store)
+    for number in range(slices + 1):
+        queue.load(orders(1, number))
+    queue.fire(1)
+
+    with transactions(store) as begun:
+        firing = queue.fire(slices)
+
+    assert numbers_of(firing.messages) == list(range(1, slices + 1))
+    assert len(begun) == (2 if slices <= 64 else 3)
+
+
+def test_a_firing_and_its_settlement_need_few_statements(store):
+    queue = make_queue(store)
+    queue.load(orders(1000))
+    queue.load(orders(1000))
+    queue.settle(_some_fail(queue.fire(1000)))
+
+    with counted(store) as statements:
+        firing = queue.fire(1000, timeout=10)
+        assert queue.settle(_some_fail(firing), firing) == 1000
+
+    assert len(statements) <= 22
+
+
+def _some_fail(firing: Any) -> Settlement:
+    ids = firing.ids.to_numpy()
+    return Settlement(deleted=IdSet.of(ids[10:]), sidelined=IdSet.of(ids[:10]))
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.leader import leases
 from queue_core.leader.lease import ROLE
 from queue_core.tasks import background
-from queue_core.verbs.drop import drop
 from tests.contract.pools import eventually
 from tests.dump import backdate
 from tests.factories import make_queue, numbers_of, orders
@@ -67,7 +66,7 @@ def test_it_runs_the_tasks_of_the_queues_that_are_named_even_when_one_is_dropped
 
     with store.side_tasks(["gone", "mine"], tasks=["shovel"]):
         gone.deactivate()
-        drop(store.catalog, gone.info)
+        gone.drop()
         eventually(lambda: make_due(store) or numbers_of(mine.peek(10)))
         assert leader(store) is None
 

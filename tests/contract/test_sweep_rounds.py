@@ -1,5 +1,6 @@
 """Sweep: batch by batch, from where it was interrupted, by the leader, and with a reason."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from queue_core.catalog import bunches, task_log
 from queue_core.errors import NotLeading
 from queue_core.faults import InjectedFault, arm
+from queue_core.selection import rounds
 from queue_core.verbs import sweep as module
 from queue_core.verbs.sweep import sweep
 from tests.dump import backdate, dump
@@ -82,12 +84,42 @@ def test_a_sweep_by_hand_ends_its_batches_with_ten_thousand_messages(store):
     assert sweep(store.catalog, queue.info, 10) == 18_000
 
 
+def test_rounds_from_python_are_long_and_those_of_the_console_brief(store, monkeypatch):
+    monkeypatch.setattr(rounds, "LONG_WHOLE_SLICES", 20)
+    monkeypatch.setattr(rounds, "LONG_PART_SLICES", 10)
+    monkeypatch.setattr(rounds, "WHOLE_SLICES", 4)
+    monkeypatch.setattr(rounds, "PART_SLICES", 3)
+    acts = {
+        "whole": lambda queue: queue.shovel(force=True),
+        "by selector": lambda queue: queue.shovel(selector="number >= 0", force=True),
+        "by limit": lambda queue: sum(queue.shovel(n, force=True) for n in (12, 8)),
+    }
+    most = {"whole": (20, 4), "by selector": (10, 3), "by limit": (10, 4)}
+    for name, act in acts.items():
+        for number, how in enumerate((nullcontext, rounds.brief)):
+            queue = fired_in_slices(store, 20, name=f"{name}-{number}".replace(" ", "_"))
+            with how():
+                assert queue.sweep(10) == 20
+                assert max_of(store, queue, "sweep") == (20, 4)[number]
+                assert act(queue) == 20
+            assert max_of(store, queue, "shovel") == most[name][number]
+            assert numbers_of(queue.browse()) == list(range(20))
+
+
+def max_of(store, queue, task):
+    """The most messages that a transaction of a task has moved."""
+    with store.catalog.read() as connection:
+        found = task_log.read(connection, [queue.info], [task]).to_pylist()
+    assert sum(row["moved"] for row in found) == 20
+    return max(row["moved"] for row in found)
+
+
 @pytest.mark.usefixtures("_small_batches")
 def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
     queue = fired_in_slices(store, 10)
     interrupted(queue, "sweep.committed")
     looked_at = []
-    read = bunches.read
+    read = bunches.read_given
 
     def spied(*args, **values):
         found = read(*args, **values)
@@ -95,7 +127,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_and_makes_one_round(store):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bunches, "read", spied)
+        patch.setattr(bunches, "read_given", spied)
         assert queue.sweep(10) == 6
 
     assert looked_at == [4, 5, 6, 7, 8, 8, 9]
@@ -125,6 +157,35 @@ def test_all_shards_and_both_magazines_are_gone_through(store):
     assert queue.sweep(10) == 30
     assert aside(queue) == list(range(30))
     assert set(pointers(queue)) == {0}
+
+
+@pytest.mark.usefixtures("_small_batches")
+def test_a_sweep_with_a_limit_ends_before_the_slice_that_exceeds_it(store):
+    queue = fired_in_slices(store, 10)
+    assert queue.sweep(10, limit=6, dry_run=True) == 6
+    assert queue.sweep(10, limit=6) == 6
+    assert (aside(queue), pointers(queue)) == (list(range(6)), [6])
+    assert queue.sweep(10, limit=20, dry_run=True) == 4
+    assert queue.sweep(10, limit=20) == 4
+
+    for first in (20, 23):
+        queue.load(orders(3, first))
+    queue.fire("all")
+    backdate(store, 100)
+    assert queue.sweep(10, limit=2) == 0
+    assert queue.sweep(10, limit=4) == 3
+    assert aside(queue) == [*range(10), 20, 21, 22]
+
+
+def test_the_limit_counts_messages_that_were_fired_too_often_too(store):
+    queue = fired_in_slices(store, 3, max_deliveries=1)
+    queue.load(orders(4, 3))
+    queue.reload(queue.fire(4))
+
+    assert queue.sweep(10, limit=5, dry_run=True) == 5
+    assert queue.sweep(10, limit=5) == 5
+    assert aside(queue) == [0, 1, 2, 3, 4]
+    assert queue.sweep(10, limit=5) == 2
 
 
 def test_the_sideline_is_given_more_time(store):

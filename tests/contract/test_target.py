@@ -7,9 +7,16 @@ import time
 import pytest
 
 from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
+from queue_core.catalog import interests
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """On a busy machine, heartbeats may be late."""
+    monkeypatch.setattr(interests, "GONE_SECONDS", PATIENCE / 2)
 
 
 @pytest.fixture

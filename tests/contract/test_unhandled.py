@@ -8,6 +8,7 @@ import pytest
 from queue_core import Breaker, ConsumerPool, batch_handler
 from queue_core.ids import IdSet
 from queue_core.outcomes import Settlement
+from queue_core.pool.held_bytes import HeldBytes
 from queue_core.pool.source import AcquiringSource
 from tests.books import audit
 from tests.contract.lost import fire, losses, start
@@ -54,11 +55,14 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
         order="shard",
         prefetch=True,
         on_available=lambda: None,
+        held=HeldBytes(),
     )
     taken = [source.take(4)]
     while deliveries(store)[1] == 4:
         # Each firing takes more, while they follow one another at once.
-        settled = taken[-1].select(["_message_id"]).append_column("outcome", ["delete"] * 4)
+        settled = (
+            taken[-1].messages.select(["_message_id"]).append_column("outcome", ["delete"] * 4)
+        )
         source.settle(pa.Table.from_batches([settled]))
         taken.append(source.take(4))
 
@@ -100,7 +104,7 @@ def test_messages_after_the_one_that_a_handler_is_refused_for_are_not_delivered(
     queue.load(orders(10))
     pool = ConsumerPool(store, "orders", lambda message: None, batch=10, tasks=[], concurrency=1)
     with pytest.raises(Exception, match="returned None"), pool:
-        pool.drain(10)
+        pool.drain(60)
 
     assert deliveries(store) == {0: 9, 1: 1}
 
@@ -116,7 +120,7 @@ def test_a_message_whose_call_was_given_up_counts_as_delivered(store):
         return True
 
     pool = ConsumerPool(store, "orders", waits, batch=3, tasks=[], concurrency=1).start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     threading.Timer(1.0, go_on.set).start()
     pool.stop(timeout=0.1)
 

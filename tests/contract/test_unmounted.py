@@ -9,7 +9,7 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.errors import StorageUnavailable
 from queue_core.segments import stager
-from tests.contract.pools import PATIENCE, Recorder
+from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 from tests.storages import mount_again, mount_away
 
@@ -66,6 +66,7 @@ def test_a_pool_waits_for_the_storage_and_says_so_once(store, queue, troubles):
     recorder = Recorder()
     mount_away(store)
     with ConsumerPool(store, "orders", recorder, concurrency=2, tasks=()) as pool:
+        eventually(troubles)
         assert not pool.drain(1.5)
         assert recorder.numbers == []
         (said,) = troubles()

@@ -56,6 +56,13 @@ def test_a_missing_peer_is_named_with_its_reason():
     assert "| NATS | all | not to be had |" in page
 
 
+def test_a_case_that_was_measured_more_often_is_named():
+    rows = [rate("Redis", number, 1.0) for number in range(5)]
+
+    assert "took turns in 3 rounds (5 of 'batches of 1');" in table(rows, SCALES["full"])
+    assert "took turns in 3 rounds;" in table(rows[:3], SCALES["full"])
+
+
 def test_a_page_keeps_what_is_around_the_generated_part():
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
 

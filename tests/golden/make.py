@@ -50,7 +50,11 @@ PASSING = {"queues": ["oldest_age"]}
 #: Views that have only been there since a format.
 VIEWS_SINCE = {"sideline": 2, "jobs": 2, "breakers": 2, "samples": 2, "limits": 2}
 #: Settings that queues have only had since a format.
-SETTINGS_SINCE = {2: {"room", "sideline_expiry", "retry", "limits", "fair_by", "fair_weights"}}
+SETTINGS_SINCE = {
+    2: {"room", "sideline_expiry", "retry", "limits", "fair_by", "fair_weights"},
+    # Of format 2, but newer than its golden store.
+    3: {"weight"},
+}
 #: Settings that queues have only had before a format, and their values in the golden stores.
 SETTINGS_UNTIL = {2: {"max_attempts": None, "shovel_backoff": 0.0}}
 

@@ -55,8 +55,8 @@ MUTANTS = (
     _of(
         "settle takes what others hold",
         "queue_core/catalog/holders",
-        "return [mine, slices.c.ticket == holder.number]",
-        "return []",
+        "return Held(_BY_TICKET, {",
+        "return Held((), {",
         "delete",
         "sweep",
     ),
@@ -171,7 +171,7 @@ MUTANTS = (
         "forgotten tickets are not skipped",
         "queue_core/catalog/consumers",
         "    connection.execute(update(consumers).where(_IS_CURRENT).values(values), "
-        "_life(consumer))\n",
+        "life(consumer))\n",
         "",
         "source_restored",
     ),
@@ -259,8 +259,8 @@ MUTANTS = (
     _of(
         "a settlement does not lock its slices",
         "queue_core/verbs/settle",
-        '*holders.conditions(connection, holder), lock="wait")',
-        "*holders.conditions(connection, holder))",
+        'fetch_given(connection, where, of_holder, lock="wait")',
+        "fetch_given(connection, where, of_holder)",
         _RACES,
     ),
 )

@@ -18,7 +18,7 @@ from queue_core import Store, faults
 from queue_core.address import Address
 
 #: Seconds after which a step that should have come is a failure.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class RolledBack(Exception):

@@ -81,9 +81,7 @@ class Ensemble:
         end = time.monotonic() + self._patience
         while any(part.child.running for part in loaders) or self.kills < kills:
             assert time.monotonic() < end, "the loaders do not end"
-            for part in self.parts:
-                if not part.child.running:
-                    self._check_ended(part)
+            self._check_living()
             if self.kills < kills:
                 self._kill_one()
             time.sleep(0.02)
@@ -98,11 +96,18 @@ class Ensemble:
     def _until_nothing_is_left(self, store: Store) -> None:
         end = time.monotonic() + self._patience
         while True:
+            self._check_living()
             (queue,) = store.view("queues").to_pylist()
             if queue["waiting"] + queue["in_flight"] + queue["sidelined"] == 0:
                 return
             assert time.monotonic() < end, f"something is left: {queue}"
             time.sleep(0.05)
+
+    def _check_living(self) -> None:
+        """No process has failed."""
+        for part in self.parts:
+            if not part.child.running:
+                self._check_ended(part)
 
     def _check_ended(self, part: Part) -> None:
         code = part.child.wait()

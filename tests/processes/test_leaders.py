@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from queue_core import Store
 from queue_core.address import Address
+from queue_core.catalog import dialect
+from queue_core.catalog.tables import leases
 from queue_core.errors import BadOption, NotLeading
 from queue_core.leader import Leader, candidate
 from queue_core.leader.lease import LeaseLeader
@@ -30,11 +33,12 @@ QUEUES = ("orders", "parcels")
 
 
 def by_lease(store: Store, name: str, _: str) -> Leader:
-    return LeaseLeader(store.catalog, holder=name, ttl=1.0, every=0.1)
+    # Long: a process may pause. `end_lease` ends it.
+    return LeaseLeader(store.catalog, holder=name, ttl=2 * PATIENCE, every=0.1)
 
 
 def by_zookeeper(store: Store, name: str, hosts: str) -> Leader:
-    return ZooKeeperLeader(hosts, instance=name, partitions=lambda: QUEUES, every=0.2, session=1.0)
+    return ZooKeeperLeader(hosts, instance=name, partitions=lambda: QUEUES, every=0.2, session=8.0)
 
 
 def work(make: Callable[..., Leader], address: Address, name: str, hosts: str, journal: Journal):
@@ -103,6 +107,12 @@ def stuck(store, queue, count):
     backdate(store, 7200)
 
 
+def end_lease(store):
+    """Let the lease of a dead leader end soon."""
+    soon = update(leases).values(ends_at=dialect.now() + 500_000)
+    store.catalog.write(lambda connection: connection.execute(soon))
+
+
 def swept(queue):
     return queue.browse(magazine="sideline").num_rows
 
@@ -141,6 +151,7 @@ def test_by_the_lease_one_sweeps_and_when_it_is_killed_another(store, queue, lea
     wait_until(lambda: ran(leased) == [first])
 
     leased.kill(first)
+    end_lease(store)
 
     (second,) = leased.wait_for(1)
     stuck(store, queue, 3)
@@ -161,6 +172,8 @@ def test_by_the_lease_no_two_lead_at_once(store, queue, leased):
     for left in (2, 1):
         (leader,) = leased.wait_for(1)
         leased.kill(leader)
+        assert leased.leading() == []
+        end_lease(store)
         assert len(leased.children) == left
     leased.wait_for(1)
 

@@ -17,8 +17,8 @@ from tests.processes.roles import Scene
 pytestmark = pytest.mark.crash
 
 DEADLOCKS = text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-#: Nobody may ever wait for longer; SQLite would give up after a minute.
-LONGEST_SECONDS = 20.0
+#: Nobody may ever wait for as long as this, after which SQLite would give up.
+LONGEST_SECONDS = 60.0
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_an_ensemble(loads, kills, address, store, tmp_path):
     assert counts.ok == counts.acknowledged + counts.recovered
     if not kills:
         assert counts.attempt == counts.acknowledged
-        assert check_order(ensemble) > counts.ok // 2
+        if not any(ensemble.entries("unread")):
+            # Of what was not read, nobody has written down that it was fired.
+            assert check_order(ensemble) > counts.ok // 2
     check_end(store, counts.ok)
     check_waits(ensemble, store)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from queue_core import Store
@@ -32,6 +32,18 @@ STEPS = st.lists(
     overflow=st.sampled_from(["fail", "ring"]),
     room=st.sampled_from(ROOMS),
     steps=STEPS,
+)
+@example(
+    size=1,
+    overflow="ring",
+    room="on_fire",
+    steps=[("load", 1), ("fire", 1), ("load", 1), ("reload", 1), ("merge", 1)],
+)
+@example(
+    size=1,
+    overflow="fail",
+    room="on_fire",
+    steps=[("load", 1), ("fire", 1), ("load", 1), ("reload", 1), ("merge", 1)],
 )
 def test_a_bounded_queue_does_what_a_list_does(size: int, overflow: str, room: str, steps) -> None:
     folder = MEMORY if MEMORY.is_dir() else None

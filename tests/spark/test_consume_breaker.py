@@ -39,7 +39,7 @@ def test_an_outage_sidelines_few_messages_and_the_rest_waits(spark, tmp_path, ch
         path=tmp_path / "store",
         checkpoint=checkpoint,
         columns=["number", "what"],
-        breaker=Breaker(of=4, pause=0.2, max_pause=0.4, by=by),
+        breaker=Breaker(of=4, pause=2, max_pause=2, by=by),
     )
     eventually(lambda: store.view("breakers").num_rows)
     (row,) = store.view("breakers").to_pylist()
@@ -47,6 +47,7 @@ def test_an_outage_sidelines_few_messages_and_the_rest_waits(spark, tmp_path, ch
     assert row["state"] in ("open", "probing")
     called = journal.seen().total()
     if by is None:
+        # The first probe comes after two seconds.
         assert called <= 4
     else:
         eventually(lambda: left_in(queue).count("good") == 0)
@@ -73,11 +74,11 @@ def test_a_check_is_made_by_the_source_and_a_forced_breaker_fires_nothing(
     how = {"path": tmp_path / "store", "checkpoint": checkpoint, "trigger": {"availableNow": True}}
     breaker = Breaker(check="os:getcwd")
 
-    assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(60)
+    assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(120)
     assert len(left_in(queue)) == 4
 
     queue.store.breaker("cases").release()
-    assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(60)
+    assert consume(spark, "cases", lambda _: True, breaker=breaker, **how).awaitTermination(120)
     assert left_in(queue) == []
 
 

@@ -32,7 +32,7 @@ def test_a_killer_is_sidelined_alone_and_the_others_are_handled(spark, tmp_path,
             trigger={"availableNow": True},
         )
         try:
-            query.awaitTermination(60)
+            assert query.awaitTermination(120)
             break
         except StreamingQueryException:
             deaths += 1
@@ -57,7 +57,7 @@ def test_a_query_that_fails_before_it_reads_its_messages_accuses_none(rig):
 
     for _ in range(6):
         with pytest.raises(StreamingQueryException, match="the service does not answer"):
-            rig.each(held, broken).awaitTermination(60)
+            finish(rig.each(held, broken))
     assert counts(queue, "in_flight", "sidelined") == [3, 0]
 
     outcomes = held.selectExpr("_message_id", "'delete' AS outcome")

@@ -1,6 +1,7 @@
 """`consume_many`: one query for many queues, each of which has a handler of its own."""
 
 import json
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -105,6 +106,29 @@ def test_a_large_queue_does_not_delay_the_others(queues, consume):
     assert batches["orders"] == set(range(11))
 
 
+def test_queues_share_a_batch_by_their_weights(queues, consume):
+    queues["orders"].change_settings(weight=4)
+    for queue in queues.values():
+        queue.load(events(*range(60)))
+
+    @batch_handler
+    def fail(batch):
+        raise ValueError(str(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
+
+    consume(dict.fromkeys(queues, fail), max_messages=60)
+
+    served = {
+        name: Counter(int(each["reason"].split()[-1]) for each in queue.failures().to_pylist())
+        for name, queue in queues.items()
+    }
+    # In the second batch, the first queue has no more than 20, and leaves 40 to the others.
+    assert served == {
+        "orders": {0: 40, 1: 20},
+        "mails": {0: 10, 1: 20, 2: 30},
+        "bills": {0: 10, 1: 20, 2: 30},
+    }
+
+
 def forgets(message):
     pass
 
@@ -195,6 +219,11 @@ def test_queues_of_a_manager_share_a_query(rig, queues):
     def active():
         return sorted(query.name.partition("-")[0] for query in rig.spark.streams.active)
 
+    def rows():
+        """The rows of each micro-batch."""
+        running = rig.spark.streams.active
+        return [each.numInputRows for query in running for each in query.recentProgress]
+
     with IgnisManager(
         rig.spark,
         path=rig.path,
@@ -203,11 +232,14 @@ def test_queues_of_a_manager_share_a_query(rig, queues):
         checkpoints=rig.folder / "checkpoints",
         tasks=(),
         shared=True,
+        max_messages=2,
     ) as manager:
         assert active() == ["ignis:_shared", "ignis:_shared", "ignis:expressed"]
         served = (queues["orders"], queues["mails"], expression)
         wait_until(lambda: [counts(queue, "deleted") for queue in served] == [[2]] * 3)
         wait_until(lambda: counts(wide, "deleted") == [1])
+        wait_until(lambda: sum(rows()) == 7)
+        assert max(rows()) == 2
 
         manager.add_handler("bills", approve)
         wait_until(lambda: counts(queues["bills"], "deleted") == [2])

@@ -82,7 +82,7 @@ def test_a_running_query_gets_what_was_held_once_its_time_has_come(rig: Rig) -> 
     query.stop()
     late = seen[1]["_fired_at"] - seen[1]["_hold_until"]
     # A second, and what a busy machine takes for a micro-batch.
-    assert timedelta(0) <= late < timedelta(seconds=10)
+    assert timedelta(0) <= late < timedelta(seconds=30)
 
 
 def test_a_queue_that_is_set_otherwise_is_not_written_to(rig: Rig) -> None:

@@ -400,6 +400,7 @@ def test_starting_twice_is_starting_once(rig, manage):
         ({"path": "nowhere"}, NoSuchStore, "nowhere"),
         ({"path": None}, BadOption, "the store has no address"),
         ({"checkpoints": ""}, BadOption, "checkpoints"),
+        ({"max_messages": 0}, BadOption, "max_messages=0: use a whole number, 1 or more"),
         ({"checkpoints": None}, BadOption, "checkpoints=None is not a folder"),
         ({"refresh_interval": -1}, BadOption, "refresh_interval=-1"),
         ({"tasks": ["shove"]}, BadOption, "did you mean 'shovel'"),

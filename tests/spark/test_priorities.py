@@ -5,6 +5,7 @@ from threading import Event
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from queue_core.catalog.interests import GONE_SECONDS
 from tests.factories import orders
 from tests.spark.rig import PATIENCE, counts, wait_until
 
@@ -14,6 +15,8 @@ class Query:
 
     def __init__(self, rig, name, **options):
         self.seen = []
+        #: The number of batches that have ended; the first one may be empty.
+        self.batches = 0
         #: While it is clear, a batch does not end.
         self.goes_on = Event()
         self.goes_on.set()
@@ -24,14 +27,46 @@ class Query:
     def _work(self, batch, _):
         self.seen.extend(row.number for row in batch.collect())
         assert self.goes_on.wait(PATIENCE)
+        self.batches += 1
 
     def is_known(self):
-        """Whether the others know of it."""
+        """Whether it has begun, and the others know of it."""
         rows = self._rig.store.view("consumers").to_pylist()
-        return any(row["consumer"] == self._name and row["interested"] for row in rows)
+        known = any(row["consumer"] == self._name and row["interested"] for row in rows)
+        return known and self.batches > 0
 
     def wait_for(self, numbers):
         wait_until(lambda: set(numbers) <= set(self.seen), self.query)
+
+    def was_silent(self):
+        """Whether it sent no heartbeat for so long that the others took it for gone."""
+        with self._rig.store.catalog.read() as connection:
+            found = connection.exec_driver_sql(_SILENT, (self._name, self._rig.store.catalog.now()))
+            return found.first() is not None
+
+
+_GONE = int(GONE_SECONDS * 1e6)
+_NOTED = (
+    "CREATE TABLE silences (name TEXT)",
+    "CREATE TRIGGER note_silence AFTER UPDATE OF heartbeat_at ON consumers "
+    f"WHEN new.heartbeat_at > old.heartbeat_at + {_GONE} "
+    "BEGIN INSERT INTO silences VALUES (new.name); END",
+)
+_SILENT = (
+    "SELECT name FROM silences WHERE name = ?1 UNION "
+    f"SELECT name FROM consumers WHERE name = ?1 AND heartbeat_at + {_GONE} < ?2"
+)
+
+
+@pytest.fixture(autouse=True)
+def _noted(rig):
+    """The catalog notes silences of consumers, as a busy machine may bring them about."""
+    for statement in _NOTED:
+        rig.store.catalog.write(lambda c, text=statement: c.exec_driver_sql(text))
+
+
+def all_seen(count, *queries):
+    wait_until(lambda: sum(len(query.seen) for query in queries) >= count)
 
 
 def test_a_lower_priority_gets_nothing_until_the_higher_one_stops(rig):
@@ -43,14 +78,14 @@ def test_a_lower_priority_gets_nothing_until_the_higher_one_stops(rig):
 
     for first in range(0, 60, 20):
         queue.load(orders(20, first))
-        high.wait_for(range(first, first + 20))
-    assert low.seen == []
+        all_seen(first + 20, high, low)
+    assert low.seen == [] or high.was_silent()
 
     # Spark ends the process of its source as a kill does: it has no time to say so.
     high.query.stop()
     queue.load(orders(20, 100))
     low.wait_for(range(100, 120))
-    assert sorted(low.seen) == list(range(100, 120))
+    assert sorted(low.seen)[-20:] == list(range(100, 120))
 
 
 def test_without_credit_the_higher_priority_steps_aside(rig):
@@ -63,14 +98,16 @@ def test_without_credit_the_higher_priority_steps_aside(rig):
 
     queue.load(orders(20))
 
-    wait_until(lambda: len(low.seen) == 15, low.query)
-    assert len(high.seen) == 5
+    # What each of them has fired, it collects in its own time.
+    all_seen(20, high, low)
+    assert (len(high.seen), len(low.seen)) == (5, 15) or high.was_silent()
     assert sorted(high.seen + low.seen) == list(range(20))
 
     high.goes_on.set()
     wait_until(lambda: counts(queue, "deleted") == [20] and high.is_known(), high.query)
     queue.load(orders(5, 100))
-    high.wait_for(range(100, 105))
+    all_seen(25, high, low)
+    assert sorted(high.seen)[-5:] == list(range(100, 105)) or high.was_silent()
 
 
 def test_credit_bounds_what_is_in_flight_over_batches(rig):
@@ -106,11 +143,11 @@ def test_of_single_active_queries_a_spare_takes_over(rig):
     spare = Query(rig, "spare", singleActive=True)
     wait_until(spare.is_known, spare.query)
     queue.load(orders(5, 10))
-    active.wait_for(range(10, 15))
-    assert spare.seen == []
+    all_seen(6, active, spare)
+    assert spare.seen == [] or active.was_silent()
 
     active.query.stop()
 
     queue.load(orders(5, 20))
     spare.wait_for(range(20, 25))
-    assert spare.seen == list(range(20, 25))
+    assert spare.seen[-5:] == list(range(20, 25))

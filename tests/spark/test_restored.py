@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_ignis.cli import app
-from tests.factories import numbers_of, orders
+from tests.factories import ORDERS, numbers_of, orders
 from tests.spark.rig import Rig, finish
 
 
@@ -70,6 +70,8 @@ def test_a_store_that_is_made_again_under_a_kept_checkpoint_loses_no_batch(rig):
     shutil.copytree(rig.folder / "checkpoint", again.folder / "checkpoint")
 
     again.orders(50)
+    # A later batch does not make the queue, whose settings it may not know.
+    again.store.create_queue("copy", ORDERS)
     finish(again.sink(again.source(maxMessagesPerTrigger=10), "copy"))
 
     assert arrived(again) == list(range(50))

@@ -74,10 +74,17 @@ def test_a_settlement_has_times_and_a_policy(rig):
         "number = 3 AS dead",
     )
 
+    before = rig.store.catalog.now()
     finish(rig.sink(judged, mode="settle", consumer="judge", retry="Retry(backoff=constant(300))"))
+    after = rig.store.catalog.now()
 
     found = aside(rig)
-    assert 80 <= found.pop(1)[1] <= 90
+    found.pop(1)
+    sideline = queue.browse(magazine="sideline").to_pylist()
+    (put_off,) = (row["_message_id"] for row in sideline if row["number"] == 1)
+    due = {row["message_id"]: row["due_at"] for row in rig.store.view("sideline").to_pylist()}
+    # From the begin of the batch in whole milliseconds, and up to a quarter of a second more.
+    assert before / 1e6 - 0.001 <= due[put_off].timestamp() - 90 <= after / 1e6 + 0.25
     assert found == {
         0: (0, 30, None),
         2: (1, 32, "rejected"),

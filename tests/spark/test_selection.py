@@ -33,7 +33,7 @@ def _batches(stream: DataFrame) -> list[list[int]]:
         seen.append(sorted(row.number for row in rows.select("number").collect()))
 
     query = stream.writeStream.foreachBatch(keep).trigger(availableNow=True).start()
-    query.awaitTermination(60)
+    assert query.awaitTermination(120)
     assert query.exception() is None
     return [batch for batch in seen if batch]
 
@@ -110,7 +110,7 @@ def test_with_a_given_schema_a_malformed_selector_ends_the_query_with_its_place(
     stream = reader.option("selector", "nmber > 3").load(str(tmp_path / "store"))
     query = stream.writeStream.format("noop").trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="did you mean 'number'") as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(120)
 
     assert "translate.py" not in str(caught.value)
 

@@ -1,5 +1,8 @@
 """A micro-batch is loaded exactly once, even if Spark repeats it; and the remains of failures."""
 
+import time
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -7,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tests.books import audit, leftover_files
 from tests.factories import numbers_of
-from tests.spark.rig import counts, finish
+from tests.spark.rig import PATIENCE, counts, finish
 
 ONCE = {"once": True}
 #: Bytes of a row that make a task write a file.
@@ -65,15 +68,17 @@ def test_a_table_is_appended_as_often_as_it_is_written(rig):
 
 def test_a_task_that_fails_loads_nothing_and_leaves_what_vacuum_finds(rig):
     rig.write(wide(rig, 0), "copy")
+    segments = Path(rig.path, "segments")
 
     @F.udf("string")
     def explode(number):
-        import time
-
         if number < 200:
             return "x" * WIDE
-        # The task of the first half has staged its file by then.
-        time.sleep(3)
+        # The task of the first half has begun its file by then, and soon ends it.
+        end = time.monotonic() + PATIENCE
+        while not any(segments.rglob("*.arrow")) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(1)
         raise ValueError("boom")
 
     halves = rig.spark.range(400, numPartitions=2).select(

@@ -1,4 +1,4 @@
-"""A sink whose store is missing: the first batch makes it, and a later one refuses to."""
+"""A sink whose store or queue is missing: the first batch makes it, a later one refuses to."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from queue_core import Store
-from tests.factories import make_queue, numbers_of, orders
+from tests.factories import ORDERS, make_queue, numbers_of, orders
 from tests.spark.rig import AVAILABLE_NOW, finish, wait_until
 
 
@@ -37,9 +37,34 @@ def test_the_store_of_a_query_that_starts_again_is_not_made_anew(rig):
     assert f"{told} loaded its batches before batch 1; nothing was loaded" in str(refused.value)
     assert not (rig.folder / "copies").exists()
     # As the error advises for a new store. The refused batch is not lost.
-    Store.open(rig.folder / "copies").close()
+    with Store.open(rig.folder / "copies") as store:
+        with pytest.raises(StreamingQueryException, match="the store has no queue 'copy', where"):
+            finish(copying(rig))
+        store.create_queue("copy", ORDERS)
     finish(copying(rig))
     assert copied(rig) == [3, 4]
+
+
+def test_a_queue_that_was_dropped_is_not_made_anew_without_its_settings(rig):
+    queue = rig.orders(3)
+    query = copying(rig, {"processingTime": "0 seconds"})
+    wait_until(lambda: len(rig.log("commits")) > 0, query)
+    with Store.open(rig.folder / "copies", create=False) as store:
+        store.deactivate("copy")
+        store.drop("copy")
+        queue.load(orders(2, first=3))
+
+        with pytest.raises(StreamingQueryException) as refused:
+            finish(query)
+
+        told = "NoSuchQueue: the store has no queue 'copy', where the query has loaded its batches"
+        assert told in str(refused.value)
+        assert "create it again with its settings" in str(refused.value)
+        assert store.queues() == []
+        store.create_queue("copy", ORDERS, dedup=["number"])
+        queue.load(orders(2, first=4))
+        finish(copying(rig))
+        assert copied(rig) == [3, 4, 5]
 
 
 def test_a_running_query_whose_store_is_removed_fails(rig):

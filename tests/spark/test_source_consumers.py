@@ -1,10 +1,11 @@
 """Several queries and processes at one queue: their messages, and sweeps."""
 
-import time
-
 import pytest
 from pyspark.errors import StreamingQueryException
+from sqlalchemy import update
 
+from queue_core.catalog.tables import consumers
+from tests.dump import backdate
 from tests.factories import orders
 from tests.spark.rig import PATIENCE, counts, finish, wait_until
 
@@ -21,6 +22,8 @@ def test_two_queries_share_a_queue_and_no_message_comes_twice(rig):
         return rig.each(stream, note, checkpoint=name, trigger={})
 
     queries = [query(name) for name in seen]
+    # Otherwise, the first one may get all before the other one has begun.
+    wait_until(lambda: rig.store.view("consumers").num_rows == 2, queries[1])
     loaded = 0
     while not all(seen.values()):
         assert loaded < 2000
@@ -54,8 +57,11 @@ def test_a_long_batch_is_not_swept_while_its_heart_beats(rig):
 
     def dawdle(batch, _):
         assert batch.count() == 4
-        time.sleep(1.5)
-        swept.append(queue.sweep(1.0, dead_after=1.0))
+        backdate(rig.store, 600)
+        # As if no heart had beaten since the firing.
+        rig.store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=1)))
+        wait_until(lambda: rig.store.view("consumers")["heartbeat_at"][0].as_py().year > 1970)
+        swept.append(queue.sweep(300.0, dead_after=PATIENCE))
 
     finish(rig.each(rig.source(heartbeatInterval="100ms"), dawdle))
     assert swept == [0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_ignis.tuning import BRIEF_JAVA
+from pyspark_ignis.tuning import MAX_BATCH_BYTES as BYTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +56,18 @@ def test_workers_import_pyspark_with_its_bytecode(told):
 def test_a_brief_application_has_another_collector(told):
     assert told["java"] == BRIEF_JAVA
     assert set(told["collectors"]) == {"Copy", "MarkSweepCompact"}
+
+
+def test_small_rows_lift_the_limit_of_bytes(told):
+    # The largest number of 32 bits is the only one for which Spark does not add up bytes.
+    assert int(told["bytes"].rstrip("b")) == (1 << 31) - 1
+    assert told["small rows on a cluster"][BYTES] == str((1 << 31) - 1)
+    assert BYTES not in told["own java"]
+
+
+def test_small_rows_keep_limits_that_the_user_has_set(told):
+    assert told["own bytes"][BYTES] == "1m"
+    assert BYTES not in told["own rows"]
 
 
 def test_messages_move_from_queue_to_queue_though_another_python_comes_first(told):

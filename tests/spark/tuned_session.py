@@ -16,6 +16,8 @@ from pyspark_ignis import tuned
 from queue_core import Store
 
 JAVA = "spark.driver.defaultJavaOptions"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 def options(builder: Any) -> dict[str, str]:
@@ -36,6 +38,12 @@ def main(folder: Path) -> dict[str, Any]:
         tuned(SparkSession.builder.master("yarn"), brief=True)
     )
     del os.environ["SPARK_SUBMIT_OPTS"]
+    for name, limit, value in (("own bytes", BYTES, "1m"), ("own rows", ROWS, "0")):
+        own = SparkSession.builder.master("yarn").config(limit, value)
+        told[name] = options(tuned(own, small_rows=True))
+    told["small rows on a cluster"] = options(
+        tuned(SparkSession.builder.master("yarn"), small_rows=True)
+    )
     told["python of a cluster"] = os.environ.get("PYSPARK_PYTHON")
     os.environ |= {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/opt/python"}
     tuned(SparkSession.builder)
@@ -46,9 +54,10 @@ def main(folder: Path) -> dict[str, Any]:
     os.environ.pop("SPARK_HOME", None)
 
     mine = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = tuned(mine, brief=True).getOrCreate()
+    spark = tuned(mine, brief=True, small_rows=True).getOrCreate()
     told["home"] = os.environ["SPARK_HOME"]
     told["java"] = spark.conf.get(JAVA)
+    told["bytes"] = spark.conf.get(BYTES)
     jvm = spark.sparkContext._jvm
     beans = jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
     told["collectors"] = [bean.getName() for bean in beans]

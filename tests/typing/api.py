@@ -282,6 +282,7 @@ def handle_without_spark(store: Store) -> None:
         ["orders", "returns"],
         approve,
         priority=5,
+        max_bytes=64 << 20,
         max_in_flight=1000,
         single_active=True,
         name="till",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_core import faults
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PASSED = re.compile(r"faults\.point\(\s*\"([a-z_.]+)\"")
@@ -97,7 +98,7 @@ def test_the_environment_arms_a_process_which_then_dies_as_by_kill_9():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
     assert process.returncode == -signal.SIGKILL
@@ -108,7 +109,7 @@ def test_the_environment_arms_a_process_which_then_dies_as_by_kill_9():
 def test_a_whole_session_can_be_killed_with_its_children():
     script = (
         "import subprocess, sys; from queue_core import faults;"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']);"
         "print(child.pid, flush=True); faults.point('fire.committed')"
     )
     process = subprocess.run(
@@ -118,12 +119,12 @@ def test_a_whole_session_can_be_killed_with_its_children():
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         start_new_session=True,
     )
 
     assert process.returncode == -signal.SIGKILL
-    assert ends(int(process.stdout), within=10)
+    assert ends(int(process.stdout), within=PATIENCE)
 
 
 def test_every_point_is_passed_somewhere_and_every_passage_is_listed():

@@ -38,10 +38,11 @@ def test_the_order_of_the_ids_does_not_matter(numbers):
 
 
 @given(IDS, IDS)
-def test_union_and_intersection_agree_with_sets(one, other):
+def test_union_intersection_and_difference_agree_with_sets(one, other):
     assert set_of(IdSet.of(one) | IdSet.of(other)) == one | other
     assert set_of(IdSet.of(one) & IdSet.of(other)) == one & other
     assert (IdSet.of(one) & IdSet.of(other)) == IdSet.of(one & other)
+    assert (IdSet.of(one) - IdSet.of(other)) == IdSet.of(one - other)
 
 
 @given(IDS)
@@ -113,6 +114,9 @@ def test_no_ids_are_an_empty_set(empty):
         (pa.array([1, None]), "null"),
         (7, "int"),
         ([1 << 70], "whole numbers"),
+        (np.ma.masked_array(np.array([1, 2]), [False, True]), "null"),
+        (np.array([[1, 2]]), "1-dimensional"),
+        (np.array(7), "1-dimensional"),
     ],
 )
 def test_what_is_no_id_is_refused_by_name(wrong, culprit):

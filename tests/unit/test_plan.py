@@ -1,6 +1,7 @@
 """Decisions agree with models that look at one message at a time."""
 
 import pickle
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -87,21 +88,26 @@ def test_over_a_round_of_turns_all_get_the_same(names, limit):
 
 
 @given(
-    st.dictionaries(st.integers(0, 9), st.integers(0, 9)), st.integers(1, 30), st.integers(0, 99)
+    st.dictionaries(st.integers(0, 9), st.integers(0, 9)),
+    st.integers(1, 30),
+    st.integers(0, 99),
+    st.integers(1, 40),
 )
-def test_whose_turn_it_is_has_enough_and_no_more_than_needed(available, limit, turn):
+def test_whose_turn_it_is_has_enough_and_no_more_than_needed(available, limit, turn, of_each):
     even = plan.in_turn(available, limit, turn)
-    few = plan.in_turn(available, limit, turn, few=True)
+    some = plan.in_turn(available, limit, turn, of_each)
 
     wealth = {name: count for name, count in available.items() if count}
     assert len(even) == len(set(even)) == min(limit, len(wealth))
-    assert sum(plan.share({name: wealth[name] for name in even}, limit).values()) == min(
-        limit, sum(wealth.values())
-    )
-    held = [wealth[name] for name in few]
-    assert sum(held) >= min(limit, sum(wealth.values()))
-    assert sum(held[:-1]) < limit
-    assert len(few) <= max(len(even), 1)
+    assert len(some) == len(set(some)) <= max(len(even), 1)
+    for names in (even, some):
+        shares = plan.share({name: wealth[name] for name in names}, limit)
+        assert sum(shares.values()) == min(limit, sum(wealth.values()))
+    # A name too many would be one that is needed neither for the sum nor for the parts.
+    assert sum(wealth[name] for name in some[:-1]) < limit or (len(some) - 1) * of_each < limit
+    if all(count >= of_each for count in wealth.values()):
+        parts = plan.share({name: wealth[name] for name in some}, limit)
+        assert all(part <= of_each for part in parts.values()) or len(some) == len(wealth)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +131,86 @@ def test_turns_rotate_through_all_names():
     available = dict.fromkeys(range(5), 100)
 
     assert [plan.in_turn(available, 2, turn) for turn in (0, 2, 4)] == [[0, 1], [2, 3], [4, 0]]
-    assert [plan.in_turn(available, 10, 10 * n, few=True) for n in range(6)] == [
-        [0], [1], [2], [3], [4], [0]
-    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "limits", [[10], [1500], [100, 300], [100, 60], [2, 6], [34, 55], [16, 2, 2]]
+)
+@pytest.mark.parametrize("names", [2, 3, 5, 8, 16])
+def test_each_name_gets_about_as_many_turns_whatever_the_limits(limits, names):
+    available = dict.fromkeys(range(names), 10**9)
+    turn, turns, waited, longest = 0, Counter(), Counter(), 0
+
+    for number in range(100 * names):
+        limit = limits[number % len(limits)]
+        first, *_ = plan.in_turn(available, limit, turn, min(limit, 1000))
+        turn += limit
+        turns[first] += 1
+        waited += Counter(range(names))
+        longest = max(longest, waited[first])
+        waited[first] = 0
+
+    assert set(turns) == set(range(names))
+    assert max(turns.values()) < 1.5 * min(turns.values())
+    assert longest <= (2 if len(limits) == 1 else 15) * names
 
 
 def test_who_has_nothing_has_no_share():
     assert plan.share({"a": 0, "b": 2}, 5) == {"b": 2}
     assert plan.share({}, 5) == {}
+
+
+# --- in_proportion ------------------------------------------------------------------------------
+
+#: By name, how many messages are available, and a weight.
+WEIGHED = st.dictionaries(
+    st.integers(0, 9), st.tuples(st.integers(0, 50), st.sampled_from([1, 10, 250, 1000, 4000]))
+)
+#: The weights of names that have more than anybody wants.
+WEIGHTS = st.lists(st.integers(1, 60), min_size=1, max_size=9).map(
+    lambda weights: dict(enumerate(weights))
+)
+
+
+@given(WEIGHED, st.integers(0, 200), st.integers(0, 1 << 40))
+def test_parts_by_weight_use_the_limit_up_and_are_exact_to_one_message(weighed, limit, turn):
+    available = {name: count for name, (count, _) in weighed.items()}
+    weights = {name: weight for name, (_, weight) in weighed.items()}
+
+    parts = plan.in_proportion(available, limit, weights, turn)
+
+    assert parts.keys() == {name for name, count in available.items() if count}
+    assert sum(parts.values()) == min(limit, sum(available.values()))
+    assert all(0 <= parts[name] <= available[name] for name in parts)
+    # The parts are whole numbers beside those of one exact level, which has as many messages per
+    # weight for everyone: above what a part lacks to it, and below what a hungry one exceeds it by.
+    hungry = [name for name in parts if parts[name] < available[name]]
+    for name in hungry:
+        for other in parts:
+            assert (parts[other] - 1) * weights[name] < (parts[name] + 1) * weights[other]
+
+
+@given(WEIGHTS, st.integers(1, 20), st.integers(0, 1 << 40))
+def test_in_successive_turns_the_parts_become_exact_and_nobody_waits_for_long(
+    weights, limit, begin
+):
+    available = dict.fromkeys(weights, 1 << 40)
+    total = sum(weights.values())
+    got, since = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
+
+    for turn in range(300):
+        for name, part in plan.in_proportion(available, limit, weights, begin + turn).items():
+            got[name] += part
+            since[name] = 0 if part else since[name] + 1
+            assert since[name] * limit * weights[name] <= 4 * total
+
+    assert all(abs(got[name] - 300 * limit * weights[name] / total) < 5 for name in weights)
+
+
+def test_parts_by_weight_need_no_others():
+    assert plan.in_proportion({}, 5, {}, 3) == {}
+    assert plan.in_proportion({1: 7, 2: 0}, 5, {1: 1, 2: 1000}, 3) == {1: 5}
+    assert plan.in_proportion({1: 100, 2: 100}, 50, {1: 4000, 2: 1000}, 0) == {1: 40, 2: 10}
 
 
 # --- take ---------------------------------------------------------------------------------------

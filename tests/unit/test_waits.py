@@ -66,6 +66,8 @@ def test_settlements_are_merged_with_their_waits():
         ({"delay": [-1.0]}, "negative"),
         ({"delay": [float("inf")]}, "longer"),
         ({"delay": [float("nan")]}, "negative"),
+        ({"not_before": pa.array([1 << 60], pa.timestamp("s", "UTC"))}, "years 1 to 9999"),
+        ({"not_before": pa.array([1 << 62], pa.timestamp("us", "UTC"))}, "years 1 to 9999"),
         ({"dead": ["yes"]}, "use booleans"),
         ({"dead": [True]}, "dead is for the outcome sideline"),
         ({"delay": [1.0], "not_before": pa.array([AT])}, "both not_before and delay"),

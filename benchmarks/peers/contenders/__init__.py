@@ -26,6 +26,7 @@ _TASK_PEERS = (
 _POOL_PEERS = (("ignis", "IgnisSqlitePool"), ("ignis", "IgnisPostgresPool"))
 _SPARK_PEERS = (
     ("spark_bare", "Bare"),
+    ("spark_bare", "BareSynced"),
     ("spark_ignis", "SparkIgnisSqlite"),
     ("spark_ignis", "SparkIgnisPostgres"),
     ("spark_kafka", "Kafka"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.peers.peer import Client, Peer
 from benchmarks.peers.servers import Servers
-from queue_core import ConsumerPool, Firing, Queue, Settlement, Store
+from queue_core import ConsumerPool, Firing, IdSet, Queue, Settlement, Store
 from queue_core.address import Address
 
 #: Seconds between two looks whether a pool should end.
@@ -59,14 +59,14 @@ class IgnisClient(Client):
     def acknowledge(self, failed: Sequence[int]) -> None:
         """One settlement."""
         assert self._fired is not None
-        ids = self._fired.ids.to_numpy()
-        outcome = np.full(len(ids), "delete", object)
-        outcome[list(failed)] = "sideline"
-        if failed:
-            outcomes = Settlement.of(pa.table({"_message_id": ids, "outcome": outcome}))
-            self._queue.settle(outcomes, self._fired)
-        else:
+        if not failed:
             self._queue.delete(self._fired)
+            return
+        ids = self._fired.ids.to_numpy()
+        fails = np.zeros(len(ids), bool)
+        fails[list(failed)] = True
+        outcomes = Settlement(deleted=IdSet.of(ids[~fails]), sidelined=IdSet.of(ids[fails]))
+        self._queue.settle(outcomes, self._fired)
 
     def close(self) -> None:
         """Close the store."""

@@ -18,11 +18,12 @@ class Bare(SparkPeer):
 
     name = "bare Arrow files"
     conditions = "through Spark: files without sync, checksums, catalog or exactly-once"
+    syncs = False
 
     def start(self, servers: Servers) -> None:
         """A folder, and the source."""
         session().dataSource.register(BareSource)
-        self._folder = servers.data("bare")
+        self._folder = servers.data("bare-synced" if self.syncs else "bare")
 
     def create(self, place: str) -> None:
         """A folder."""
@@ -30,7 +31,8 @@ class Bare(SparkPeer):
 
     def writer(self, writing: Any, place: str) -> Any:
         """Files in the folder."""
-        return writing.format("bare").option("path", self._path(place))
+        options = {"path": self._path(place), "sync": str(self.syncs).lower()}
+        return writing.format("bare").options(**options)
 
     def stream(self, place: str, like: DataFrame) -> DataFrame:
         """All files in one micro-batch."""
@@ -45,3 +47,11 @@ class Bare(SparkPeer):
 
     def _path(self, place: str) -> str:
         return str(Path(self._folder) / place)
+
+
+class BareSynced(Bare):
+    """One file a task, which is as durable as a segment."""
+
+    name = "bare Arrow files, synced"
+    conditions = "through Spark: files that are synced, without checksums, catalog or exactly-once"
+    syncs = True

@@ -11,7 +11,6 @@ from benchmarks.peers.peer import Client
 from benchmarks.peers.servers import Servers
 from benchmarks.peers.spark import PARTITIONS, SparkPeer, session
 from queue_core import Store
-from queue_core.verbs.drop import drop
 
 
 class _Ignis(SparkPeer):
@@ -47,7 +46,7 @@ class _Ignis(SparkPeer):
         with Store(address_of(self._address)) as store:
             queue = store.queue(place)
             queue.deactivate()
-            drop(store.catalog, queue.info)
+            queue.drop()
             store.vacuum(grace=0.0)
 
     def again(self, place: str, rows: DataFrame) -> None:

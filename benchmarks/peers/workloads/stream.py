@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from benchmarks.peers.contenders import spark_peers
+from benchmarks.peers.contenders.spark_bare import Bare
 from benchmarks.peers.figures import latencies
 from benchmarks.peers.results import Result
 from benchmarks.peers.servers import Servers
@@ -32,7 +33,7 @@ class Stream(Workload):
 
     def peers(self) -> Sequence[Any]:
         """Those to which plain Python can publish."""
-        return [peer for peer in spark_peers() if peer.name != "bare Arrow files"]
+        return [peer for peer in spark_peers() if not isinstance(peer, Bare)]
 
     def cases(self, scale: Scale) -> Sequence[str]:
         """By the time that it lasts."""

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ignis_source.readers import tells_start
+from pyspark_ignis import tuned
 from queue_core import Store
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def session(job: Job) -> SparkSession:
     java = f"{JAVA_OPTIONS} {job.java_options}".strip()
     for name, value in (SPARK | {"spark.driver.extraJavaOptions": java}).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return tuned(builder).getOrCreate()
 
 
 def copy(spark: SparkSession, job: Job) -> StreamingQuery:

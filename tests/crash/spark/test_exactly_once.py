@@ -26,7 +26,7 @@ DEATHS = [
 ]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_copy_that_dies_again_and_again_is_exactly_once(tmp_path):
     """In the last life workers die, each when it has staged its third file; tasks are retried."""
     scene = Scene(tmp_path / "scene", 20_000)

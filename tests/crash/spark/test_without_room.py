@@ -3,9 +3,9 @@
 import pytest
 
 from tests.crash.spark.driver import Job
-from tests.crash.spark.lives import Life
+from tests.crash.spark.lives import Life, wait_for
 from tests.crash.spark.scene import Scene
-from tests.waiting import standing, until
+from tests.waiting import standing
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -20,7 +20,7 @@ def drain(queue):
     return firing.messages.column("number").to_pylist()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_blocked_commit_whose_driver_dies_is_exactly_once(tmp_path):
     scene = Scene(tmp_path / "scene", MESSAGES)
     with scene.store() as store:
@@ -32,10 +32,10 @@ def test_a_blocked_commit_whose_driver_dies_is_exactly_once(tmp_path):
             assert life.wait() == -9, life.last_words()
         assert out.browse().num_rows == BATCH
 
+        dead = set(standing(store))
         with Life(job, scene.said) as life:
-            dead = set(standing(store))
             # Not before it waits, for the batch that the other one had waited with.
-            until(lambda: bool(set(standing(store)) - dead))
+            wait_for(lambda: bool(set(standing(store)) - dead), "a commit that waits for room")
             seen = drain(out)
             assert life.wait() == 0, life.last_words()
         seen += drain(out)

@@ -12,7 +12,6 @@ from queue_core.catalog.tables import slices
 from queue_core.errors import QueueDeactivated
 from queue_core.model import Magazine, State
 from queue_core.verbs import sweep
-from queue_core.verbs.drop import drop
 from queue_core.verbs.lose import start_again
 from tests.books import audit
 from tests.children import Journal
@@ -143,7 +142,7 @@ def is_given_up(store: Store, journal: Journal) -> None:
 
 def drops(store: Store, journal: Journal) -> None:
     if store.queues():
-        drop(store.catalog, the_queue(store).info)
+        the_queue(store).drop()
 
 
 def nothing_is_left_of_it(store: Store, journal: Journal) -> None:

@@ -22,6 +22,9 @@ from tests.crash.workloads.common import (
 )
 from tests.factories import make_queue, orders
 
+#: Seconds in which nothing comes: long enough to join the line, and to offer, in a slow process.
+TIMEOUT = 2.0
+
 
 def fills(store: Store, journal: Journal) -> None:
     """A queue that is full of messages in flight."""
@@ -40,7 +43,7 @@ def hurry() -> Iterator[None]:
 def waits_in_vain(store: Store, journal: Journal) -> None:
     """Into a file, which is left over when nothing comes of it."""
     with hurry(), mock.patch.object(stager, "INLINE_BYTES", 0), contextlib.suppress(QueueFull):
-        the_queue(store).load(orders(FEW), timeout=0.5)
+        the_queue(store).load(orders(FEW), timeout=TIMEOUT)
 
 
 def nothing_came_in(store: Store, journal: Journal) -> None:
@@ -56,7 +59,7 @@ def nothing_came_in(store: Store, journal: Journal) -> None:
 def meets_nobody(store: Store, journal: Journal) -> None:
     """Offers messages that no consumer fires, and withdraws them."""
     with hurry(), contextlib.suppress(QueueFull):
-        the_queue(store).load(orders(FEW), timeout=0.5)
+        the_queue(store).load(orders(FEW), timeout=TIMEOUT)
 
 
 def withdrawn(store: Store, journal: Journal) -> None:

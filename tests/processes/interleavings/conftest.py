@@ -11,6 +11,7 @@ import pytest
 
 from queue_core import faults
 from queue_core.databases.error_codes import ErrorCodes
+from queue_core.verbs import fire
 from tests.processes import actors
 from tests.processes.actors import Actor
 from tests.processes.refusals import was_late
@@ -26,6 +27,8 @@ def _steps(monkeypatch):
     refused = []
     can_retry = ErrorCodes.can_retry
     monkeypatch.setattr(faults, "point", actors.point)
+    # A firing gives up a lock that it waits for, and here another one may hold it for longer.
+    monkeypatch.setattr(fire, "WAIT_SECONDS", actors.PATIENCE)
     noted = lambda codes, error: refused.append(error) or can_retry(codes, error)  # noqa: E731
     monkeypatch.setattr(ErrorCodes, "can_retry", noted)
     yield

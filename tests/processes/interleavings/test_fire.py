@@ -171,23 +171,37 @@ def test_a_firing_of_few_messages_leaves_the_other_shards_to_others(store, one, 
 
 
 def test_firings_that_have_met_lock_only_the_shards_that_they_need(store, one, two):
-    """A firing alone takes messages from all shards, and would keep the others from firing."""
+    """A large firing takes messages from all shards, and would keep the others from firing."""
+    queue = make_queue(store, shards=4)
+    for first in range(0, 24_000, 6000):
+        queue.load(orders(6000, first))
+    one.start(fires(8000), stop_at="fire.before_commit")
+    two.start(fires(8000))
+    assert two.waits()
+    assert len(one.finish()) == len(two.finish()) == 8000
+
+    # Alone, it would need four shards for as many, and two of them hold enough.
+    fire_side_by_side(store, two, one, 4000)
+    audit(store)
+
+
+def test_small_firings_go_side_by_side(store, one, two):
     queue = make_queue(store, shards=4, key="number")
     queue.load(orders(400))
-    one.start(fires(8), stop_at="fire.before_commit")
-    two.start(fires(8))
-    assert two.waits()
-    assert len(one.finish()) == len(two.finish()) == 8
 
-    two.start(fires(20), stop_at="fire.before_commit")
-    one.start(fires(20))
-    if on_sqlite(store):
-        assert one.waits()
-    else:
-        assert one.passes()
-        assert len(one.finish()) == 20
-    assert len(two.finish()) == 20
+    fire_side_by_side(store, one, two, 8)
     audit(store)
+
+
+def fire_side_by_side(store, first, second, limit):
+    first.start(fires(limit), stop_at="fire.before_commit")
+    second.start(fires(limit))
+    if on_sqlite(store):
+        assert second.waits()
+    else:
+        assert second.passes()
+        assert len(second.finish()) == limit
+    assert len(first.finish()) == limit
 
 
 def test_a_firing_waits_for_one_shard_of_several_that_others_have(store, one, two):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from queue_core.consumers.entries import EntryList
+from tests.waiting import PATIENCE
 
 
 def chained(entries):
@@ -77,7 +78,7 @@ def test_a_pass_that_looks_at_an_item_does_not_block_others():
     for _ in entries:
         other = threading.Thread(target=lambda: entries.append("b").delete())
         other.start()
-        other.join(10)
+        other.join(PATIENCE)
         assert not other.is_alive()
 
 
@@ -149,7 +150,7 @@ def test_threads_lose_and_add_no_items(scripts, seed):
     passes = []
 
     def work(me):
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         for number, appends in enumerate(scripts[me]):
             if appends:
                 shared[me].append(entries.append((me, number)))
@@ -164,7 +165,7 @@ def test_threads_lose_and_add_no_items(scripts, seed):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
 
     appended = [entry for mine in shared for entry in mine]
     assert sum(deletions) == sum(entry.deleted for entry in appended)

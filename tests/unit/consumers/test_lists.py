@@ -6,6 +6,7 @@ import pytest
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.lists import ConsumerLists, ConsumerState
+from tests.waiting import PATIENCE
 
 
 def make_consumer(name="c", **how):
@@ -153,7 +154,7 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
     barrier = threading.Barrier(4)
 
     def work(me):
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         for turn in range(400):
             consumer = consumers[(me + turn) % 4]
             lists.set_interest(consumer, (me + turn) % 3 != 0)
@@ -163,7 +164,7 @@ def test_threads_that_move_one_consumer_leave_it_in_one_list():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
 
     everywhere = [
         *lists.not_interested,

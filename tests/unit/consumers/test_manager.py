@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter, deque
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.consumers.lists import ConsumerState
 from queue_core.consumers.manager import NotifyReason, QueueConsumerManager
+from tests.waiting import PATIENCE
 
 
 class Shop:
@@ -349,14 +351,12 @@ def test_threads_get_each_message_once_and_none_is_left():
     for number in range(5000):
         messages.append(number)
         manager.notify_arrival()
-    end = threading.Event()
-    for _ in range(500):
-        if len(got) == 5000:
-            break
-        end.wait(0.02)
+    end = time.monotonic() + PATIENCE
+    while len(got) < 5000 and time.monotonic() < end:
+        time.sleep(0.02)
     over.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
 
     assert sorted(got) == list(range(5000))
     assert manager.lists.sizes()["interested"] + manager.lists.sizes()["notified"] == 4

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from queue_core.databases.sqlite import SqliteListener
+from queue_core.databases.sqlite import Sqlite, SqliteListener
 
 LONG = 30.0
 
@@ -53,3 +53,15 @@ def test_a_notification_ends_the_wait(path, listener):
 
     assert listener.wait(LONG)
     thread.join()
+
+
+def test_a_connection_is_opened_by_arguments_that_others_have_used(path):
+    """SQLAlchemy 2.0.4 gives the same list to all connections of an engine."""
+    engine = Sqlite().connect(f"sqlite:///{path}", "", 1)
+    arguments, options = [str(path)], {}
+
+    for _ in range(2):
+        for find in engine.dialect.dispatch.do_connect:
+            find(engine.dialect, None, arguments, options)
+
+    assert arguments == [f"file:{path}?mode=rw"]

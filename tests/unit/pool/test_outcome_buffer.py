@@ -11,6 +11,7 @@ from queue_core.errors import CatalogUnavailable
 from queue_core.handlers.handler import HandlerRunner
 from queue_core.pool import outcome_buffer
 from queue_core.pool.batch import Batch
+from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.outcome_buffer import OutcomeBuffer
 from queue_core.pool.timings import LINGER_SECONDS
 
@@ -31,10 +32,21 @@ class Source:
         return np.array([number for number in self.settled[-1] if number in self.lost], np.int64)
 
 
+def noting(counts, sizes):
+    """Return a function that notes what was settled."""
+
+    def note(outcomes, size):
+        counts.append(outcomes)
+        sizes.append(size)
+
+    return note
+
+
 def handled(source, *numbers, handler=lambda message: True):
     """Return a batch whose calls are all made."""
     messages = pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
-    batch = Batch(messages, source, HandlerRunner(handler, ignorable=(KeyError,)))
+    taken = HeldBatch(messages, messages.nbytes)
+    batch = Batch(taken, source, HandlerRunner(handler, ignorable=(KeyError,)))
     batch.handle()
     return batch
 
@@ -45,23 +57,26 @@ def test_batches_of_a_source_are_settled_together_and_counted():
             raise KeyError("ignored")
         return message["_message_id"] != 3
 
-    counts, one, other = [], Source(), Source()
-    buffer = OutcomeBuffer(counts.append, at_once=False)
+    counts, sizes, one, other = [], [], Source(), Source()
+    buffer = OutcomeBuffer(noting(counts, sizes), at_once=False)
     for batch in (handled(one, 1, 2, handler=handler), handled(other, 5), handled(one, 3, 4)):
         buffer.add(batch)
     buffer.add(handled(one, 3, handler=handler))
 
+    assert buffer.bytes == 6 * 8
     buffer.settle(threading.Event())
 
     assert (one.settled, other.settled) == ([[1, 2, 3, 4, 3]], [[5]])
     assert sum(counts, Counter()) == {"deleted": 4, "ignored": 1, "sidelined": 1}
+    assert sizes == [5 * 8, 8]
+    assert buffer.bytes == 0
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_outcomes_are_due_at_once_or_after_the_linger(monkeypatch, at_once):
     now = [100.0]
     monkeypatch.setattr(outcome_buffer.time, "monotonic", lambda: now[0])
-    buffer = OutcomeBuffer(lambda _: None, at_once=at_once)
+    buffer = OutcomeBuffer(noting([], []), at_once=at_once)
     assert not buffer.is_due
 
     buffer.add(handled(Source(), 1))
@@ -75,7 +90,7 @@ def test_outcomes_are_due_at_once_or_after_the_linger(monkeypatch, at_once):
 def test_a_settlement_is_retried_until_the_end(monkeypatch):
     monkeypatch.setattr(outcome_buffer, "RETRY_SECONDS", 0.0)
     source, ending = Source(failures=2), threading.Event()
-    buffer = OutcomeBuffer(lambda _: None, at_once=True)
+    buffer = OutcomeBuffer(noting([], []), at_once=True)
     buffer.add(handled(source, 1))
     buffer.settle(ending)
     assert source.settled == [[1]]
@@ -89,7 +104,7 @@ def test_a_settlement_is_retried_until_the_end(monkeypatch):
 
 def test_lost_messages_count_for_themselves():
     counts, source = [], Source(lost=(2, 3, 4))
-    buffer = OutcomeBuffer(counts.append, at_once=True)
+    buffer = OutcomeBuffer(noting(counts, []), at_once=True)
     transactional = handled(source, 3, 5)
     # Its own transaction has deleted it, so the settlement finds it no longer held.
     transactional.committed.append(pa.array([3]))

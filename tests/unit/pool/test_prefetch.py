@@ -3,12 +3,18 @@
 import pyarrow as pa
 
 from queue_core.pool import prefetch
+from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.prefetch import Prefetch
 from queue_core.pool.timings import LINGER_SECONDS
 
 
 def batch(*numbers):
-    return pa.record_batch({"_message_id": pa.array(numbers, pa.int64())})
+    ids = pa.array(numbers, pa.int64())
+    return HeldBatch(pa.record_batch({"_message_id": ids}), 100 * len(numbers))
+
+
+def found(batch):
+    return batch.messages["_message_id"].to_pylist(), batch.bytes
 
 
 def test_more_is_fired_while_it_is_used_up_within_the_linger(monkeypatch):
@@ -35,9 +41,9 @@ def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
     assert prefetched.next(2) is None
     prefetched.put(batch(1, 2, 3))
     prefetched.put(batch(4))
-    assert prefetched.next(2)["_message_id"].to_pylist() == [1, 2]
-    assert prefetched.next(2)["_message_id"].to_pylist() == [3]
-    assert [left["_message_id"].to_pylist() for left in prefetched.clear()] == [[4]]
+    assert found(prefetched.next(2)) == ([1, 2], 200)
+    assert found(prefetched.next(2)) == ([3], 100)
+    assert [found(left) for left in prefetched.clear()] == [([4], 100)]
     assert prefetched.next(2) is None
 
 

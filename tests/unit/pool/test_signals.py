@@ -8,6 +8,7 @@ import pytest
 
 from queue_core.errors import BadOption
 from queue_core.pool.signals import asked_to_end
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -17,7 +18,7 @@ def test_a_signal_asks_once(number):
     with asked_to_end() as asked:
         assert signal.getsignal(number) is not before
         os.kill(os.getpid(), number)
-        assert asked.wait(5)
+        assert asked.wait(PATIENCE)
         assert signal.getsignal(number) is before
 
 

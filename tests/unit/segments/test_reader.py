@@ -1,9 +1,11 @@
 """Reading takes the same memory for segments of any size, and fetches only needed chunks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from queue_core.model import Part, SegmentRef
 from queue_core.rows import Rows
 from queue_core.segments.reader import GATHER_MEMORY, read
 from queue_core.segments.stager import CHUNK_BYTES
@@ -59,3 +61,36 @@ def test_metadata_of_all_rows_is_made_once_for_all_chunks(tmp_path: Path) -> Non
     }
     assert len(staged.chunks) > 5
     assert len(queues) == 1
+
+
+def test_rows_that_are_joined_have_the_metadata_of_their_own_task(tmp_path: Path) -> None:
+    (staged,) = stage(tmp_path, 1_000, None)
+    (task,) = plan_of(tmp_path, staged, Rows.span(0, 1_000)).tasks
+    parts = [
+        (Part(rows=Rows.span(0, 3), attempts=0, fired_at=None),),
+        (Part(rows=Rows.span(7, 9), attempts=2, fired_at=1_000_000),),
+        (Part(rows=make_rows(20, 22), attempts=1, fired_at=2_000_000),),
+        (
+            Part(rows=make_rows(31, 33), attempts=5, fired_at=None),
+            Part(rows=make_rows(32), attempts=6, fired_at=3_000_000),
+        ),
+    ]
+    tasks = [
+        replace(
+            task, queue=f"queue {at % 2}", shard=at, parts=some, segment=_since(task.segment, at)
+        )
+        for at, some in enumerate(parts)
+    ]
+    plan = plan_of(tmp_path, staged, Rows.span(0, 1_000))
+
+    (joined,) = read(replace(plan, tasks=tuple(tasks)))
+
+    alone = [batch for one in tasks for batch in read(replace(plan, tasks=(one,)))]
+    assert joined.to_pylist() == [row for batch in alone for row in batch.to_pylist()]
+    assert joined.column("_attempt").to_pylist() == [0, 0, 0, 2, 2, 1, 1, 5, 6, 5]
+    assert joined.column("_fired_at").null_count == 5
+    assert joined.schema == alone[0].schema
+
+
+def _since(segment: SegmentRef, seconds: int) -> SegmentRef:
+    return replace(segment, loaded_at=seconds * 1_000_000)

@@ -43,6 +43,24 @@ def test_each_shard_has_the_rows_of_its_keys_in_the_order_of_arrival(shards, cou
 
 
 @pytest.mark.parametrize("key", ["key", None])
+def test_rows_that_wait_do_not_keep_the_memory_of_their_batch(key):
+    sharder, _ = filled("key", 4, 9000)
+    rows = pa.concat_tables([table for _, table in sharder.take()]).combine_chunks()
+    (batch,) = rows.to_batches()
+    begin = batch.column("number").buffers()[1].address
+
+    again = Sharder("orders", SCHEMA, key, 4)
+    again.add(batch)
+    taken = again.take()
+
+    assert pa.concat_tables([table for _, table in taken]).equals(rows)
+    assert [shard for shard, _ in taken] == ([0, 1, 2, 3] if key else [None])
+    for _, table in taken:
+        for chunk in table.column("number").chunks:
+            assert not begin <= chunk.buffers()[1].address < begin + 8 * len(batch)
+
+
+@pytest.mark.parametrize("key", ["key", None])
 def test_a_rank_is_the_index_of_a_row_in_what_is_taken(key):
     sharder, rows = filled(key, 4, 5000, 4000, 9000)
 

@@ -32,6 +32,17 @@ def test_a_value_has_the_same_hash_wherever_it_stands():
     assert together.tolist() == behind.tolist() == apart
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 100, LONG - 1])
+def test_values_of_one_length_have_the_hashes_that_they_have_among_others(length):
+    rng = np.random.default_rng(length)
+    values = [rng.bytes(length) for _ in range(2500)]
+
+    alike = hash_values(pa.array([b"before", *values]).slice(1))
+    among = hash_values(pa.array([*values, b"another length" + bytes(length)]))
+
+    assert alike.tolist() == among[:-1].tolist()
+
+
 def test_the_highest_bits_of_two_words_do_not_cancel_out():
     def value(*words):
         return b"".join(word.to_bytes(8, "little") for word in words)

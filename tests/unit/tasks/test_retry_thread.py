@@ -2,7 +2,11 @@
 
 import threading
 
-from queue_core.tasks.retry_thread import LOOK_SECONDS, RetryThread
+import pytest
+
+from queue_core.tasks import retry_thread
+from queue_core.tasks.retry_thread import RetryThread
+from tests.waiting import PATIENCE
 
 
 class Runs:
@@ -24,12 +28,16 @@ class Runs:
         return [], answer
 
 
-def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is():
-    runs = Runs(0.0, 0.01, 0.0, 60.0)
+@pytest.mark.parametrize(
+    ("look", "left"), [(10 * PATIENCE, 0.01), (0.01, 10 * PATIENCE)], ids=["due", "none is due"]
+)
+def test_it_looks_again_when_a_message_is_due_and_soon_if_none_is(monkeypatch, look, left):
+    monkeypatch.setattr(retry_thread, "LOOK_SECONDS", look)
+    runs = Runs(0.0, left, left, 60.0)
     thread = RetryThread(lambda: runs, lambda: ["orders"], start=0.0)
 
     thread.start()
-    assert runs.done.wait(LOOK_SECONDS)
+    assert runs.done.wait(PATIENCE)
     thread.stop()
 
     assert runs.asked[:4] == [["orders"]] * 4
@@ -41,7 +49,7 @@ def test_an_error_does_not_end_it(monkeypatch):
     thread = RetryThread(lambda: runs, lambda: None, start=0.0)
 
     thread.start()
-    assert runs.done.wait(5)
+    assert runs.done.wait(PATIENCE)
     thread.stop()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from queue_core.tasks import ran
 from queue_core.tasks.thread import TaskThread
+from tests.waiting import PATIENCE
 
 
 class Recorder:
@@ -43,7 +44,7 @@ def test_it_runs_due_tasks_again_and_again_and_leads_only_if_it_sweeps(sweeps):
     thread = thread_of(recorder, sweeps=sweeps)
 
     thread.start()
-    assert recorder.reached.wait(10)
+    assert recorder.reached.wait(PATIENCE)
     thread.stop()
 
     assert not thread.is_alive()
@@ -58,7 +59,7 @@ def test_an_error_is_logged_and_the_tasks_run_again(monkeypatch, caplog):
     thread = thread_of(recorder)
 
     thread.start()
-    assert recorder.reached.wait(10)
+    assert recorder.reached.wait(PATIENCE)
     thread.stop()
 
     assert [record.getMessage() for record in caplog.records] == [

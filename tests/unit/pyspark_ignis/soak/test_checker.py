@@ -241,6 +241,16 @@ def test_what_replaced_a_message_and_was_undone_is_no_reason_for_its_loss():
             .tell("died", name="one")
             .deliver(1, life="two"),
         ),
+        (
+            # It was being killed, and took the message before its end.
+            "its process died",
+            story().load(1).deliver(1).tell("died", name="one", begun=1.5).deliver(1, life="two"),
+        ),
+        (
+            # It was found dead, and its message handed out, before its death was written down.
+            "its process died",
+            story().load(1).deliver(1).deliver(1, life="two").tell("died", name="one", begun=3.5),
+        ),
         ("stop", story().load(1).deliver(1).fault("stop").wait(10).deliver(1, life="two")),
         (
             "stop",

@@ -1,0 +1,39 @@
+"""How to read the messages of a firing, found in the transaction that fires them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from queue_core.catalog import read_plans
+from queue_core.errors import DamagedCatalog
+from queue_core.model import QueueInfo, ReadPlan
+from queue_core.plan import Taken
+
+#: A plan of more slices is made after the transaction, since other firings wait for its end.
+MOST_SLICES = 64
+
+
+@dataclass(slots=True)
+class Reading:
+    """Asks a firing for the plan to read its messages, which saves a transaction."""
+
+    #: URI of the storage.
+    storage: str
+    #: The queues, as their messages are read.
+    queues: tuple[QueueInfo, ...]
+    #: The plan; None if it must be made from the ticket.
+    plan: ReadPlan | None = None
+
+    def make(self, connection: Connection, taken: Sequence[Taken], fired_at: int) -> None:
+        """Plan to read rows of slices that are fired at this time."""
+        self.plan = None
+        if len(taken) > MOST_SLICES:
+            return
+        fired = [(replace(piece, fired_at=fired_at), rows) for piece, rows in taken]
+        # Damage must not keep the messages from being fired: it would stop the queue.
+        with suppress(DamagedCatalog):
+            self.plan = read_plans.build(connection, self.queues, fired, self.storage)

@@ -1,0 +1,144 @@
+"""Commands of maintenance count what they have done on a terminal, and nowhere else."""
+
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import select, update
+
+from queue_core.catalog import progress
+from queue_core.catalog.tables import consumers, segments
+from queue_core.errors import DamagedSegment
+from queue_core.segments import stager
+from queue_core.tasks import compaction_plan
+from queue_core.verbs import recover, repair
+from tests.dump import load_earlier
+from tests.factories import load_singly, make_queue, numbers_of, orders, planned
+from tests.storages import Files
+
+
+def mergeable(store, monkeypatch):
+    monkeypatch.setattr(compaction_plan, "NEIGHBOURS", 4)
+    load_singly(make_queue(store), 5)
+
+
+def expired(store, monkeypatch):
+    make_queue(store, message_expiry=10_000.0).load(orders(5))
+    load_earlier(store, 10_000.0)
+
+
+def removable(store, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    queue = make_queue(store)
+    load_singly(queue, 5)
+    queue.choose("all").delete()
+
+
+def unseen(store, monkeypatch):
+    monkeypatch.setattr(recover, "ROUND_MESSAGES", 2)
+    query, queue = store.consumer("query", beats=True), make_queue(store)
+    queue.load(orders(8))
+    for count in (1, 3, 1):
+        planned(store, queue, query, count)
+    earlier = consumers.c.heartbeat_at - 10**9
+    store.catalog.write(lambda c: c.execute(update(consumers).values(heartbeat_at=earlier)))
+
+
+def damaged(store, monkeypatch):
+    monkeypatch.setattr(stager, "INLINE_BYTES", 0)
+    monkeypatch.setattr(repair, "ROUND_SLICES", 2)
+    queue = make_queue(store)
+    load_singly(queue, 5)
+    with store.catalog.read() as connection:
+        files = [
+            Files(store.storage.uri).file(location)
+            for location in connection.scalars(select(segments.c.location))
+        ]
+    contents = [file.read_bytes() for file in files]
+    for file in files:
+        file.unlink()
+    for _ in files:
+        with pytest.raises(DamagedSegment):
+            queue.fire(1)
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+
+
+WORK = {
+    "compact": (mergeable, ["orders"], "compacted"),
+    "expire": (expired, ["orders"], "expired"),
+    "vacuum": (removable, ["--grace", "0s"], "files"),
+    "recover": (unseen, [], "recovered"),
+    "repair": (damaged, ["orders"], "repaired"),
+}
+
+
+@contextmanager
+def heard():
+    """What a listener hears meanwhile: the counts, and how many are expected."""
+    counts = []
+    expected = []
+
+    def listen(done, more):
+        counts.append(done)
+        expected.append(more)
+
+    with progress.told_to(listen):
+        yield counts, expected
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_long_work_is_counted_on_a_terminal(ignis, store, monkeypatch, command):
+    make, given, _ = WORK[command]
+    make(store, monkeypatch)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    done = ignis(command, *given)
+
+    assert done.exit_code == 0, done.stderr
+    # The messages that expire are not counted before.
+    assert ("5/?" if command == "expire" else "5/5") in done.stderr
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_nothing_is_counted_in_a_pipe(ignis, store, monkeypatch, command):
+    make, given, _ = WORK[command]
+    make(store, monkeypatch)
+
+    done = ignis(command, *given)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", WORK)
+def test_nothing_is_counted_beside_json(ignis, store, monkeypatch, command):
+    make, given, figure = WORK[command]
+    make(store, monkeypatch)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    done = ignis("--json", command, *given)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f'"{figure}"' in done.stdout
+
+
+def test_unseen_tickets_come_back_in_rounds_of_whole_tickets(store, monkeypatch):
+    unseen(store, monkeypatch)
+
+    with heard() as (counts, expected):
+        assert store.recover() == 5
+
+    assert [each for each in counts if each] == [4, 1]
+    assert sum(expected) == 5
+    assert numbers_of(store.queue("orders").fire("all").messages) == list(range(8))
+
+
+@pytest.mark.spoiled
+def test_damaged_messages_come_back_in_rounds(store, monkeypatch):
+    damaged(store, monkeypatch)
+
+    with heard() as (counts, expected):
+        assert store.queue("orders").repair() == 5
+
+    assert [each for each in counts if each] == [2, 2, 1]
+    assert sum(expected) == 5
+    assert numbers_of(store.queue("orders").fire("all").messages) == list(range(5))
