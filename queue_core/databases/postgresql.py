@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -39,6 +39,9 @@ from queue_core.databases.lent import LentConnection, TransactionFailed
 from queue_core.databases.listening import PostgresListener
 from queue_core.errors import BadOption
 
+if TYPE_CHECKING:
+    from sqlalchemy.engine import ExceptionContext
+
 #: The server refuses a payload of 8,000 bytes.
 _PAYLOAD = 8_000
 
@@ -56,6 +59,8 @@ _REPEATABLE_READ = 3
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DUPLICATE = {"23505", "42P07", "42710"}
 _LOCKED = "55P03"
+#: The server ends the connection: it was told to stop, has crashed, or is not ready yet.
+_ENDED = {"57P01", "57P02", "57P03"}
 
 #: What a server says if it has no connection left, or none for the role or the database. The client
 #: library gives no code for that. In another language, such an error is like any other.
@@ -92,6 +97,13 @@ def _writable(driver: Any, _: Any) -> None:
     if driver is not None and not driver.closed and driver.read_only:
         driver.set_isolation_level(None)
         driver.set_read_only(None)
+
+
+def _note_end(context: ExceptionContext) -> None:
+    """Let an error with which the server ends a connection count as a lost connection."""
+    # The driver itself only knows when the socket is closed, which may be a moment later.
+    if getattr(context.original_exception, "sqlstate", None) in _ENDED:
+        context.is_disconnect = True
 
 
 def _array_of(column: ColumnElement[Any]) -> Any:
@@ -157,6 +169,7 @@ class Postgresql(Dialect):
         bounded_waits.close_late_ones(engine)
         close_idle_ones(engine)
         event.listen(engine, "checkin", _writable)
+        event.listen(engine, "handle_error", _note_end)
         return engine
 
     def file_of(self, engine: Engine) -> Path | None:

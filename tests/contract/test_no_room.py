@@ -260,6 +260,15 @@ def test_a_connection_lost_in_a_transaction_changes_nothing(on_postgres):
 
 
 @pytest.mark.postgres
+def test_a_server_that_ends_a_connection_is_unavailable_before_the_socket_is_closed(on_postgres):
+    # Raised by hand, so that the driver certainly takes the connection for open.
+    ending = text("DO $$ BEGIN RAISE 'shutting down' USING ERRCODE = 'admin_shutdown'; END $$")
+
+    with pytest.raises(CatalogUnavailable, match="nothing was changed; try again later"):
+        on_postgres.catalog.write(lambda connection: connection.execute(ending))
+
+
+@pytest.mark.postgres
 def test_a_waiting_consumer_gets_an_error_for_a_lost_connection(on_postgres):
     queue = make_queue(on_postgres)
     raised = []
