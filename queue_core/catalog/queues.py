@@ -122,7 +122,7 @@ def check_unchanged(
     """Raise `QueueChanged` if its row has another version of the schema, or other settings."""
     # A queue that is gone has no row.
     if shape is not None and shape != _shape(queue):
-        raise QueueChanged(find(connection, queue.name))
+        raise QueueChanged(present(connection, queue))
 
 
 @lru_cache(maxsize=2)
@@ -140,18 +140,23 @@ def _shape(queue: QueueInfo) -> tuple[int, str]:
 
 def by_id(connection: Connection, queue_id: int) -> QueueInfo:
     """Return a queue by its number; raises `NoSuchQueue` if it was dropped."""
-    row = connection.execute(_described().where(queues.c.id == queue_id)).first()
-    if row is None:
+    found = _found(connection, queue_id)
+    if found is None:
         raise NoSuchQueue(f"the queue with number {queue_id} was dropped")
-    return _info(row)
+    return found
 
 
 def present(connection: Connection, queue: QueueInfo) -> QueueInfo:
     """Return a queue as it is now; raises `NoSuchQueue` if it was dropped."""
-    row = connection.execute(_described().where(queues.c.id == queue.id)).first()
-    if row is None:
+    found = _found(connection, queue.id)
+    if found is None:
         raise dropped(queue)
-    return _info(row)
+    return found
+
+
+def _found(connection: Connection, queue_id: int) -> QueueInfo | None:
+    row = connection.execute(_described().where(queues.c.id == queue_id)).first()
+    return None if row is None else _info(row)
 
 
 def find_all(connection: Connection) -> list[QueueInfo]:

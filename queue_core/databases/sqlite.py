@@ -161,7 +161,8 @@ class Sqlite(Dialect):
             # The driver's own transaction handling would begin too late; ours is explicit.
             connection.isolation_level = None
             cursor = connection.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
+            # In a new file, it fails at once while another process writes.
+            self._when_free(cursor, "PRAGMA journal_mode=WAL")
             # With NORMAL a commit could be lost in a power failure.
             cursor.execute("PRAGMA synchronous=FULL")
             cursor.close()
@@ -221,20 +222,27 @@ class Sqlite(Dialect):
         connection.begin()
         driver: Any = connection.connection.driver_connection
         driver.execute("PRAGMA busy_timeout = 0")
-        end = time.monotonic() + self.busy_seconds
         try:
-            while time.monotonic() < end:
-                try:
-                    driver.execute("BEGIN IMMEDIATE")
-                    return
-                except sqlite3.Error as error:
-                    if error.sqlite_errorcode & _PRIMARY not in self.errors.retry:
-                        break
-                time.sleep(random.uniform(*_PAUSE_SECONDS))
+            self._when_free(driver, "BEGIN IMMEDIATE")
+        except sqlite3.Error:
             # Once more, to fail as any statement does.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
+
+    def _when_free(self, driver: Any, statement: str) -> None:
+        """Execute a statement as soon as others let it, or raise its error after `busy_seconds`."""
+        end = time.monotonic() + self.busy_seconds
+        while True:
+            try:
+                driver.execute(statement)
+            except sqlite3.Error as error:
+                busy = error.sqlite_errorcode & _PRIMARY in self.errors.retry
+                if not busy or time.monotonic() >= end:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(*_PAUSE_SECONDS))
 
     def _check_log(self, connection: Connection) -> None:
         """

@@ -2,9 +2,8 @@
 
 Changes: all rows of the queue are deleted and its files become garbage, in one transaction. A
 breaker with its name closes, and open jobs that move messages into it fail. A report of the store
-counts the messages. Guard: the queue is deactivated, which cannot be undone.
-Of two that drop it at once, the second finds it gone.
-Crash before the commit: nothing was removed.
+counts the messages. Guard: the queue is deactivated, which cannot be undone. Of two that drop it at
+once, the second finds it gone. Crash before the commit: nothing was removed.
 """
 
 from __future__ import annotations

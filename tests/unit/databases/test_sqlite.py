@@ -4,6 +4,7 @@ import sqlite3
 import threading
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from queue_core.databases.sqlite import Sqlite, SqliteListener
 
@@ -65,3 +66,30 @@ def test_a_connection_is_opened_by_arguments_that_others_have_used(path):
             find(engine.dialect, None, arguments, options)
 
     assert arguments == [f"file:{path}?mode=rw"]
+
+
+def test_a_connection_waits_for_a_process_that_makes_the_same_catalog(path):
+    """SQLite itself refuses at once to keep a log while another connection writes."""
+    path.touch()
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    made = threading.Timer(0.3, maker.execute, ("COMMIT",))
+    made.start()
+
+    with Sqlite().connect(f"sqlite:///{path}", "", 1).connect() as connection:
+        mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
+
+    assert mode == "wal"
+    made.join()
+    maker.close()
+
+
+def test_a_connection_does_not_wait_for_ever(path, monkeypatch):
+    monkeypatch.setattr(Sqlite, "busy_seconds", 0.2)
+    path.touch()
+    maker = sqlite3.connect(path, isolation_level=None)
+    maker.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(OperationalError, match="locked"):
+        Sqlite().connect(f"sqlite:///{path}", "", 1).connect()
+    maker.close()
