@@ -253,7 +253,9 @@ def test_an_idle_query_asks_the_catalog_five_times_a_second_at_most(store, sessi
             assert ask(query) == START
     seconds = time.monotonic() - start
 
-    assert 0 < len(begun) <= 5 * seconds
+    # Once in ten seconds a heartbeat, the lease of the tasks and their next search come on top, and
+    # they may fall into these four.
+    assert 0 < len(begun) <= 5 * (seconds + 1.0)
 
 
 def test_an_idle_query_looks_for_its_settings_though_nothing_changes(store, session, monkeypatch):
