@@ -136,6 +136,7 @@ class QueueConsumer(Generic[Work]):
         if work is None or not len(work):
             manager.found_nothing(self, arrival, for_all=not self.selective)
             return None
+        manager.found_some()
         record(Step.DELIVERED, self.name)
         return work
 

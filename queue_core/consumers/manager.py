@@ -58,6 +58,8 @@ class QueueConsumerManager:
         self._arrival = 0
         #: The arrival after which a consumer that takes everything found nothing.
         self._exhausted = -1
+        #: Whether a consumer got messages since consumers were last notified of an arrival.
+        self._gave = False
 
     def add(self, consumer: ListedConsumer) -> None:
         """Register a consumer, and notify it if there may be work."""
@@ -86,6 +88,7 @@ class QueueConsumerManager:
     def notify_arrival(self, reason: NotifyReason = NotifyReason.ARRIVAL) -> None:
         """Notify one consumer, and all browsers, that there is or may be work."""
         self._arrival = next(self._numbers)
+        self._gave = False
         record(Step.ARRIVED, self.queue)
         for browser in self.lists.non_acquiring:
             self._wake(browser)
@@ -131,6 +134,10 @@ class QueueConsumerManager:
         # If a message arrived during the pull, this consumer was still notified, so no other was.
         self._notify_one(NotifyReason.NOT_DONE)
 
+    def found_some(self) -> None:
+        """Note that a consumer got messages."""
+        self._gave = True
+
     def found_more(self) -> None:
         """Notify another consumer, because one got as much as it could take."""
         self._arrival = next(self._numbers)
@@ -145,6 +152,11 @@ class QueueConsumerManager:
     def has_work(self) -> bool:
         """Whether there may be work: False once a pull has found nothing since the last arrival."""
         return self._exhausted != self._arrival
+
+    @property
+    def was_in_vain(self) -> bool:
+        """Whether consumers have pulled since the last arrival, and none got a message."""
+        return not self._gave and not self.has_work
 
     def has_nothing_for(self, consumer: ListedConsumer) -> bool:
         """Whether this consumer has no work, as far as the manager knows."""

@@ -60,8 +60,7 @@ class QueueDispatcher:
                     self._ended.wait(BLIND_SECONDS)
                     continue
                 if due is not None:
-                    if not self.manager.has_work:
-                        # The last look found nothing.
+                    if self.manager.was_in_vain:
                         poller.pause()
                     poller.looked()
                     self.manager.notify_arrival(_REASONS[due])

@@ -317,6 +317,22 @@ def test_a_selective_consumer_leaves_other_messages_to_its_equals(shop):
     assert shop.manager.has_work is False
 
 
+def test_an_arrival_is_in_vain_if_no_consumer_gets_a_message(shop):
+    shop.consumer()
+    shop.manager.notify_arrival()
+    assert not shop.manager.was_in_vain, "nobody has pulled yet"
+    shop.work()
+    assert shop.manager.was_in_vain
+
+    shop.load(1)
+    shop.work()
+    assert not shop.manager.was_in_vain, "the consumer got a message before it found nothing"
+
+    shop.manager.notify_arrival()
+    shop.work()
+    assert shop.manager.was_in_vain
+
+
 def test_threads_get_each_message_once_and_none_is_left():
     manager = QueueConsumerManager("orders")
     messages, got = deque(), []
