@@ -29,9 +29,9 @@ class QueueDispatcher:
         self.users = 0
         self._catalog = catalog
         self._ended = threading.Event()
-        # In a store that others keep busy, ten vain looks a second are enough.
+        # In a queue that others keep busy, ten vain looks a second are enough.
         watch = Watch(catalog, lambda: (queue.id,))
-        self._poller = Poller(watch, first=0.1, last=0.1, sleep=self._ended.wait)
+        self._poller = Poller(watch, first=0.005, last=0.1, sleep=self._ended.wait)
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
         )
@@ -60,9 +60,10 @@ class QueueDispatcher:
                     self._ended.wait(BLIND_SECONDS)
                     continue
                 if due is not None:
-                    if self.manager.was_in_vain:
+                    in_vain = self.manager.was_in_vain
+                    if in_vain:
                         poller.pause()
-                    poller.looked()
+                    poller.looked(new=not in_vain)
                     self.manager.notify_arrival(_REASONS[due])
 
 
