@@ -31,7 +31,7 @@ class QueueDispatcher:
         self._ended = threading.Event()
         # In a queue that others keep busy, ten vain looks a second are enough.
         watch = Watch(catalog, lambda: (queue.id,))
-        self._poller = Poller(watch, first=0.005, last=0.1, sleep=self._ended.wait)
+        self._poller = Poller(watch, first=0.02, last=0.1, sleep=self._ended.wait)
         self._thread = threading.Thread(
             target=self._run, name=f"ignis-dispatcher-{queue.name}", daemon=True
         )
