@@ -9,6 +9,19 @@ import sqlalchemy as sa
 #: How a caller may connect.
 KINDS = ("sqlalchemy", "driver")
 
+INSERT = sa.text("INSERT INTO sales VALUES (:number)")
+
+
+def sell(message, connection):
+    """Handle a message in the transaction of a pool: its number becomes a row."""
+    connection.execute(INSERT, {"number": message["number"]})
+    return True
+
+
+def caller_of(store, kind="sqlalchemy"):
+    """Return a caller in the database of a store's catalog."""
+    return Caller(store.catalog.engine.url.render_as_string(hide_password=False), kind)
+
 
 class Caller:
     """A program that has a table ``sales`` beside the catalog's."""

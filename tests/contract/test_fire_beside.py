@@ -6,7 +6,7 @@ import time
 import pytest
 
 from queue_core import ConsumerPool, limit
-from tests.contract.callers import Caller
+from tests.contract.callers import caller_of
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
 
@@ -18,7 +18,7 @@ SOON = 30.0
 def caller(store):
     if store.catalog.file is not None:
         pytest.skip("SQLite has one writer")
-    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
+    made = caller_of(store)
     yield made
     made.close()
 

@@ -9,7 +9,7 @@ import pytest
 from queue_core import BadOption, Conflict, Settlement
 from queue_core.errors import BadOutcome, ConsumerFenced, DamagedSegment
 from queue_core.ids import IdSet
-from tests.contract.callers import KINDS, Caller
+from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
 
 PATIENCE = 60.0
@@ -17,7 +17,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(params=KINDS)
 def caller(request, store):
-    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), request.param)
+    made = caller_of(store, request.param)
     yield made
     made.close()
 

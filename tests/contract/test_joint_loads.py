@@ -12,7 +12,7 @@ from queue_core import Store
 from queue_core.blocking.joint_load import JOINED_BYTES, JointLoads, commit_load
 from queue_core.errors import CatalogUnavailable, QueueDeactivated, QueueFull, SchemaMismatch
 from queue_core.faults import InjectedFault, arm
-from tests.contract.callers import Caller
+from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
 PATIENCE = 60.0
@@ -189,7 +189,7 @@ def test_loads_that_depend_on_queued_messages_are_not_joined(store, settings):
 
 def test_large_loads_and_those_of_a_caller_are_not_joined(store):
     queue = make_queue(store)
-    caller = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "driver")
+    caller = caller_of(store, "driver")
     with mock.patch.object(JointLoads, "__call__") as joined:
         queue.load(orders(JOINED_BYTES // 8))
         with caller.connected() as connection:

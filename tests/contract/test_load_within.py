@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from queue_core import BadOption, Conflict, QueueFull, Store
 from queue_core.errors import QueueDeactivated, SchemaMismatch
-from tests.contract.callers import KINDS, Caller
+from tests.contract.callers import KINDS, caller_of
 from tests.factories import make_queue, numbers_of, orders
 from tests.waiting import without_blind_looks
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 @pytest.fixture(params=KINDS)
 def caller(request, store):
-    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), request.param)
+    made = caller_of(store, request.param)
     yield made
     made.close()
 

@@ -10,16 +10,14 @@ import sqlalchemy as sa
 from queue_core import BadOption, ConsumerPool, Retry, batch_handler, constant
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource
-from tests.contract.callers import Caller
+from tests.contract.callers import INSERT, caller_of, sell
 from tests.contract.pools import PATIENCE, eventually
 from tests.factories import make_queue, numbers_of, orders
-
-INSERT = sa.text("INSERT INTO sales VALUES (:number)")
 
 
 @pytest.fixture
 def caller(store):
-    made = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
+    made = caller_of(store)
     yield made
     made.close()
 
@@ -27,11 +25,6 @@ def caller(store):
 @pytest.fixture
 def queue(store):
     return make_queue(store, shards=2)
-
-
-def sell(message, connection):
-    connection.execute(INSERT, {"number": message["number"]})
-    return True
 
 
 def reasons(queue):

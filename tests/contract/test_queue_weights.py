@@ -11,7 +11,7 @@ from ignis_source import requests
 from ignis_source.offset import Offset
 from queue_core.errors import BadOption
 from queue_core.segments.reader import read_table
-from tests.contract.callers import Caller
+from tests.contract.callers import caller_of
 from tests.contract.test_statements import counted
 from tests.factories import ORDERS, make_queue, orders
 
@@ -192,7 +192,7 @@ def test_a_queue_from_which_another_transaction_fires_holds_up_no_other(store, s
     make_queue(store, "large", weight=4).load(orders(100))
     queues(store, 100, a=1, b=1)
     reader = Reader(session, "large", "a", "b")
-    caller = Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
+    caller = caller_of(store)
 
     with closing(caller), caller.connected() as connection:
         store.queue("large").fire(connection=connection)

@@ -4,18 +4,11 @@ import time
 
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 from queue_core import BadOption, BadOutcome, Retry, batch_handler, constant
 from queue_core.testing import handle, temporary_store
-from tests.contract.callers import Caller
+from tests.contract.callers import INSERT, caller_of, sell
 from tests.factories import make_queue, numbers_of, orders
-
-INSERT = sa.text("INSERT INTO sales VALUES (:number)")
-
-
-def caller_of(store):
-    return Caller(store.catalog.engine.url.render_as_string(hide_password=False), "sqlalchemy")
 
 
 @pytest.fixture
@@ -23,11 +16,6 @@ def caller(store):
     made = caller_of(store)
     yield made
     made.close()
-
-
-def sell(message, connection):
-    connection.execute(INSERT, {"number": message["number"]})
-    return True
 
 
 def in_flight(store):
