@@ -61,11 +61,14 @@ class AcquiringTickets:
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages of tickets."""
-        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues.infos
+        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
+        after, whole = tickets.after, queues.all_columns
         plan = self._after(
             consumer,
-            tickets.after,
-            lambda: read_tickets(catalog, uri, queues, tickets, committed=tickets.after),
+            after,
+            lambda: read_tickets(
+                catalog, uri, queues.infos, tickets, committed=after, all_columns=whole
+            ),
         )
         if self._unsettled is not None:
             self._unsettled[tickets.upto] = len(plan)

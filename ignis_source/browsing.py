@@ -53,5 +53,6 @@ class BrowsingTickets:
 
     def plan(self, consumer: Consumer, tickets: TicketRange) -> ReadPlan:
         """Return the plan to read the messages in the windows of tickets."""
-        uri, queues = self._store.storage.uri, self._queues.infos
-        return browsed(self._store.catalog, uri, queues, self._magazine, tickets)
+        catalog, uri, queues = self._store.catalog, self._store.storage.uri, self._queues
+        known, whole = queues.infos, queues.all_columns
+        return browsed(catalog, uri, known, self._magazine, tickets, all_columns=whole)

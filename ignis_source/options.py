@@ -293,6 +293,8 @@ class SourceOptions(NamedTuple):
     zookeeper: str | None
     client_id: str
     view: str | None
+    #: Whether the query wants all columns, since its reader has no schema of the user.
+    all_columns: bool = False
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SourceOptions:

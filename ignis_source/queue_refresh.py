@@ -18,13 +18,19 @@ class Queues:
     """
     The result of *read*, at most *interval* seconds old. Other threads may read it.
 
-    *read* gets its last result; at first, an empty list.
+    *read* gets its last result; at first, an empty list. With *all_columns*, the query wants all
+    columns of the queues, as its user has chosen none.
     """
 
     def __init__(
-        self, read: Callable[[Sequence[QueueInfo]], list[QueueInfo]], interval: float
+        self,
+        read: Callable[[Sequence[QueueInfo]], list[QueueInfo]],
+        interval: float,
+        *,
+        all_columns: bool = False,
     ) -> None:
         self._read = read
+        self.all_columns = all_columns
         self._interval = interval
         self.infos: list[QueueInfo] = []
         self.refresh()
@@ -82,7 +88,7 @@ def open_queues(store: StoreHandle, names: Sequence[str]) -> list[QueueInfo]:
         if not info.schema.equals(infos[0].schema):
             raise BadOption(
                 f"queues={listed(names)}: {info.name!r} and {infos[0].name!r} have different "
-                "columns; read them as two sources"
+                "columns; give both the same with add_columns, or read them as two sources"
             )
     return infos
 

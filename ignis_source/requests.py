@@ -35,7 +35,8 @@ class Requests:
         self._options = options
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
-        self.queues = Queues(self._read, min(options.refresh_interval, SETTINGS_SECONDS))
+        interval = min(options.refresh_interval, SETTINGS_SECONDS)
+        self.queues = Queues(self._read, interval, all_columns=options.all_columns)
         #: The end of a run with Trigger.AvailableNow.
         self.horizon: Horizon | None = None
         # A selector that does not fit a queue is refused before the first firing.

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from ignis_source.options import SourceOptions
 from queue_core.errors import SchemaMismatch
 from queue_core.names import listed, nearest
-from queue_core.schema import output_schema
+from queue_core.schema import METADATA, check_known, output_schema
 from queue_core.views import REPORTS, VIEWS
 
 #: Spark passes timestamps in UTC. Before 4.2, its function knows no other zone.
@@ -61,8 +61,10 @@ def check_columns(options: SourceOptions, wanted: StructType, there: pa.Schema) 
     """
     Raise `SchemaMismatch` for a wanted column that is not *there* or has another type.
 
-    A schema given by the user is a projection.
+    A schema given by the user is a projection. Without one, no column of a queue may be left out.
     """
+    if options.all_columns:
+        check_known(listed(options.queues), there.names, [*wanted.names, *METADATA.names])
     for field in wanted:
         if field.name not in there.names:
             raise SchemaMismatch(

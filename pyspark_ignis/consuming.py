@@ -167,7 +167,9 @@ def consume(
         plan.source["breaker"] = text_of(named)
     read = SourceOptions.of(plan.source)
     timeout, place = _timeout(read, contract)
-    messages = plan.messages(spark, _schema(read, columns, contract.payload))
+    available = source_schema(read)
+    chosen = _columns(read, available, columns, contract.payload)
+    messages = plan.messages(spark, chosen, available)
     is_main = place is Magazine.MAIN
     settled = settlement(messages, function, contract, timeout, _sent(named), may_put_off=is_main)
     return plan.start(spark, settled, contract.retry)
@@ -201,15 +203,15 @@ def _timeout(options: SourceOptions, contract: Contract) -> tuple[float, Magazin
     return contract.timeout_for(queues), options.magazine
 
 
-def _schema(
+def _columns(
     options: SourceOptions,
+    available: StructType,
     columns: Sequence[str] | None,
     payload: Payload | ObjectPayload | None,
-) -> StructType:
+) -> list[str]:
     """Return the columns to read: those that the handler is given, and the message's id."""
-    available = source_schema(options)
     read = handler_columns(available.names, columns, payload)
     by = None if options.breaker is None else options.breaker.by
     read += [by] if by is not None and by not in read else []
     check_columns(options.queues, available.names, read)
-    return StructType([available[column] for column in read])
+    return read

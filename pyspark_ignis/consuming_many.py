@@ -120,8 +120,7 @@ def consume_many(
         queues = open_queues(store, read.queues)
     runners = {queue.name: _runner(queue, available, **assigned[queue.name]) for queue in queues}
     wanted = {column for each in runners.values() for column in each.columns} | {QUEUE}
-    columns = StructType([field for field in available if field.name in wanted])
-    messages = plan.messages(spark, columns)
+    messages = plan.messages(spark, [n for n in available.names if n in wanted], available)
     return plan.start(spark, settlement_by_queue(messages, RunnerByQueue(runners)))
 
 

@@ -22,6 +22,7 @@ from queue_core.durations import in_seconds
 from queue_core.errors import BadOption
 from queue_core.names import nearest, speaking
 from queue_core.retry import Retry
+from queue_core.schema import METADATA
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 #: Arguments of `consume` for options of the source with other names.
@@ -80,11 +81,19 @@ class QueryPlan:
             name=name,
         )
 
-    def messages(self, spark: SparkSession, columns: StructType) -> DataFrame:
-        """Return the messages that the query fires, with some columns."""
+    def messages(
+        self, spark: SparkSession, columns: Sequence[str], available: StructType
+    ) -> DataFrame:
+        """Return the messages that the query fires, with some of the columns that there are."""
+        left = [name for name in available.names if name not in columns]
         with finding_ignis():
             reader = spark.readStream.format("ignis").options(**self.source)
-            return reader.schema(columns).load()
+            if {*left} <= {*METADATA.names} and list(columns) == [
+                name for name in available.names if name in columns
+            ]:
+                # No column of the queues is left out, and newer ones must not be either.
+                return reader.load().drop(*left)
+            return reader.schema(StructType([available[name] for name in columns])).load()
 
     def start(
         self, spark: SparkSession, settled: DataFrame, retry: Retry | None = None

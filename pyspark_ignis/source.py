@@ -34,6 +34,9 @@ logs.configure()
 class IgnisDataSource(DataSource):
     """``format("ignis")``: message queues as streams and tables, in both directions."""
 
+    # Whether Spark has asked for the columns, because the user has given no schema.
+    _all_columns = False
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -45,6 +48,7 @@ class IgnisDataSource(DataSource):
         from ignis_source.options import SourceOptions
         from ignis_source.schema import source_schema
 
+        self._all_columns = True
         return source_schema(SourceOptions.of(self.options))
 
     @briefly
@@ -92,7 +96,7 @@ class IgnisDataSource(DataSource):
             from ignis_source.options import SourceOptions
             from ignis_source.readers import stream_reader, task_reader
 
-        options = SourceOptions.of(self.options)
+        options = SourceOptions.of(self.options)._replace(all_columns=self._all_columns)
         if options.reports:
             return checked(task_reader(options, schema))
         if options.view is not None:

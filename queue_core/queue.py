@@ -21,7 +21,7 @@ from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.durations import Duration, check_seconds, check_timeout
-from queue_core.errors import BadOption, BadOutcome, StorageUnavailable
+from queue_core.errors import BadOption, BadOutcome, SchemaMismatch, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
 from queue_core.ids import IdSet, ids_from
@@ -49,6 +49,7 @@ from queue_core.schema import (
     TIMESTAMP,
     Loadable,
     conform,
+    of_data_frame,
     output_schema,
 )
 from queue_core.segments.buffers import DEFAULT_BUFFERS, Buffer, BufferPool
@@ -236,7 +237,7 @@ class Queue:
                 return self.load(
                     filled, timeout, policy=policy, ttl=ttl, hold=hold, connection=connection
                 )
-        table = conform(self._rows(rows), self.schema, self.name)
+        table = self._conformed(self._rows(rows))
         if table.num_rows == 0:
             return pa.array([], pa.int64())
         if TRACEPARENT in table.schema.names:
@@ -457,11 +458,11 @@ class Queue:
                 uri = self._store.storage.uri
                 return fire_within(theirs, uri, self.info, request, consumer)
 
-        info, uri = self.info, self._store.storage.uri
-        reading = Reading(uri, (info,))
-
         def request_of(queue: QueueInfo) -> FireRequest:
+            if queue.schema_version > self.info.schema_version:
+                self.info = queue
             request = self._request_of(queue, *given)
+            reading = Reading(self._store.storage.uri, (queue,))
             return replace(request, even_if_paused=even_if_paused, reading=reading)
 
         def who() -> Consumer:
@@ -472,10 +473,8 @@ class Queue:
         if ticket is None:
             nothing = output_schema(self.schema).empty_table()
             return Firing(None, nothing, request.refused_for, request.stall.stalled)
-        if self.info is not info:
-            # Another thread has changed the columns, or read them again, while this one waited.
-            reading = Reading(uri, (self.info,))
-        plan = plan_firing(catalog, ticket, reading)
+        assert request.reading is not None, "request_of sets it"
+        plan = plan_firing(catalog, ticket, request.reading)
         messages = self._read(plan, ticket, request.selection)
         return of_plan(ticket, messages, plan, full=request.cut.by_bytes)
 
@@ -1067,6 +1066,10 @@ class Queue:
         """
         Add columns to the queue. Existing messages have null in them.
 
+        Add them before producers fill them. `Queue` objects, pools and targets that are open go on
+        with the new columns. A Spark query fails before it would leave out values of a message;
+        create its DataFrame again, and restart it with its checkpoint.
+
         Args:
             schema: The new columns, which must be nullable, or a dataclass or pydantic model that
                 has them. It may name columns that the queue already has, with the same types.
@@ -1278,10 +1281,9 @@ class Queue:
         fallback: bool = False,
     ) -> FireRequest:
         # Another process may have changed the settings since.
-        with self._store.catalog.read() as connection:
-            queue = queues.still_there(connection, self.info)
+        self._follow_settings()
         given = (max_messages, max_bytes, magazine, selector, order_by, order, fallback)
-        return self._request_of(queue, *given)
+        return self._request_of(self.info, *given)
 
     def _request_of(
         self,
@@ -1317,12 +1319,24 @@ class Queue:
             fair=fair_queues([queue], source, order_by, order),
         )
 
+    def _conformed(self, rows: Loadable) -> pa.Table:
+        """Return rows with the queue's columns; look for new ones before rows are refused."""
+        known = self.info
+        try:
+            return conform(rows, known.schema, self.name)
+        except SchemaMismatch:
+            self._follow_settings()
+            if self.info is known:
+                raise
+            return conform(rows, self.schema, self.name)
+
     def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:
-        """Return objects of a class as a table, and any other rows as they are."""
+        """Return objects of a class and data frames as tables, and any other rows as they are."""
         if isinstance(rows, pa.Table | pa.RecordBatch | Mapping | str):
             return rows
         if hasattr(rows, "__arrow_c_stream__"):
-            return rows
+            # Some can be read only once.
+            return of_data_frame(rows, self.name)
         if not isinstance(rows, Iterable):
             return rows
         listed = rows if isinstance(rows, list) else list(rows)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
-from queue_core.names import check_columns, nearest
+from queue_core.names import check_columns, listed, nearest
 
 
 class DataFrame(Protocol):
@@ -132,6 +132,18 @@ def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None
             raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} is required and missing")
 
 
+def check_known(queue: str, there: Iterable[str], known: Iterable[str]) -> None:
+    """Raise `SchemaMismatch` if a queue has columns that a query does not know."""
+    new = sorted({*there} - {*known})
+    if new:
+        raise SchemaMismatch(
+            f"ignis source: queue {queue!r} has the new column {listed(new, quoted=True)}, which "
+            "this query does not know, and its next messages may have values there; nothing was "
+            "lost. Load the DataFrame again, and restart the query with its checkpoint. To go on "
+            "without new columns, choose columns with .schema(...)"
+        )
+
+
 def evolve(old: pa.Schema, new: pa.Schema, queue: str) -> pa.Schema:
     """
     Return the schema *old* followed by the columns that *new* adds.
@@ -196,7 +208,7 @@ def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if hasattr(rows, "__arrow_c_stream__"):
-        return _of_data_frame(rows, queue)
+        return of_data_frame(rows, queue)
     wrong = (
         f"queue {queue!r}: load a pyarrow Table, a data frame, or a list of dicts or of objects of "
         "one class, not "
@@ -212,7 +224,7 @@ def _as_table(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _of_data_frame(frame: Any, queue: str) -> pa.Table:
+def of_data_frame(frame: Any, queue: str) -> pa.Table:
     """Return the columns of a data frame of pandas, Polars or others, without its row labels."""
     try:
         table = pa.table(frame)

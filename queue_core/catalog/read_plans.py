@@ -25,6 +25,7 @@ def build(
     """
     Return how to read rows of slices, in order of queues, shards and places.
 
+    If messages of the first queue have newer columns than its *info*, they are read with these.
     *known* caches the segments of earlier plans of the same transaction.
     """
     by_queue: dict[int, list[Taken]] = {}
@@ -37,7 +38,7 @@ def build(
     tasks = tuple(
         task for info in infos for task in scan_tasks(by_queue.get(info.id, ()), refs, info.name)
     )
-    older = {
+    stored = {
         (info.name, version): data
         for info in infos
         if any(
@@ -49,8 +50,16 @@ def build(
     for info in infos:
         for piece, _ in by_queue.get(info.id, ()):
             version = refs[piece.segment_id].schema_version
-            if version != info.schema_version and (info.name, version) not in older:
+            if version != info.schema_version and (info.name, version) not in stored:
                 raise damaged(
                     segments, f"id {piece.segment_id}", f"its queue has no schema {version}"
                 )
-    return ReadPlan(storage=storage, schema=serialize(infos[0].schema), schemas=older, tasks=tasks)
+    first = infos[0]
+    schema = serialize(first.schema)
+    versions = (refs[s.segment_id].schema_version for s, _ in by_queue.get(first.id, ()))
+    newest = max(versions, default=0)
+    if newest > first.schema_version:
+        # Columns are only ever added, so no value of any message is left out.
+        stored |= {(info.name, info.schema_version): serialize(info.schema) for info in infos}
+        schema = stored[first.name, newest]
+    return ReadPlan(storage=storage, schema=schema, schemas=stored, tasks=tasks)

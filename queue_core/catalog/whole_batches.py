@@ -1,41 +1,67 @@
 """
-Whole batches: refuse to plan a batch without some of its messages.
+Whole batches: refuse to plan a batch without some of its messages, or of their columns.
 
 The options of a query can change while its last batch is not committed. A plan without the messages
 of a former queue would let Spark commit the batch, and the source delete messages that nobody saw.
+The same holds for the values of columns that a queue got after the query began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, not_, or_, select
+from sqlalchemy import Connection, func, select
 
 from queue_core.catalog import dialect
+from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.slices import ShardKey, of_tickets
-from queue_core.catalog.tables import consumers, queues, slices
+from queue_core.catalog.tables import consumers, queues, segments, slices
 from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo, State, TicketRange
+from queue_core.schema import check_known
 
 
-def check_held(connection: Connection, infos: Sequence[QueueInfo], tickets: TicketRange) -> bool:
+def check_held(
+    connection: Connection,
+    infos: Sequence[QueueInfo],
+    tickets: TicketRange,
+    *,
+    all_columns: bool = False,
+) -> bool:
     """
-    Raise `BadOption` if tickets hold messages of other queues.
+    Raise `BadOption` if tickets hold messages of other queues; return whether they hold damage.
 
-    Return whether they hold damaged ones.
+    With *all_columns*, raise `SchemaMismatch` as `check_columns` does.
     """
-    ids = [info.id for info in infos]
-    known = dialect.of(connection).one_of(slices.c.queue_id, ids)
-    is_damaged = slices.c.state == int(State.DAMAGED)
     found = connection.execute(
-        select(slices.c.queue_id, is_damaged.label("damaged"))
-        .where(*of_tickets(tickets), or_(not_(known), is_damaged))
-        .distinct()
+        select(slices.c.queue_id, slices.c.state, func.max(segments.c.schema_version))
+        .outerjoin(segments, segments.c.id == slices.c.segment_id)
+        .where(*of_tickets(tickets))
+        .group_by(slices.c.queue_id, slices.c.state)
     ).all()
-    missing = sorted({row.queue_id for row in found} - set(ids))
+    missing = sorted({row.queue_id for row in found} - {info.id for info in infos})
     if missing:
         _refuse(connection, tickets, missing, "which the query no longer reads")
-    return any(row.damaged for row in found)
+    if all_columns:
+        check_columns(connection, infos, ((queue, version) for queue, _, version in found))
+    return any(row.state == int(State.DAMAGED) for row in found)
+
+
+def check_columns(
+    connection: Connection, infos: Sequence[QueueInfo], written: Iterable[tuple[int, int]]
+) -> None:
+    """
+    Raise `SchemaMismatch` if messages can have values in columns that *infos* lack.
+
+    *written* are queues, by number, and versions of the schema with which messages were written.
+    """
+    newest: dict[int, int] = {}
+    for queue_id, version in written:
+        newest[queue_id] = max(newest.get(queue_id, 0), version or 0)
+    for info in infos:
+        if newest.get(info.id, 0) > info.schema_version:
+            now = catalog_queues.present(connection, info)
+            check_known(info.name, now.schema.names, info.schema.names)
 
 
 def check_browsed(

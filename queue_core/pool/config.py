@@ -81,10 +81,13 @@ class PoolConfig:
         yields = self.priority is not None or self.single_active
         return not (selects or yields or self.max_in_flight)
 
-    @property
-    def read(self) -> list[str]:
-        """The columns to read: those for the handler, and the message's id."""
-        read = handler_columns(self.queues[0].schema.names, self.columns, self.payload)
+    def read(self, names: Sequence[str]) -> list[str]:
+        """
+        Return the columns to read: those for the handler, and the message's id.
+
+        *names* are those of the messages, since a queue can get more columns.
+        """
+        read = handler_columns(names, self.columns, self.payload)
         by = None if self.breaker is None else self.breaker.by
         return read if by is None or by in read else [*read, by]
 
@@ -150,7 +153,7 @@ def checked(config: PoolConfig) -> PoolConfig:
             f"order={GLOBAL!r} cannot be combined with several queues ({', '.join(names)}): each "
             "firing of a pool takes from one; use a pool for each queue"
         )
-    read = config.read
+    read = config.read(config.queues[0].schema.names)
     for queue in config.queues:
         # Each queue is checked, since their columns may differ.
         columns = pa.schema([*queue.schema, *METADATA])

@@ -42,6 +42,9 @@ from queue_core.verbs.settle import settle_or_lose
 if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
 
+#: Returns the columns to hand out, of those that messages have.
+Columns = Callable[[Sequence[str]], Sequence[str]]
+
 
 class MessageSource(Protocol):
     """The messages of one queue, as a pool takes and settles them. Thread-safe."""
@@ -82,7 +85,7 @@ class AcquiringSource:
         self,
         queue: Queue,
         consumer: Consumer,
-        columns: Sequence[str],
+        columns: Columns,
         *,
         magazine: str,
         selector: AnySelector | None,
@@ -100,7 +103,7 @@ class AcquiringSource:
         self._gate = gate
         self._consumer = consumer
         self._retry = retry
-        self._columns = list(columns)
+        self._columns = columns
         self._magazine = magazine
         self._on_available = on_available
         self._selector = selector
@@ -227,7 +230,8 @@ class AcquiringSource:
         if firing.full:
             # Another worker may take what had no room; this one got less than it could handle.
             self._on_available()
-        parts, left = divided(firing.messages.select(self._columns), limits)
+        messages = firing.messages
+        parts, left = divided(messages.select(self._columns(messages.column_names)), limits)
         self._held.add(sum(part.bytes for part in [*parts, left] if part is not None))
         return parts, left
 
@@ -250,14 +254,14 @@ class BrowsingSource:
         self,
         queue: Queue,
         consumer: Consumer,
-        columns: Sequence[str],
+        columns: Columns,
         magazine: Magazine,
         on_available: Callable[[], None],
         held: HeldBytes | None = None,
     ) -> None:
         self._queue = queue
         self._consumer = consumer
-        self._columns = list(columns)
+        self._columns = columns
         self._magazine = magazine
         self.trouble = Trouble(queue.name, on_available)
         self._on_available = on_available
@@ -314,7 +318,7 @@ class BrowsingSource:
             messages = self._next(most)
         if messages is None:
             return [None] * len(limits)
-        return divided(messages.select(self._columns), limits)[0]
+        return divided(messages.select(self._columns(messages.column_names)), limits)[0]
 
     def _next(self, limit: int) -> pa.Table | None:
         catalog, info = self._queue.store.catalog, self._queue.info

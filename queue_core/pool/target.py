@@ -27,7 +27,6 @@ from queue_core.pool.source import BrowsingSource
 from queue_core.pool.timings import STALL_SECONDS
 from queue_core.presence.presence import Presence
 from queue_core.queue import Queue
-from queue_core.schema import output_schema
 from queue_core.settings import is_whole
 from queue_core.store import Store
 from queue_core.verbs.lose import start_again
@@ -337,8 +336,9 @@ def _browse(
 ) -> Callable[[int], Firing | None]:
     """Return the function that shows messages and takes none."""
     magazine = Magazine.SIDELINE if queue.is_sideline else magazine_of(config.magazine)
-    columns = output_schema(queue.schema).names
-    source = BrowsingSource(queue, consumer, columns, magazine, dispatcher.manager.notify_arrival)
+    source = BrowsingSource(
+        queue, consumer, lambda names: names, magazine, dispatcher.manager.notify_arrival
+    )
 
     def take(limit: int) -> Firing | None:
         taken = source.take(limit)

@@ -51,7 +51,7 @@ def prepare(
     rewritten: list[Rewritten] = []
     if queued is not None and len(plan.result.overwritten):
         parts = plan_rewrite(connection, storage.uri, queue, queued, plan.result.overwritten)
-        rewritten = rewrite(storage, queue, parts)
+        rewritten = rewrite(storage, parts)
     try:
         staged = incoming.stage(plan.kept, plan.overwritten_new)
     except BaseException:

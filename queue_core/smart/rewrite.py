@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core import faults
-from queue_core.catalog import read_plans
+from queue_core.catalog import queues, read_plans
 from queue_core.ids import first_id
 from queue_core.model import MAX_SEGMENT_ROWS, QueueInfo, ReadPlan, Slice, Staged
 from queue_core.plan import Taken
@@ -34,6 +34,8 @@ _NEAR_ROWS = 1024
 class RewritePlan:
     """The parts of slices to rewrite, and how to read them."""
 
+    #: The queue, with all columns that the messages can have.
+    queue: QueueInfo
     #: Groups that fit together into one segment, with their read plan, in order of their slices.
     units: tuple[tuple[tuple[Group, ...], ReadPlan], ...]
     #: The segment and row of each message that gets other values, as one number, ascending.
@@ -58,6 +60,7 @@ def plan_rewrite(
     overwritten: Overwritten,
 ) -> RewritePlan:
     """Find the parts of slices that must be rewritten."""
+    queue = queues.still_there(connection, queue)
     ids = queued.physical_ids(overwritten.rows)
     order = np.argsort(ids)
     piece, row = queued.piece[overwritten.rows], queued.row[overwritten.rows]
@@ -71,14 +74,14 @@ def plan_rewrite(
         for unit in _packed(groups)
     ]
     values = {name: column.take(pa.array(order)) for name, column in overwritten.values.items()}
-    return RewritePlan(units=tuple(units), ids=ids[order], values=values)
+    return RewritePlan(queue=queue, units=tuple(units), ids=ids[order], values=values)
 
 
-def rewrite(storage: Storage, queue: QueueInfo, plan: RewritePlan) -> list[Rewritten]:
+def rewrite(storage: Storage, plan: RewritePlan) -> list[Rewritten]:
     """Write new segments with the new values. Raises `DamagedSegment`."""
     rewritten = []
     for groups, read_plan in plan.units:
-        messages = read_table(read_plan, kept_columns(queue))
+        messages = read_table(read_plan, kept_columns(plan.queue))
         ids, order = _ids(groups)
         if order is not None:
             messages = messages.take(pa.array(order))
@@ -86,7 +89,7 @@ def rewrite(storage: Storage, queue: QueueInfo, plan: RewritePlan) -> list[Rewri
         which = pa.array(np.searchsorted(plan.ids, ids[rows]))
         values = {name: column.take(which) for name, column in plan.values.items()}
         messages = Overwritten(rows=rows, values=values).applied_to(messages)
-        staged, parts = repack(storage, queue, groups, messages)
+        staged, parts = repack(storage, plan.queue, groups, messages)
         rewritten.append(Rewritten(staged=staged, parts=tuple(parts)))
     faults.point("policy.rewritten")
     return rewritten

@@ -119,7 +119,7 @@ def handle(
         contract.retry,
         may_put_off=magazine_of(magazine) is Magazine.MAIN and not queue.is_sideline,
     )
-    names = _columns(queue, columns, contract.payload)
+    names = _columns(queue.refresh(), columns, contract.payload)
     before = _ids(queue.store)
     firing = queue.fire(
         "all" if max_messages is None else max_messages,

@@ -46,7 +46,7 @@ def run_in_transactions(
     source = AcquiringSource(
         queue,
         ticket.consumer,
-        (),
+        list,
         magazine=magazine,
         selector=None,
         order_by=None,

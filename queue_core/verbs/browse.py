@@ -100,17 +100,25 @@ def browsed(
     queues: Sequence[QueueInfo],
     magazine: Magazine,
     tickets: TicketRange,
+    *,
+    all_columns: bool = False,
 ) -> ReadPlan:
     """
     Return the plan to read the messages of a browser's tickets.
 
-    Raises `BadOption` if the tickets show other queues, or another magazine, too.
+    Raises `BadOption` if the tickets show other queues, or another magazine, too; and with
+    *all_columns*, `SchemaMismatch` if messages can have values in columns that *queues* lack.
     """
     with catalog.read() as connection:
         windows = _windows(connection, tickets)
         shown = [key for key, (begin, end) in windows.items() if begin < end]
         whole_batches.check_browsed(connection, queues, magazine, shown, tickets)
-        return browse_within(connection, storage_uri, queues, magazine, windows)
+        plan = browse_within(connection, storage_uri, queues, magazine, windows)
+        if all_columns:
+            ids = {queue.name: queue.id for queue in queues}
+            written = ((ids[task.queue], task.segment.schema_version) for task in plan.tasks)
+            whole_batches.check_columns(connection, queues, written)
+        return plan
 
 
 def _windows(connection: Connection, tickets: TicketRange) -> Window:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from queue_core.capacity.bounds import limit_to_capacity, within_byte_limit
-from queue_core.catalog import dialect, id_map, origins, read_plans, turns
+from queue_core.catalog import dialect, id_map, origins, queues, read_plans, turns
 from queue_core.catalog import segments as segment_rows
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
@@ -70,6 +70,8 @@ def edit(
         origins.check(connection, [queue], id_map.located(connection, [queue.id], ids))
     for _ in range(_TRIES):
         with catalog.read() as connection:
+            # With all columns that the message can have.
+            queue = queues.still_there(connection, queue)
             piece, rows = _waiting(connection, queue, ids)
             plan = read_plans.build(connection, [queue], [(piece, rows)], storage.uri)
         messages = read_table(plan, kept_columns(queue))

@@ -5,7 +5,8 @@ restarted consumer's tickets count another delivery, or are halved (`abandon`). 
 leave the tickets, unless their batch is already published: then Spark plans it only to commit it.
 Guard: the tickets' rows. Crash before the commit: the tickets are unseen. The same tickets give the
 same rows in the same order, until they are settled, swept, quarantined or abandoned, and with
-ack=settle until the next life. Tickets with messages of other queues are refused.
+ack=settle until the next life. Tickets with messages of other queues, or with columns that the
+reader does not know, are refused.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ def read_tickets(
     tickets: TicketRange,
     *,
     committed: int = 0,
+    all_columns: bool = False,
 ) -> ReadPlan:
     """
     Mark tickets as planned, and return how to read their messages.
 
     *committed* is the newest ticket that Spark has committed. Raises `Unacknowledged` if it is to
     be acknowledged first, and `BadOption` if the tickets hold messages of other queues than
-    *queues*.
+    *queues*. With *all_columns*, raises `SchemaMismatch` if they can have values in other columns.
     """
 
     def work(connection: Connection) -> bool:
         consumer_id = tickets.consumer_id
         consumers.check_committed(connection, consumer_id, committed)
         published = False
-        if whole_batches.check_held(connection, queues, tickets):
+        if whole_batches.check_held(connection, queues, tickets, all_columns=all_columns):
             # Not at the top: a query's start does not wait for this.
             from queue_core.verbs.quarantine import leave_tickets
 

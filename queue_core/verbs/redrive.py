@@ -22,7 +22,7 @@ from queue_core.capacity.bounds import (
     limit_to_capacity,
     within_byte_limit,
 )
-from queue_core.catalog import dialect, id_map, read_plans
+from queue_core.catalog import dialect, id_map, queues, read_plans
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.task_log import Moves
@@ -79,7 +79,11 @@ def redrive(
         return _to_main(catalog, queue, request, candidates, guard, note)
     request = replace(request, max_bytes=min(request.max_bytes or STEP_BYTES, STEP_BYTES))
     while True:
-        part = _read_part(catalog, storage, queue, request, candidates)
+        with catalog.read() as connection:
+            # With all columns that the messages can have.
+            queue = queues.still_there(connection, queue)
+            target = queues.still_there(connection, target)
+            part = _read_part(connection, storage, queue, request, candidates)
         if part is None:
             return Step(0)
         ids, plan = part
@@ -130,19 +134,18 @@ def _to_main(
 
 
 def _read_part(
-    catalog: Catalog,
+    connection: Connection,
     storage: Storage,
     queue: QueueInfo,
     request: FireRequest,
     candidates: Candidates | None,
 ) -> tuple[IdSet, ReadPlan] | None:
     """Return the ids of the next part, and how to read it; None if there is nothing left."""
-    with catalog.read() as connection:
-        taken = acquire(connection, request, None, candidates)
-        if not taken:
-            return None
-        plan = read_plans.build(connection, [queue], taken, storage.uri)
-        return IdSet.of(id_map.ids_of(connection, taken)), plan
+    taken = acquire(connection, request, None, candidates)
+    if not taken:
+        return None
+    plan = read_plans.build(connection, [queue], taken, storage.uri)
+    return IdSet.of(id_map.ids_of(connection, taken)), plan
 
 
 def _hand_over(

@@ -36,11 +36,12 @@ def session(store: Store) -> Iterator[Callable[..., Session]]:
     """Make streaming readers of the queue ``orders``, or of `queues`, each as a process has one."""
     made: list[Session] = []
 
-    def make(**options: str) -> Session:
+    def make(*, all_columns: bool = False, **options: str) -> Session:
         given = {"catalog": store.address.catalog, "storage": store.address.storage}
         given |= {"tasks": "none", "idleWait": "0.05"}
         given |= {} if "queues" in options else {"queue": "orders"}
-        made.append(Session(SourceOptions.of(given | options)))
+        parsed = SourceOptions.of(given | options)
+        made.append(Session(parsed._replace(all_columns=all_columns)))
         return made[-1]
 
     yield make
