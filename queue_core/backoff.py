@@ -18,7 +18,8 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
         raise BadOption(f"{name}={value!r}: use a number from {low:g} to {high:g}")
 
 
-def _check_wait(name: str, value: object) -> None:
+def check_wait(name: str, value: object) -> None:
+    """Raise `BadOption` unless a value is a number of seconds that a message may wait."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= LONGEST_SECONDS:  # type: ignore[operator]
         raise BadOption(f"{name}={value!r}: use {FORM}, from 0 to a hundred years")
@@ -38,9 +39,9 @@ class Backoff:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_wait("first", self.first)
+        check_wait("first", self.first)
         _check_number("factor", self.factor, 1, 1e6)
-        _check_wait("max", self.max)
+        check_wait("max", self.max)
         _check_number("jitter", self.jitter, 0, 1)
 
     def seconds(self, failures: int) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from queue_core.backoff import check_wait
 from queue_core.blocking.fire import fire_or_wait
 from queue_core.blocking.publish import publish
 from queue_core.capacity.bounds import OnFull
@@ -20,7 +21,7 @@ from queue_core.catalog import consumers, pauses, queues
 from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
-from queue_core.durations import Duration, check_seconds, check_timeout
+from queue_core.durations import Duration, check_seconds, check_timeout, in_seconds
 from queue_core.errors import BadOption, BadOutcome, SchemaMismatch, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
@@ -202,11 +203,11 @@ class Queue:
                 queued message that returns a `Decision`. It decides about new and queued messages
                 of the same key.
             ttl: Seconds, or a text such as ``"1h"`` or a ``timedelta``, until the messages expire,
-                0 or more. Applies to rows whose own expiry column is null. A queue without such a
-                column gets ``_expires_at``.
+                from 0 to a hundred years. Applies to rows whose own expiry column is null. A queue
+                without such a column gets ``_expires_at``.
             hold: Seconds, or a text such as ``"1h"`` or a ``timedelta``, before the messages may be
-                fired, 0 or more. Applies to rows whose own hold column is null. A queue without
-                such a column gets ``_hold_until``.
+                fired, from 0 to a hundred years. Applies to rows whose own hold column is null. A
+                queue without such a column gets ``_hold_until``.
             connection: A connection to the database of the catalog, in whose transaction to load: a
                 ``Connection`` of SQLAlchemy, of psycopg (3) or of `sqlite3`. By default, a
                 transaction of this call.
@@ -1249,14 +1250,17 @@ class Queue:
         self, table: pa.Table, ttl: Duration | None, hold: Duration | None, *, may_add: bool
     ) -> pa.Table:
         """Fill the expiry and hold columns; add such a column to a queue that has none."""
+        waits = in_seconds(ttl), in_seconds(hold)
+        for name, given in zip(("ttl", "hold"), waits, strict=True):
+            if given is not None:
+                check_wait(name, given)
         now, settings = self._store.catalog.now(), self.info.settings
-        for name, given, column, default in (
-            ("ttl", ttl, expiring(settings, self.schema), EXPIRES_AT),
-            ("hold", hold, holding(settings, self.schema), HOLD_UNTIL),
+        for name, seconds, column, default in (
+            ("ttl", waits[0], expiring(settings, self.schema), EXPIRES_AT),
+            ("hold", waits[1], holding(settings, self.schema), HOLD_UNTIL),
         ):
-            if given is None:
+            if seconds is None:
                 continue
-            seconds = check_seconds(name, given)
             at = now + int(seconds * 1e6)
             if column is None:
                 if not may_add:

@@ -280,6 +280,19 @@ def test_a_load_says_for_how_long_and_from_when(store: Store) -> None:
     assert queue.expire() == 2
 
 
+@pytest.mark.parametrize("wrong", [1e18, 3.2e9, -1.0, float("nan"), "never", "10000000w"])
+@pytest.mark.parametrize("name", ["ttl", "hold"])
+def test_a_time_that_no_message_can_have_changes_nothing(store: Store, name: str, wrong) -> None:
+    queue = make_queue(store, schema=pa.schema([pa.field("number", pa.int64())]))
+    other = "hold" if name == "ttl" else "ttl"
+    with pytest.raises(BadOption, match=f"^{name}=.*from 0 to a hundred years"):
+        queue.load([{"number": 1}], **{other: 1.0, name: wrong})
+    assert store.queue("orders").schema.names == ["number"]
+    assert queue.browse().num_rows == 0
+    queue.load([{"number": 1}], ttl="3155760000s", hold=3_155_760_000)
+    assert queue.browse().num_rows == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
