@@ -176,6 +176,8 @@ def test_an_unknown_queue_is_refused_with_the_nearest_name(store):
             SchemaMismatch,
             "queue 'orders' has no column 'custmer'; did you",
         ),
+        ({"key": ["n"]}, SchemaMismatch, "key=['n']: queue 'orders' has no column"),
+        ({"key": 5}, SchemaMismatch, "key=5: queue 'orders' has no column"),
         ({"key": "amount"}, SchemaMismatch, "key='amount': a column of type double cannot"),
         ({"shards": 0}, BadOption, "shards=0"),
         ({"shards": 513}, BadOption, "shards=513"),
