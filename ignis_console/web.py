@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from ignis_console.ask import Ask
@@ -194,11 +194,15 @@ def _check_token(
 async def read_body(request: Request) -> bytes:
     """Return the body of a request; raises `Refused` if it is too large."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY:
-            raise Refused(413, "the request is too large")
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > MOST_BODY:
+                raise Refused(413, "the request is too large")
+            parts.append(part)
+    except ClientDisconnect:
+        # Nobody reads the answer.
+        raise Refused(400, "the request ended early") from None
     return b"".join(parts)
 
 
