@@ -428,7 +428,8 @@ class Store(AbstractContextManager["Store"]):
             The numbers of rows and segments in the backup.
 
         Raises:
-            BadOption: The folder is not empty, or holds a backup of another store.
+            BadOption: The folder is not empty, holds a backup of another store, or is in the
+                storage of the store.
             DamagedBackup: The list of segments in the earlier backup is damaged.
         """
         from queue_core.backup.backup import backup

@@ -25,7 +25,7 @@ from queue_core.backup.manifest import File, Manifest
 from queue_core.catalog import dialect, format
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.tables import facts, metadata, segments, slices
-from queue_core.errors import DamagedSegment, StorageUnavailable
+from queue_core.errors import BadOption, DamagedSegment, StorageUnavailable
 from queue_core.segments.storage import Storage
 
 #: Files that are copied at once.
@@ -64,7 +64,12 @@ def backup(
     with_segments: bool = True,
     progress: Progress = lambda *_: None,
 ) -> Backup:
-    """Write a backup into a folder; raises `BadOption` if the folder holds anything else."""
+    """Write a backup; raises `BadOption` if the folder is of the store, or holds anything else."""
+    if storage.surrounds(folder.path):
+        raise BadOption(
+            f"{folder.path} is in the storage of the store itself, where vacuum removes foreign "
+            "files; use a folder outside of it"
+        )
     with catalog.read() as connection:
         store = connection.scalar(select(facts.c.value).where(facts.c.name == "store"))
     if store is None:

@@ -161,6 +161,10 @@ class Storage:
         """Remove the mark of a store, if there is one."""
         self.remove(f"{_IDENTITY}/{identity}")
 
+    def surrounds(self, folder: Path) -> bool:
+        """Return whether a local folder lies in the storage."""
+        return self._local and folder.resolve().is_relative_to(Path(self._root).resolve())
+
     def holds(self, file: Path) -> bool:
         """Return whether a local file, such as a catalog, lies in the storage's own folder."""
         return self._local and Path(self._root).resolve() == file.parent.resolve()

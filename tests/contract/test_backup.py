@@ -212,6 +212,18 @@ def test_a_hold_is_renewed_while_it_lasts(store, monkeypatch):
         until(lambda: latest() > first)
 
 
+@pytest.mark.parametrize("inner", ["backup", "segments/backup", "segments", "."])
+def test_a_folder_within_the_storage_is_refused(store, queue, tmp_path, inner):
+    there = sorted(tmp_path.rglob("*"))
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    for root in ("store", "link"):
+        with pytest.raises(BadOption, match="is in the storage of the store itself"):
+            store.backup(tmp_path / root / inner)
+    (tmp_path / "link").unlink()
+    assert sorted(tmp_path.rglob("*")) == there
+    store.backup(tmp_path / "store-backup")
+
+
 def test_a_folder_with_something_else_is_left_alone(store, queue, folder, tmp_path):
     folder.mkdir()
     (folder / "letter.txt").write_text("dear")
