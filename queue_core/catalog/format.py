@@ -8,6 +8,7 @@ from sqlalchemy import Connection, insert, inspect, select, update
 from queue_core import faults
 from queue_core.catalog import dialect, due_times, named_locks, sql_views
 from queue_core.catalog.tables import facts, locks, metadata
+from queue_core.databases.error_codes import LACKING
 from queue_core.errors import DamagedCatalog, FormatTooNew, NoSuchStore
 
 #: The format that this version of ignis writes.
@@ -202,6 +203,5 @@ def _check_tables(there: set[str], catalog: str) -> None:
     missing = metadata.tables.keys() - there
     if missing:
         raise DamagedCatalog(
-            f"catalog {catalog} lacks its tables {', '.join(sorted(missing))}; "
-            "restore it from a backup"
+            f"catalog {catalog} lacks its tables {', '.join(sorted(missing))}; {LACKING}"
         )

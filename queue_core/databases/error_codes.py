@@ -17,6 +17,12 @@ from queue_core.errors import (
 
 Code = int | str
 
+#: What to do about a catalog that lacks tables.
+LACKING = (
+    "check its URL, and on PostgreSQL the search_path of its role and database; only if these are "
+    "as they were, restore it from a backup"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorCodes:
@@ -72,7 +78,7 @@ class ErrorCodes:
         if code in self.damaged:
             reason = "is damaged or not a catalog; restore it from a backup"
         elif code in self.no_name:
-            reason = f"lacks a table or a column ({message}); restore it from a backup"
+            reason = f"lacks a table or a column ({message}); {LACKING}"
         else:
             kind = CatalogUnavailable
             known = None if code is None else self.reasons.get(code)

@@ -138,6 +138,7 @@ class Postgresql(Dialect):
         no_name={"42P01", "42703"},
         forbidden={"42501"},
         read_only={"25006"},
+        reasons={"3F000": "has no schema; check the search_path of its role and database"},
         is_crowded=_is_crowded,
     )
 

@@ -52,8 +52,8 @@ def check_empty(storage: Storage, *, leftovers: bool = False) -> str | None:
         whose = f"of store {min(owners)}" if owners else "of a store"
         raise DamagedCatalog(
             f"storage {storage.name} holds the messages {whose}, and its catalog is missing; "
-            "nothing was changed: restore that catalog, or correct the address. To give those "
-            "messages up, run `ignis adopt`: a new catalog then owns the storage, and its vacuum "
-            "removes them"
+            "nothing was changed: correct the address (on PostgreSQL also the search_path), or "
+            "restore that catalog. To give those messages up, run `ignis adopt`: a new catalog "
+            "then owns the storage, and its vacuum removes them"
         )
     return uuid.uuid4().hex

@@ -152,6 +152,34 @@ def test_a_catalog_that_lacks_a_table_is_damaged(store, address, table):
         store.queue("orders").fire("all")
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize("exists", [False, True])
+def test_another_search_path_is_named_as_the_reason(postgres, tmp_path, exists):
+    """Nothing is damaged, and nothing needs to be restored."""
+    with (
+        postgres.database() as url,
+        Store.open(catalog=url, storage=str(tmp_path / "files")) as store,
+    ):
+
+        def run(statement):
+            with store.catalog.engine.begin() as connection:
+                name = connection.scalar(text("SELECT current_database()"))
+                connection.execute(text(statement.format(database=f'"{name}"')))
+            store.catalog.engine.dispose()
+
+        make_queue(store).load(orders(3))
+        if exists:
+            run("CREATE SCHEMA other")
+        run("ALTER DATABASE {database} SET search_path = other")
+        with pytest.raises(DamagedCatalog, match="search_path of its role and database; only"):
+            store.queue("orders").fire("all")
+        with pytest.raises(IgnisError, match="search_path"):
+            Store.open(catalog=url, storage=str(tmp_path / "files"))
+
+        run("ALTER DATABASE {database} RESET search_path")
+        assert len(store.queue("orders").fire("all")) == 3
+
+
 @pytest.mark.parametrize("value", ["", "one", "-1", "0", None])
 def test_a_catalog_without_a_format_is_damaged(store, address, value):
     store.catalog.write(lambda connection: connection.execute(delete(facts)))

@@ -34,7 +34,8 @@ def failed(code, *, lost=False):
         (Sqlite.errors, 21, CatalogUnavailable, r"failed \(it failed\)"),
         (Postgresql.errors, "40001", CatalogUnavailable, r"failed \(it failed\)"),
         (Postgresql.errors, "XX001", DamagedCatalog, "is damaged"),
-        (Postgresql.errors, "42P01", DamagedCatalog, "lacks a table"),
+        (Postgresql.errors, "42P01", DamagedCatalog, "lacks a table.* search_path .* only if"),
+        (Postgresql.errors, "3F000", CatalogUnavailable, "check the search_path"),
         (Postgresql.errors, "", CatalogUnavailable, r"failed \(it failed\)"),
     ],
 )
