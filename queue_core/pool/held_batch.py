@@ -6,7 +6,9 @@ share its bytes by their rows.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,27 +35,27 @@ class HeldBatch:
 
 def divided(
     messages: pa.Table, limits: Sequence[int]
-) -> tuple[list[HeldBatch | None], HeldBatch | None]:
+) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
     """Divide messages evenly, up to each limit; return the parts, and the rest."""
-    batches = messages.to_batches()
-    # Most firings are one batch, of which a slice costs next to nothing.
-    whole = batches[0] if len(batches) == 1 else messages
-    left, start = whole.num_rows, 0
-    size = whole.nbytes if left else 0
+    rows = left = messages.num_rows
+    size = messages.nbytes if rows else 0
+    pieces = deque(HeldBatch(each, size * len(each) // rows) for each in combined(messages))
     parts: list[HeldBatch | None] = []
     for number, limit in enumerate(limits):
-        count = min(limit, -(-left // (len(limits) - number)))
-        parts.append(_part(whole, start, count, size))
-        start, left = start + count, left - count
-    return parts, _part(whole, start, left, size)
+        part, rest = None, None
+        if pieces:
+            part, rest = pieces.popleft().split(min(limit, -(-left // (len(limits) - number))))
+            left -= len(part)
+        if rest is not None:
+            pieces.appendleft(rest)
+        parts.append(part)
+    return parts, list(pieces)
 
 
-def _part(whole: pa.RecordBatch | pa.Table, start: int, count: int, size: int) -> HeldBatch | None:
-    if not count:
-        return None
-    part = whole.slice(start, count)
-    rows = whole.num_rows
-    # The bytes of all parts are those of the whole.
-    own = size * (start + count) // rows - size * start // rows
-    batch = part.combine_chunks().to_batches()[0] if isinstance(part, pa.Table) else part
-    return HeldBatch(batch, own)
+def combined(messages: pa.Table) -> list[pa.RecordBatch]:
+    """Return messages in few batches: in one, unless a column has more than 2 GiB."""
+    if len(messages.to_batches()) > 1:
+        # Nested columns of this size cannot be combined at all.
+        with suppress(pa.ArrowInvalid):
+            messages = messages.combine_chunks()
+    return [batch for batch in messages.to_batches() if batch.num_rows]

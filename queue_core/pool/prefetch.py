@@ -53,12 +53,11 @@ class Prefetch:
             self._factor = min(self._factor * 2, self._max_factor)
         return requested * self._factor
 
-    def put(self, messages: HeldBatch | None) -> None:
+    def put(self, *messages: HeldBatch) -> None:
         """Keep messages that were fired beyond the requested ones."""
         self._fired_at = time.monotonic()
-        if messages is not None:
-            with self._lock:
-                self._waiting.append(messages)
+        with self._lock:
+            self._waiting.extend(messages)
 
     def clear(self) -> list[HeldBatch]:
         """Remove and return the fired messages, which the caller reloads."""

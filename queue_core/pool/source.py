@@ -206,12 +206,12 @@ class AcquiringSource:
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.limits else self._prefetch.amount(most)
         parts, left = self._fire_now(ahead, limits, selector, room)
-        self._prefetch.put(left)
+        self._prefetch.put(*left)
         return parts
 
     def _fire_now(
         self, most: int, limits: list[int], selector: AnySelector | None, room: int
-    ) -> tuple[list[HeldBatch | None], HeldBatch | None]:
+    ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
         """Fire, and return the parts for the workers and the rest, which are held from now on."""
         with self.trouble.attempt():
             firing = self._queue.fire(
@@ -232,7 +232,7 @@ class AcquiringSource:
             self._on_available()
         messages = firing.messages
         parts, left = divided(messages.select(self._columns(messages.column_names)), limits)
-        self._held.add(sum(part.bytes for part in [*parts, left] if part is not None))
+        self._held.add(sum(part.bytes for part in [*parts, *left] if part is not None))
         return parts, left
 
     def _settle_all(self, settlements: list[pa.Table]) -> Sequence[Numbers]:
@@ -275,10 +275,12 @@ class BrowsingSource:
         self.stalled = False
         self.is_sideline = magazine is Magazine.SIDELINE
         self._browse = Coalescer(self._browse_for, threading.Lock())
+        #: Messages of the last ticket that were too large for one batch with the others.
+        self._left = Prefetch(1)
 
     def take(self, limit: int) -> HeldBatch | None:
         """Return messages that were not shown yet."""
-        return self._browse(limit)
+        return self._left.next(limit) or self._browse(limit)
 
     def settle(self, settlement: pa.Table) -> Numbers:
         """Do nothing, since no messages were taken."""
@@ -303,22 +305,22 @@ class BrowsingSource:
         # A browser's ticket is one of places, and does not know their sizes.
         fitting = len(limits) if self._mean is None else int(room / max(self._mean, 1.0))
         try:
-            parts = self._browse_now(limits, min(sum(limits), max(fitting, 1)))
-            shown = [part for part in parts if part is not None]
-            if shown:
-                size = sum(part.bytes for part in shown)
-                self._held.add(size)
-                self._mean = size / sum(map(len, shown))
+            return self._browse_now(limits, min(sum(limits), max(fitting, 1)))
         finally:
             self._held.give_back(room)
-        return parts
 
     def _browse_now(self, limits: list[int], most: int) -> Sequence[HeldBatch | None]:
         with self.trouble.attempt():
             messages = self._next(most)
         if messages is None:
             return [None] * len(limits)
-        return divided(messages.select(self._columns(messages.column_names)), limits)[0]
+        parts, left = divided(messages.select(self._columns(messages.column_names)), limits)
+        self._left.put(*left)
+        if self._held is not None:
+            size = sum(part.bytes for part in [*parts, *left] if part is not None)
+            self._held.add(size)
+            self._mean = size / messages.num_rows
+        return parts
 
     def _next(self, limit: int) -> pa.Table | None:
         catalog, info = self._queue.store.catalog, self._queue.info

@@ -34,4 +34,20 @@ def merge_rows(rows: pa.Table) -> pa.Table:
     times = rows.column("_loaded_at").cast(pa.int64()).to_numpy()
     ends = np.flatnonzero(shards[1:] != shards[:-1]) + 1
     counts = np.diff([0, *ends.tolist(), len(shards)]).tolist()
-    return rows.take(pa.array(merged(times, rows.column("_message_id").to_numpy(), counts)))
+    return taken(rows, merged(times, rows.column("_message_id").to_numpy(), counts))
+
+
+def taken(rows: pa.Table, places: Numbers) -> pa.Table:
+    """Return rows in another order, in several chunks if one cannot hold them."""
+    try:
+        return rows.take(pa.array(places))
+    except pa.ArrowInvalid:
+        # A chunk holds up to 2 GiB of a column.
+        if len(places) < 2:
+            raise
+    halves = []
+    for half in np.array_split(places, 2):
+        chosen = np.zeros(rows.num_rows, dtype=bool)
+        chosen[half] = True
+        halves.append(taken(rows.filter(pa.array(chosen)), half.argsort().argsort()))
+    return pa.concat_tables(halves)

@@ -113,9 +113,11 @@ class Selection:
             return merge_rows(rows)
         if rules.order is None:
             return rows
+        from queue_core.selection.merging import taken
         from queue_core.selection.scan import with_moment
 
-        return rows.take(rules.order.indices(with_moment(rows, rules.order.columns, now)))
+        order = rules.order.indices(with_moment(rows, rules.order.columns, now))
+        return taken(rows, order.to_numpy())
 
 
 def _check_order(order: str, order_by: str | None) -> None:

@@ -1,5 +1,6 @@
 """Batches that a pool holds: divided without losing a message or a byte."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -32,17 +33,46 @@ def test_messages_are_divided_evenly_with_their_bytes(sizes, limits, counts, res
     parts, left = divided(messages, limits)
 
     assert [len(part) for part in parts] == counts
-    assert len(numbers(left)) == rest
-    assert [number for part in [*parts, left] for number in numbers(part)] == list(range(20))
-    assert sum(part.bytes for part in [*parts, left] if part) == messages.nbytes
+    assert sum(map(len, left)) == rest
+    assert [number for part in [*parts, *left] for number in numbers(part)] == list(range(20))
+    assert sum(part.bytes for part in [*parts, *left] if part) == messages.nbytes
 
 
 def test_workers_for_whom_nothing_is_left_get_nothing():
     parts, left = divided(table(2), [1, 1, 1])
     assert [numbers(part) for part in parts] == [[0], [1], []]
-    assert (parts[2], left) == (None, None)
-    assert divided(table(0), [5, 5]) == ([None, None], None)
-    assert divided(table(), [5]) == ([None], None)
+    assert (parts[2], left) == (None, [])
+    assert divided(table(0), [5, 5]) == ([None, None], [])
+    assert divided(table(), [5]) == ([None], [])
+
+
+def huge(kind, chunks):
+    """A table with a column of 1.2 GB in each chunk of two rows, which shares unwritten memory."""
+    size = 1_200_000_000
+    memory = pa.py_buffer(np.zeros(size, np.uint8))
+    offsets = pa.py_buffer(np.array([0, size // 2, size], np.int32))
+    if kind == pa.binary():
+        values = pa.Array.from_buffers(kind, 2, [None, offsets, memory])
+    else:
+        elements = pa.Array.from_buffers(pa.int8(), size, [None, memory])
+        values = pa.Array.from_buffers(kind, 2, [None, offsets], children=[elements])
+    ids = [[2 * chunk, 2 * chunk + 1] for chunk in range(chunks)]
+    return pa.table({"n": pa.chunked_array(ids), "large": pa.chunked_array([values] * chunks)})
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int8()), pytest.param(pa.binary(), marks=pytest.mark.slow)]
+)
+def test_no_row_is_lost_where_one_batch_cannot_hold_them(kind):
+    messages = huge(kind, 2)
+    for limits, counts, rest in (
+        ([30], [[0, 1]], [[2, 3]]),
+        ([1, 1, 1], [[0], [1], [2]], [[3]]),
+        ([30, 30], [[0, 1], [2, 3]], []),
+    ):
+        parts, left = divided(messages, limits)
+        assert [numbers(part) for part in parts] == counts
+        assert [numbers(part) for part in left] == rest
 
 
 def test_a_batch_is_split_with_its_bytes():

@@ -25,11 +25,11 @@ def test_more_is_fired_while_it_is_used_up_within_the_linger(monkeypatch):
     assert prefetched.amount(100) == 100
     amounts = []
     for _ in range(5):
-        prefetched.put(None)
+        prefetched.put()
         now[0] += LINGER_SECONDS / 2
         amounts.append(prefetched.amount(100))
     for _ in range(4):
-        prefetched.put(None)
+        prefetched.put()
         now[0] += LINGER_SECONDS * 2
         amounts.append(prefetched.amount(100))
 
@@ -39,8 +39,7 @@ def test_more_is_fired_while_it_is_used_up_within_the_linger(monkeypatch):
 def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
     prefetched = Prefetch()
     assert prefetched.next(2) is None
-    prefetched.put(batch(1, 2, 3))
-    prefetched.put(batch(4))
+    prefetched.put(batch(1, 2, 3), batch(4))
     assert found(prefetched.next(2)) == ([1, 2], 200)
     assert found(prefetched.next(2)) == ([3], 100)
     assert [found(left) for left in prefetched.clear()] == [([4], 100)]
@@ -49,5 +48,5 @@ def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
 
 def test_nothing_is_fired_ahead_where_it_may_not_be():
     prefetched = Prefetch(1)
-    prefetched.put(None)
+    prefetched.put()
     assert prefetched.amount(100) == 100

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from queue_core.selection.merging import merge_rows, merged
+from queue_core.selection.merging import merge_rows, merged, taken
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,39 @@ def test_rows_are_merged_by_their_shards_and_times():
     rows = pa.table({"n": [0, 1, 2, 3], "_message_id": ids, "_shard": shards, "_loaded_at": times})
     assert merge_rows(rows)["n"].to_pylist() == [0, 2, 3, 1]
     assert merge_rows(rows.slice(0, 0)).num_rows == 0
+
+
+class Narrow:
+    """A table of which Arrow can take two rows at once."""
+
+    def __init__(self, table):
+        self.table = table
+        self.num_rows = table.num_rows
+
+    def take(self, places):
+        if len(places) > 2:
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return self.table.take(places)
+
+    def filter(self, mask):
+        return Narrow(self.table.filter(mask))
+
+
+def test_rows_are_put_in_order_where_one_chunk_cannot_hold_them():
+    rows = pa.table({"n": list(range(9))})
+    places = np.array([4, 0, 8, 7, 1, 2, 6, 3, 5])
+    assert taken(Narrow(rows), places)["n"].to_pylist() == places.tolist()
+    assert taken(rows, places[:4])["n"].to_pylist() == [4, 0, 8, 7]
+
+
+@pytest.mark.slow
+def test_more_than_two_gibibytes_are_put_in_order():
+    """Needs about 5 GB."""
+    size = 1_200_000_000
+    memory = pa.py_buffer(np.zeros(size, np.uint8))
+    offsets = pa.py_buffer(np.array([0, size // 2, size], np.int32))
+    values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, memory])
+    rows = pa.table(
+        {"n": pa.chunked_array([[0, 1], [2, 3]]), "large": pa.chunked_array([values] * 2)}
+    )
+    assert taken(rows, np.array([3, 0, 2, 1]))["n"].to_pylist() == [3, 0, 2, 1]
