@@ -38,7 +38,8 @@ class BrowsingTickets:
 
     def fire(self, consumer: Consumer, request: FireRequest) -> Ticket | None:
         """Note the next window; None if there are no new messages."""
-        return browse_next(self._store.catalog, consumer, request)
+        found = browse_next(self._store.catalog, consumer, request)
+        return None if found is None else found[0]
 
     def acknowledge(self, consumer: Consumer, ticket: int) -> None:
         """Forget the tickets before *ticket*, which records where to continue."""

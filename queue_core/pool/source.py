@@ -22,7 +22,7 @@ from queue_core.catalog import consumers, interests
 from queue_core.coalescing import Coalescer
 from queue_core.errors import Unavailable
 from queue_core.ids import IdSet
-from queue_core.model import Consumer, Magazine, Ticket, TicketRange, magazine_of
+from queue_core.model import Consumer, Magazine, Ticket, magazine_of
 from queue_core.outcomes import DELETE, Settlement
 from queue_core.pool.held_batch import HeldBatch, divided
 from queue_core.pool.held_bytes import HeldBytes
@@ -35,7 +35,7 @@ from queue_core.retry import Retry
 from queue_core.rows import Numbers
 from queue_core.segments.reader import read_table
 from queue_core.selection.request import FireRequest
-from queue_core.verbs.browse import browse_next, browsed
+from queue_core.verbs.browse import Window, browse, browse_next
 from queue_core.verbs.quarantine import quarantining
 from queue_core.verbs.settle import settle_or_lose
 
@@ -268,8 +268,8 @@ class BrowsingSource:
         self._held = held
         #: The mean size of the messages that were shown last, in bytes; at first, it is unknown.
         self._mean: float | None = None
-        #: A ticket whose messages could not be read yet.
-        self._unread: Ticket | None = None
+        #: A ticket whose messages could not be read yet, and its windows.
+        self._unread: tuple[Ticket, Window] | None = None
         #: Limits count firings, and a browser fires nothing.
         self.refused_for: float | None = None
         self.stalled = False
@@ -326,33 +326,30 @@ class BrowsingSource:
         catalog, info = self._queue.store.catalog, self._queue.info
         request = FireRequest(queue_ids=(info.id,), magazine=self._magazine, max_messages=limit)
         while True:
-            ticket = self._unread or browse_next(catalog, self._consumer, request)
-            if ticket is None:
+            found = self._unread or browse_next(catalog, self._consumer, request)
+            if found is None:
                 return None
             self._unread = None
             try:
                 with quarantining(catalog, self._queue.store.storage):
-                    messages = self._read(ticket.number)
+                    messages = self._read(*found)
             except Unavailable:
-                self._unread = ticket
+                self._unread = found
                 raise
             # Meanwhile, all messages of the ticket may be gone.
             if messages.num_rows:
                 return messages
 
-    def _read(self, number: int) -> pa.Table:
+    def _read(self, ticket: Ticket, window: Window) -> pa.Table:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
-        consumer = self._consumer
-        found = browsed(
-            catalog,
-            uri,
-            [self._queue.info],
-            self._magazine,
-            TicketRange(consumer.id, number - 1, number),
+        # By its windows, since another queue's thread may have closed the ticket meanwhile.
+        messages = read_table(browse(catalog, uri, [self._queue.info], self._magazine, window))
+        # The last ticket is kept, because it holds the browser's positions.
+        catalog.write(
+            lambda connection: consumers.close_tickets(
+                connection, self._consumer, ticket.number - 1
+            )
         )
-        messages = read_table(found)
-        # The last ticket is kept, because it holds the browser's position.
-        catalog.write(lambda connection: consumers.close_tickets(connection, consumer, number - 1))
         return messages
 
 

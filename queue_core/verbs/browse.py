@@ -1,9 +1,10 @@
 """Browse: show every message once, and take none.
 
 A browser's ticket holds no slices. It records a window of places in each shard, from the end of the
-browser's last ticket to the load pointer. Changes: only the ticket. Guard: the consumer's epoch.
-Crash before the commit: there is no ticket. The browser does not see messages that are deleted
-after the ticket and before it is read.
+browser's last ticket to the load pointer. The windows of shards that it does not show are empty:
+they say where the browser continues in its other queues. Changes: only the ticket. Guard: the
+consumer's epoch, and its row's lock. Crash before the commit: there is no ticket. The browser does
+not see messages that are deleted after the ticket and before it is read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from queue_core.catalog import consumers, dialect, read_plans, whole_batches
 from queue_core.catalog.damage import decoding
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import ShardKey, fetch
+from queue_core.catalog.tables import queues as queue_rows
 from queue_core.catalog.tables import slices
 from queue_core.catalog.tables import tickets as ticket_rows
 from queue_core.model import (
@@ -70,26 +72,38 @@ def browse_within(
     )
 
 
-def browse_next(catalog: Catalog, consumer: Consumer, request: FireRequest) -> Ticket | None:
+def browse_next(
+    catalog: Catalog, consumer: Consumer, request: FireRequest
+) -> tuple[Ticket, Window] | None:
     """Return a ticket for places that the consumer has not seen; None if there are none."""
     horizon = request.horizon or Horizon.now(catalog, request.queue_ids, request.magazine)
-    with catalog.read() as connection:
+
+    def unseen(connection: Connection) -> tuple[Window, int]:
+        """Return the next windows, and the number of their places."""
         seen = _windows(connection, TicketRange(consumer.id, 0, sys.maxsize))
-    begins = {key: seen.get(key, (0, 0))[1] for key in horizon.pointers}
-    unseen = {key: end - begins[key] for key, end in horizon.pointers.items()}
-    messages = sum(count for count in unseen.values() if count > 0)
-    if messages == 0:
-        return None
-    shares = share(unseen, min(request.max_messages or messages, messages))
-    windows = {key: (begin, begin + shares.get(key, 0)) for key, begin in begins.items()}
-    text = json.dumps({"/".join(map(str, key)): window for key, window in windows.items()})
+        begins = dict.fromkeys(horizon.pointers, 0) | {key: end for key, (_, end) in seen.items()}
+        left = {key: end - begins[key] for key, end in horizon.pointers.items()}
+        places = sum(count for count in left.values() if count > 0)
+        shares = share(left, min(request.max_messages or places, places))
+        windows = {key: (begin, begin + shares.get(key, 0)) for key, begin in begins.items()}
+        return windows, sum(shares.values())
 
-    def work(connection: Connection) -> Ticket:
+    def work(connection: Connection) -> tuple[Ticket, Window]:
         consumers.check(connection, consumer, request.after, request.queue_ids)
+        # Again, because the consumer may browse several queues at the same time.
+        windows, count = unseen(connection)
+        shown = dialect.of(connection).one_of(queue_rows.c.id, [*{key[0] for key in windows}])
+        exist = set(connection.scalars(select(queue_rows.c.id).where(shown)))
+        text = json.dumps(
+            {"/".join(map(str, key)): window for key, window in windows.items() if key[0] in exist}
+        )
         number, fired_at = consumers.new_ticket(connection, consumer, seen=False, browsed=text)
-        count = sum(shares.values())
-        return Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)
+        ticket = Ticket(consumer=consumer, number=number, fired_at=fired_at, messages=count)
+        return ticket, windows
 
+    with catalog.read() as connection:
+        if not unseen(connection)[1]:
+            return None
     # Not `transact`: the crash points `source.before_fire` and `source.fired` are around the call.
     return catalog.write(work)
 

@@ -22,7 +22,8 @@ def browser(store):
 def look(store, queue, consumer, limit=None, **wanted):
     """The next ticket of a browser; None when there is nothing new."""
     what = FireRequest(queue_ids=(queue.info.id,), max_messages=limit, **wanted)
-    return browse_next(store.catalog, consumer, what)
+    found = browse_next(store.catalog, consumer, what)
+    return None if found is None else found[0]
 
 
 def shown(store, queue, ticket, magazine=Magazine.MAIN):

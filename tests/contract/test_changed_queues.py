@@ -120,6 +120,24 @@ def test_a_browser_shows_the_whole_batch_too(filled, life, changed, named):
     assert len(rows(life(**given), START, end)) == 6
 
 
+def test_a_browser_goes_on_where_it_was_in_a_queue_that_it_did_not_read_meanwhile(filled, life):
+    at = START
+    for reads, shown in [
+        ("red,blue", [0, 1, 2, 10, 11, 12]),
+        ("red", [20]),
+        ("red,blue", [21, 30, 31]),
+        ("blue", [32]),
+    ]:
+        query = life(reads, ack="browse")
+        query.acknowledge(at)
+        end = query.next(at, None, None)
+        assert rows(query, at, end) == shown
+        red, blue = (filled.queue(name) for name in ("red", "blue"))
+        red.load(orders(1, 20 + end.ticket - 1))
+        blue.load(orders(1, 30 + end.ticket - 1))
+        at = end
+
+
 def test_a_browser_does_not_ask_for_a_queue_that_was_empty_or_is_gone(filled, life):
     make_queue(filled, "green")
     end = life("red,blue,green", ack="browse").next(START, None, None)

@@ -293,7 +293,7 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
 
     def look(limit=None):
         wanted = FireRequest(queue_ids=(queue.info.id,), max_messages=limit)
-        ticket = browse_next(store.catalog, browser, wanted)
+        ticket, _ = browse_next(store.catalog, browser, wanted)
         uri, number = store.storage.uri, ticket.number
         seen = browsed(
             store.catalog,

@@ -356,6 +356,32 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
     assert len(queue.fire("all")) == 150
 
 
+def test_a_browser_of_several_queues_sees_every_message_once(store):
+    names = ["a", "b", "c"]
+    queues = [make_queue(store, name, shards=2) for name in names]
+    recorder, loaded = Recorder(), Counter()
+
+    def load(queue, count, first):
+        queue.load(orders(count, first))
+        loaded.update((queue.name, number) for number in range(first, first + count))
+
+    def seen():
+        return Counter((each["_queue"], each["number"]) for each in recorder.messages)
+
+    how = {"browse": True, "name": "looker", "batch": 7, "concurrency": 4}
+    for first in (0, 40):
+        for queue in queues:
+            load(queue, 40, first)
+        with ConsumerPool(store, names, recorder, **how) as pool:
+            assert pool.drain(PATIENCE)
+            assert seen() == loaded
+            load(queues[1], 10, 1000 + first)
+            eventually(lambda: len(seen()) == len(loaded))
+            assert pool.drain(PATIENCE)
+        assert seen() == loaded
+    assert all(len(queue.fire("all")) == queue.browse().num_rows for queue in queues)
+
+
 # The twelve steps.
 
 

@@ -1,13 +1,16 @@
 """`ConsumerTarget`: a client of one's own, which is notified of work and pulls it."""
 
 import asyncio
+import json
 import threading
 import time
 
 import pytest
+from sqlalchemy import select
 
 from queue_core import ConsumerPool, ConsumerTarget, Pressure, Store, SuspendReason
 from queue_core.catalog import interests
+from queue_core.catalog.tables import tickets
 from queue_core.errors import BadOption, BadSelector, ConsumerFenced, NoSuchQueue, QueueTaken
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, numbers_of, orders
@@ -155,6 +158,69 @@ def test_a_browser_sees_every_message_once_and_takes_none(store, queue):
 
     assert sorted(shown) == list(range(9))
     assert row_of(store, "orders")["waiting"] == 9
+
+
+def ids_of(store):
+    return {store.queue(name).info.id for name in store.queues()}
+
+
+def shown_by(store, queues, **how):
+    """The numbers that a browser of a name shows, by queue; it pulls from its queues by turns."""
+    shown = {name: [] for name in queues}
+    with ConsumerTarget(store, queues, Woken(), browse=True, name="eyes", **how) as target:
+        waiting = list(target.consumers)
+        while waiting:
+            consumer = waiting.pop(0)
+            if (firing := consumer.pull(4)) is not None:
+                shown[consumer.queue.name] += numbers_of(firing.messages)
+                waiting.append(consumer)
+            assert len(shown[consumer.queue.name]) < 1000, "the same messages come again"
+    return {name: sorted(numbers) for name, numbers in shown.items()}
+
+
+def test_a_browser_of_several_queues_sees_every_message_once(store):
+    queues = {name: make_queue(store, name, shards=2) for name in ("a", "b", "c")}
+    for name in ("a", "b"):
+        queues[name].load(orders(9))
+
+    assert shown_by(store, list(queues)) == {"a": [*range(9)], "b": [*range(9)], "c": []}
+    queues["b"].load(orders(3, 9))
+    queues["c"].load(orders(2))
+    assert shown_by(store, list(queues)) == {"a": [], "b": [9, 10, 11], "c": [0, 1]}
+    assert all(queue.browse().num_rows == len(queue.fire("all")) for queue in queues.values())
+
+
+def test_a_browser_goes_on_where_it_was_whatever_else_it_has_visited(store, queue):
+    other = make_queue(store, "other")
+    queue.load(orders(9))
+    other.load(orders(5))
+    other.sideline(other.fire(2))
+
+    assert shown_by(store, ["orders"]) == {"orders": [*range(9)]}
+    assert shown_by(store, ["other"]) == {"other": [2, 3, 4]}
+    assert shown_by(store, ["other"], magazine="sideline") == {"other": [0, 1]}
+    queue.load(orders(1, 9))
+    assert shown_by(store, ["orders", "other"]) == {"orders": [9], "other": []}
+    assert shown_by(store, ["other"], magazine="sideline") == {"other": []}
+
+
+def test_a_browser_sees_all_of_a_queue_that_was_dropped_and_made_again(store, queue):
+    gone = make_queue(store, "gone")
+    for each in (queue, gone):
+        each.load(orders(9))
+    assert shown_by(store, ["orders", "gone"]) == {"orders": [*range(9)], "gone": [*range(9)]}
+
+    gone.deactivate()
+    gone.drop()
+    assert shown_by(store, ["orders"]) == {"orders": []}
+    make_queue(store, "gone").load(orders(3))
+    queue.load(orders(1, 9))
+
+    assert shown_by(store, ["orders", "gone"]) == {"orders": [9], "gone": [0, 1, 2]}
+    # It remembers no place of a queue that is gone.
+    with store.catalog.read() as connection:
+        (places,) = connection.scalars(select(tickets.c.browsed))
+    assert {int(place.split("/")[0]) for place in json.loads(places)} == ids_of(store)
 
 
 def test_it_selects_and_leaves_the_rest_to_a_pool(store, queue):
