@@ -307,7 +307,7 @@ def _ignis(folder: str) -> Iterator[pa.RecordBatch]:
 def _plan(folder: str) -> ReadPlan:
     with Store.open(folder) as store:
         queue, consumer = store.queue("large"), store.consumer("reader")
-        tickets = TicketRange(consumer.id, 0, 1)
+        tickets = TicketRange(consumer, 0, 1)
         return read_tickets(store.catalog, store.storage.uri, [queue.info], tickets)
 
 

@@ -14,8 +14,10 @@ from queue_core.brief_errors import briefly
 class AdmittedStreamReader(IgnisStreamReader, SupportsTriggerAvailableNow):
     """Fires messages within Spark's read limits."""
 
+    @briefly
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the read limit of each trigger."""
+        """Return the read limit of each trigger, and begin the session: this is the first call."""
+        self._driver()
         return default_limit(self._options)
 
     @briefly

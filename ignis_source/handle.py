@@ -38,11 +38,17 @@ class StoreHandle:
         with self.catalog.read() as connection:
             return queues.find(connection, name)
 
-    def enlist(self, name: str, ack: str, *, sweepable: bool) -> Consumer:
-        """Begin a new life of a query, which sends heartbeats."""
+    def last_life(self, name: str) -> int:
+        """Return the number of a consumer's last life; 0 if there was none."""
+        with self.catalog.read() as connection:
+            consumer = consumers.by_name(connection, name)
+        return consumer.epoch if consumer else 0
+
+    def enlist(self, name: str, ack: str, *, sweepable: bool, follows: int | None) -> Consumer:
+        """Begin a new life of a query, which sends heartbeats; *follows* is as in `enlist`."""
         return self.catalog.write(
             lambda connection: consumers.enlist(
-                connection, name, beats=True, ack=ack, sweepable=sweepable
+                connection, name, beats=True, ack=ack, sweepable=sweepable, follows=follows
             )
         )
 

@@ -59,6 +59,12 @@ class _StartsFromPlans(DataSourceStreamReader):
 class OlderStreamReader(_StartsFromPlans, IgnisStreamReader):
     """The reader of messages."""
 
+    @briefly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Begin the session, also without a batch: this is the first call after a restart."""
+        self._driver()
+        return super().partitions(start, end)
+
 
 class OlderTaskReader(_StartsFromPlans, IgnisTaskReader):
     """The reader of side tasks."""

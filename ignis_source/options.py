@@ -67,8 +67,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "consumer",
         "Name of the consumer. A query that restarts with the same name gets back the messages "
-        "that it held, even without its checkpoint. By default, a new name, which the checkpoint "
-        "keeps.",
+        "that it held, even without its checkpoint. Each source of a query needs a name of its "
+        "own. By default, a new name, which the checkpoint keeps.",
         check_consumer,
     ),
     Option(

@@ -76,6 +76,10 @@ class Session:
         self._progress = Progress(self.store, options.magazine)
         least = options.min_messages
         self._linger = None if least is None else Linger(least, options.max_delay)
+        # Spark begins the sessions of all sources of a query before it uses one of them. So another
+        # source with this consumer has not begun its life yet, and this one is refused if it does.
+        name = options.consumer
+        self._last_life = None if name is None else self.store.last_life(name)
         # Now, because Spark first plans a logged batch again.
         quarantine(self.store.catalog, self.store.storage)
 
@@ -140,7 +144,7 @@ class Session:
         if end.ticket > self._latest:
             # An earlier run has logged it, perhaps before a restore of the catalog.
             self._skip_forgotten(consumer, end.ticket)
-        plan = self._tickets.plan(consumer, TicketRange(consumer.id, after, end.ticket))
+        plan = self._tickets.plan(consumer, TicketRange(consumer, after, end.ticket))
         _log.info(
             "%s: planned tickets %d to %d: %d messages",
             self._who, after + 1, end.ticket, len(plan),
@@ -205,10 +209,17 @@ class Session:
         if presence is None or presence.consumer.name != name:
             if presence is not None:
                 presence.stop()
+            consumer = self.store.enlist(
+                name,
+                self._options.ack,
+                sweepable=self._options.sweepable,
+                follows=self._last_life,
+            )
+            self._last_life = None if self._options.consumer is None else consumer.epoch
             presence = self._presence = QueryPresence(
                 self.store.catalog,
                 self._options,
-                self.store.enlist(name, self._options.ack, sweepable=self._options.sweepable),
+                consumer,
                 [info.id for info in self._queues.infos],
                 lambda: bool(self._queues.running),
             )

@@ -330,7 +330,7 @@ class Batch:
 class TicketRange(NamedTuple):
     """The tickets of a consumer between two numbers."""
 
-    consumer_id: int
+    consumer: Consumer
     #: Exclusive.
     after: int
     #: Inclusive.
@@ -339,4 +339,4 @@ class TicketRange(NamedTuple):
     @staticmethod
     def of(ticket: Ticket) -> TicketRange:
         """Return the range of one ticket."""
-        return TicketRange(ticket.consumer.id, ticket.number - 1, ticket.number)
+        return TicketRange(ticket.consumer, ticket.number - 1, ticket.number)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from queue_core import Queue, Store
+from queue_core.catalog import consumers
 from queue_core.errors import CatalogUnavailable, StorageUnavailable
 from queue_core.model import (
     BY_SHARD,
@@ -142,4 +143,8 @@ def planned(
 
 def seen(store: Store, queue: Queue, ticket: Ticket) -> ReadPlan:
     """Plan the messages of a ticket, as a streaming query does."""
-    return read_tickets(store.catalog, store.storage.uri, [queue.info], TicketRange.of(ticket))
+    with store.catalog.read() as connection:
+        now = consumers.by_name(connection, ticket.consumer.name)
+    assert now is not None
+    tickets = TicketRange(now, ticket.number - 1, ticket.number)
+    return read_tickets(store.catalog, store.storage.uri, [queue.info], tickets)

@@ -37,7 +37,7 @@ from queue_core.catalog.restored import RESTORE
 from queue_core.catalog.tables import consumers, queues, slices, tickets
 from queue_core.catalog.task_log import Moves
 from queue_core.errors import BadOption, ConsumerFenced
-from queue_core.model import Consumer, State
+from queue_core.model import Consumer, State, TicketRange
 from queue_core.names import nearest
 
 #: Seconds without a heartbeat after which a consumer is dead.
@@ -72,6 +72,7 @@ def enlist(
     ack: str | None = None,
     sweepable: bool = True,
     anew: bool = False,
+    follows: int | None = None,
 ) -> Consumer:
     """
     Start a life of the consumer *name*, which ends any earlier one.
@@ -79,7 +80,8 @@ def enlist(
     With *beats*, the consumer sends heartbeats, and its messages are not swept while it lives.
     Without, only the time since the firing counts. *ack* is the option of a query. Without
     *sweepable*, its messages are not swept after its death either. *anew* means that this life does
-    not know the tickets of earlier lives, so that their messages can be swept.
+    not know the tickets of earlier lives, so that their messages can be swept. Raises
+    `ConsumerFenced` if another life than number *follows* was the last one.
     """
     now = dialect.read_clock(connection)
     life = {
@@ -110,8 +112,11 @@ def enlist(
             set_=again | {"seal": seal},
         ).returning(consumers.c.id, consumers.c.epoch)
     ).one()
+    consumer = Consumer(id=row.id, name=name, epoch=row.epoch)
+    if follows not in (None, row.epoch - 1):
+        raise _fenced(consumer)
     _own[connection.engine.url].add(name)
-    return Consumer(id=row.id, name=name, epoch=row.epoch)
+    return consumer
 
 
 def own_ids(connection: Connection) -> list[int]:
@@ -142,7 +147,9 @@ def check(
 
     *logged* is the newest ticket in Spark's log. If this catalog has not fired it, the catalog is
     older than the checkpoint: all tickets up to it are skipped, and reported for the queues.
-    *committed* is as in `check_committed`, which may raise `Unacknowledged`.
+    *committed* is the newest ticket that Spark has committed. Such tickets were acknowledged before
+    anything was fired or planned after them; raises `Unacknowledged` if this one is not. Their
+    messages must first be settled, by the publications that the catalog has now.
     """
     row = connection.execute(_locking(dialect.of(connection)), life(consumer)).first()
     if row is None:
@@ -157,17 +164,6 @@ def check_life(connection: Connection, consumer: Consumer) -> None:
     """Raise `ConsumerFenced` if the consumer was started again; locks nothing."""
     if connection.scalar(_LIFE, life(consumer)) is None:
         raise _fenced(consumer)
-
-
-def check_committed(connection: Connection, consumer_id: int, committed: int) -> None:
-    """
-    Raise `Unacknowledged` if tickets that Spark has committed are not acknowledged.
-
-    They were acknowledged before anything was fired or planned after them. Their messages must
-    first be settled, by the publications that the catalog has now.
-    """
-    if (connection.scalar(_ACKNOWLEDGED, {"its_id": consumer_id}) or 0) < committed:
-        raise Unacknowledged
 
 
 def heartbeat(connection: Connection, consumer: Consumer) -> None:
@@ -268,19 +264,19 @@ def reserving(
     return {name: int(count) for name, count in found}
 
 
-def mark_planned(connection: Connection, consumer_id: int, after: int, upto: int) -> list[int]:
+def mark_planned(connection: Connection, planned: TicketRange) -> list[int]:
     """
-    Record that the messages of tickets *after* (exclusive) to *upto* (inclusive) are handed out.
+    Record that the messages of tickets are handed out, by the present life of their consumer.
 
     Return the tickets that an earlier life of the consumer had.
     """
-    epoch = select(consumers.c.epoch).where(consumers.c.id == consumer_id).scalar_subquery()
+    epoch = planned.consumer.epoch
     shown = connection.execute(
         update(tickets)
         .where(
-            tickets.c.consumer_id == consumer_id,
-            tickets.c.number > after,
-            tickets.c.number <= upto,
+            tickets.c.consumer_id == planned.consumer.id,
+            tickets.c.number > planned.after,
+            tickets.c.number <= planned.upto,
             tickets.c.planned_epoch.is_(None) | (tickets.c.planned_epoch < epoch),
         )
         .values(
@@ -410,5 +406,6 @@ def _fenced(consumer: Consumer) -> ConsumerFenced:
     return ConsumerFenced(
         f"consumer {consumer.name!r} was started again elsewhere, or was removed after a week "
         "without a sign of life, which ends this one; "
-        "give each query that runs at the same time a consumer name of its own"
+        "give each query that runs at the same time, and each source of a query, a consumer name "
+        "of its own"
     )

@@ -181,7 +181,7 @@ def _first_of_each(
 def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions of slices that tickets of a consumer hold."""
     return (
-        slices.c.consumer_id == tickets.consumer_id,
+        slices.c.consumer_id == tickets.consumer.id,
         slices.c.ticket > tickets.after,
         slices.c.ticket <= tickets.upto,
     )
@@ -189,7 +189,11 @@ def of_tickets(tickets: TicketRange) -> tuple[ColumnElement[bool], ...]:
 
 def fetch_of_tickets(connection: Connection, tickets: TicketRange) -> list[Slice]:
     """Return the slices that tickets of a consumer hold, as `fetch` does."""
-    return fetch_given(connection, _OF_TICKETS, tickets._asdict())
+    return fetch_given(
+        connection,
+        _OF_TICKETS,
+        {"consumer_id": tickets.consumer.id, "after": tickets.after, "upto": tickets.upto},
+    )
 
 
 class ShardGone(Conflict):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 from queue_core.catalog import dialect
 from queue_core.catalog import queues as catalog_queues
 from queue_core.catalog.slices import ShardKey, of_tickets
-from queue_core.catalog.tables import consumers, queues, segments, slices
+from queue_core.catalog.tables import queues, segments, slices
 from queue_core.errors import BadOption
 from queue_core.model import Magazine, QueueInfo, State, TicketRange
 from queue_core.schema import check_known
@@ -92,12 +92,10 @@ def _refuse(
     names = connection.scalars(select(queues.c.name).where(these).order_by(queues.c.name)).all()
     if not names:
         return
-    consumer = connection.scalar(
-        select(consumers.c.name).where(consumers.c.id == tickets.consumer_id)
-    )
+    quoted = ", ".join(f"queue {name!r}" for name in names)
     raise BadOption(
-        f"ignis source: the last batch of consumer {consumer!r}, which is not committed, has "
-        f"messages of {', '.join(f'queue {name!r}' for name in names)}, {why}; nothing was "
-        "changed. Run the query once more with its former queues and options, and with "
-        "trigger(availableNow=True), which commits the batch. Then change the options"
+        f"ignis source: the last batch of consumer {tickets.consumer.name!r}, which is not "
+        f"committed, has messages of {quoted}, {why}; nothing was changed. Run the query once "
+        "more with its former queues and options, and with trigger(availableNow=True), which "
+        "commits the batch. Then change the options"
     )

@@ -80,7 +80,7 @@ def browse_next(
 
     def unseen(connection: Connection) -> tuple[Window, int]:
         """Return the next windows, and the number of their places."""
-        seen = _windows(connection, TicketRange(consumer.id, 0, sys.maxsize))
+        seen = _windows(connection, TicketRange(consumer, 0, sys.maxsize))
         begins = dict.fromkeys(horizon.pointers, 0) | {key: end for key, (_, end) in seen.items()}
         left = {key: end - begins[key] for key, end in horizon.pointers.items()}
         places = sum(count for count in left.values() if count > 0)
@@ -120,10 +120,12 @@ def browsed(
     """
     Return the plan to read the messages of a browser's tickets.
 
-    Raises `BadOption` if the tickets show other queues, or another magazine, too; and with
-    *all_columns*, `SchemaMismatch` if messages can have values in columns that *queues* lack.
+    Raises `ConsumerFenced`, and `BadOption` if the tickets show other queues, or another magazine,
+    too; with *all_columns*, `SchemaMismatch` if messages can have values in columns that *queues*
+    lack.
     """
     with catalog.read() as connection:
+        consumers.check_life(connection, tickets.consumer)
         windows = _windows(connection, tickets)
         shown = [key for key, (begin, end) in windows.items() if begin < end]
         whole_batches.check_browsed(connection, queues, magazine, shown, tickets)
@@ -138,14 +140,14 @@ def browsed(
 def _windows(connection: Connection, tickets: TicketRange) -> Window:
     """Return the common windows of tickets; consecutive tickets have adjacent windows."""
     query = select(ticket_rows.c.browsed).where(
-        ticket_rows.c.consumer_id == tickets.consumer_id,
+        ticket_rows.c.consumer_id == tickets.consumer.id,
         ticket_rows.c.number > tickets.after,
         ticket_rows.c.number <= tickets.upto,
         ticket_rows.c.browsed.is_not(None),
     )
     windows: dict[ShardKey, tuple[int, int]] = {}
     for text in connection.scalars(query.order_by(ticket_rows.c.number)):
-        with decoding(ticket_rows, f"consumer_id {tickets.consumer_id} and a window"):
+        with decoding(ticket_rows, f"consumer_id {tickets.consumer.id} and a window"):
             for path, (begin, end) in json.loads(text).items():
                 queue_id, magazine, shard = map(int, path.split("/"))
                 key = (queue_id, magazine, shard)

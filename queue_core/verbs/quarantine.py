@@ -19,7 +19,7 @@ from queue_core.catalog import dialect, publications
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.slices import fetch, of_tickets
-from queue_core.catalog.tables import consumers, segments, slices
+from queue_core.catalog.tables import segments, slices
 from queue_core.catalog.transact import transact
 from queue_core.errors import DamagedSegment
 from queue_core.model import INLINE, State, TicketRange
@@ -68,8 +68,7 @@ def leave_tickets(connection: Connection, tickets: TicketRange) -> int:
 
     They stay if a batch with these tickets is published: they are in it. Runs within a transaction.
     """
-    name = select(consumers.c.name).where(consumers.c.id == tickets.consumer_id)
-    recorded = publications.newest_ticket(connection, connection.scalars(name).one())
+    recorded = publications.newest_ticket(connection, tickets.consumer.name)
     if recorded is not None and recorded >= tickets.upto:
         return 0
     damaged = fetch(

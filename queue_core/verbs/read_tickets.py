@@ -3,8 +3,8 @@
 Changes: the tickets are marked as planned, after which they cannot be recovered as unseen; a
 restarted consumer's tickets count another delivery, or are halved (`abandon`). Damaged messages
 leave the tickets, unless their batch is already published: then Spark plans it only to commit it.
-Guard: the tickets' rows. Crash before the commit: the tickets are unseen. The same tickets give the
-same rows in the same order, until they are settled, swept, quarantined or abandoned, and with
+Guard: the consumer's epoch. Crash before the commit: the tickets are unseen. The same tickets give
+the same rows in the same order, until they are settled, swept, quarantined or abandoned, and with
 ack=settle until the next life. Tickets with messages of other queues, or with columns that the
 reader does not know, are refused.
 """
@@ -36,26 +36,26 @@ def read_tickets(
     Mark tickets as planned, and return how to read their messages.
 
     *committed* is the newest ticket that Spark has committed. Raises `Unacknowledged` if it is to
-    be acknowledged first, and `BadOption` if the tickets hold messages of other queues than
-    *queues*. With *all_columns*, raises `SchemaMismatch` if they can have values in other columns.
+    be acknowledged first, `ConsumerFenced`, and `BadOption` if the tickets hold messages of other
+    queues than *queues*. With *all_columns*, raises `SchemaMismatch` if they can have values in
+    other columns.
     """
 
     def work(connection: Connection) -> bool:
-        consumer_id = tickets.consumer_id
-        consumers.check_committed(connection, consumer_id, committed)
+        consumers.check(connection, tickets.consumer, committed=committed)
         published = False
         if whole_batches.check_held(connection, queues, tickets, all_columns=all_columns):
             # Not at the top: a query's start does not wait for this.
             from queue_core.verbs.quarantine import leave_tickets
 
             published = leave_tickets(connection, tickets) == 0
-        again = consumers.mark_planned(connection, consumer_id, tickets.after, tickets.upto)
+        again = consumers.mark_planned(connection, tickets)
         if again:
             # Not at the top: a query's start does not wait for this.
             from queue_core.segments.storage import Storage
             from queue_core.verbs.abandon import deliver_again
 
-            deliver_again(connection, queues, consumer_id, again, Storage.open(storage_uri))
+            deliver_again(connection, queues, tickets.consumer.id, again, Storage.open(storage_uri))
         return published
 
     # Not `transact`: the crash points `source.planning` and `source.planned` are around the call.

@@ -300,7 +300,7 @@ def test_a_browser_sees_the_rest_of_what_was_compacted_once(store, queue, monkey
             uri,
             [queue.info],
             Magazine.MAIN,
-            TicketRange(browser.id, number - 1, number),
+            TicketRange(browser, number - 1, number),
         )
         return numbers_of(read_table(seen))
 

@@ -11,9 +11,10 @@ from sqlalchemy import Engine, event, text
 from ignis_source import background_tasks, firing, requests
 from ignis_source.offset import Offset
 from queue_core.catalog import schedule
-from queue_core.errors import BadOption, CatalogUnavailable
+from queue_core.errors import BadOption, CatalogUnavailable, ConsumerFenced
 from queue_core.segments.reader import read_table
 from queue_core.tasks import shovel as shovel_task
+from tests.dump import dump
 from tests.factories import make_queue, orders
 
 PATIENCE = 60.0
@@ -75,6 +76,44 @@ def test_a_query_reads_the_sideline_by_its_name(store, session):
     assert sorted(found.column("number").to_pylist()) == [0, 1, 2, 3, 4]
     with pytest.raises(BadOption, match="main of some queues and the sideline of others"):
         session(queues="orders,others_SIDELINE")
+
+
+@pytest.mark.parametrize("ack", ["onCommit", "settle", "browse"])
+def test_a_second_source_of_a_consumer_is_refused_before_it_gives_the_first_ones_batch(
+    store, session, ack
+):
+    make_queue(store).load(orders(1))
+    how = {"consumer": "reader", "ack": ack}
+    # Spark begins the sessions of all sources of a query before it uses one.
+    one, other = session(**how), session(**how)
+
+    end = ask(one)
+    with pytest.raises(ConsumerFenced, match="each source of a query, a consumer name of its own"):
+        ask(other)
+    assert len(one.plan(START, end)) == 1
+
+    # Both have logged the batch, as with an older version, which is started again.
+    one, other = session(**how), session(**how)
+    assert len(one.plan(START, end)) == 1
+    with pytest.raises(ConsumerFenced):
+        other.plan(START, end)
+    assert len(one.plan(START, end)) == 1
+
+
+@pytest.mark.parametrize("ack", ["onCommit", "settle", "browse"])
+def test_a_reader_whose_consumer_was_started_again_plans_nothing_more(store, session, ack):
+    make_queue(store).load(orders(1))
+    how = {"consumer": "reader", "ack": ack}
+    before = session(**how)
+    end = ask(before)
+    after = session(**how)
+    assert ask(after) == end
+    was = dump(store)["tickets"]
+
+    with pytest.raises(ConsumerFenced, match="consumer 'reader'"):
+        before.plan(START, end)
+    assert dump(store)["tickets"] == was
+    assert len(after.plan(START, end)) == 1
 
 
 def test_a_query_shovels_its_queue_when_that_is_due(store, session, monkeypatch):

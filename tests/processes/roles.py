@@ -176,7 +176,7 @@ def _fire_unseen(store: Store, queue: Queue, journal: Journal, name: str) -> Non
             return
         with store.catalog.read() as connection:
             held = plan_tickets(
-                connection, store.storage.uri, [queue.info], TicketRange(query.id, 0, ticket.number)
+                connection, store.storage.uri, [queue.info], TicketRange(query, 0, ticket.number)
             )
         ids = read_table(held, ["_message_id"]).column("_message_id")
         journal.write("unseen", ids=ids.to_pylist())

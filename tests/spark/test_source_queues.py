@@ -79,3 +79,26 @@ def test_a_stream_joined_to_itself_reads_twice_and_is_acknowledged_once(rig):
     batches = rig.numbers(stream.union(stream))
     assert [sorted(batch) for batch in batches] == [[0, 0, 1, 1, 2, 2], [3, 3]]
     assert counts(queue, "fired", "deleted") == [4, 4]
+
+
+@pytest.mark.parametrize("repair", ["another name", "another checkpoint"])
+def test_two_sources_of_a_query_with_one_consumer_are_refused_and_lose_nothing(rig, repair):
+    """Both would give the batch that one of them has fired."""
+    rig.orders(40, shards=2, key="number")
+
+    def run(*names, checkpoint="checkpoint"):
+        one, other = (
+            rig.source(consumer=name, maxMessagesPerTrigger=10).select("number") for name in names
+        )
+        finish(rig.sink(one.union(other), "copy", checkpoint=checkpoint))
+
+    for _ in range(3):
+        with pytest.raises(StreamingQueryException, match=r"ConsumerFenced.*consumer 'twin'"):
+            run("twin", "twin")
+        assert [rig.store.queue(name).browse().num_rows for name in rig.store.queues()] == [40]
+
+    if repair == "another checkpoint":
+        run("twin", "sister", checkpoint="another")
+    else:
+        run("twin", "sister")
+    assert sorted(numbers_of(rig.store.queue("copy").browse())) == list(range(40))

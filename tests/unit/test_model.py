@@ -105,4 +105,4 @@ def test_a_plan_counts_its_rows_and_hides_its_storage():
 def test_the_range_of_a_ticket_is_that_ticket_alone():
     ticket = Ticket(consumer=Consumer(id=3, name="c", epoch=1), number=5, fired_at=0, messages=1)
 
-    assert TicketRange.of(ticket) == TicketRange(consumer_id=3, after=4, upto=5)
+    assert TicketRange.of(ticket) == TicketRange(ticket.consumer, after=4, upto=5)

@@ -27,9 +27,7 @@ def plans_tickets(store: Store, journal: Journal) -> None:
         ticket = fire(store.catalog, query, wanted, seen=False)
         assert ticket is not None
         assert ticket.number == number
-    found = read_tickets(
-        store.catalog, store.storage.uri, [queue.info], TicketRange(query.id, 0, 2)
-    )
+    found = read_tickets(store.catalog, store.storage.uri, [queue.info], TicketRange(query, 0, 2))
     assert len(found) == 2 * (MANY // 4)
     deleted = audit(store).ids(state=State.FIRED)
     journal.write("deleting", ids=sorted(deleted))

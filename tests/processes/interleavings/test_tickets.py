@@ -73,9 +73,7 @@ def test_what_is_given_back_is_not_shown(store, one, two):
 
     def plans(store):
         info = store.queue("orders").info
-        return len(
-            read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query.id, 0, 1))
-        )
+        return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
 
     one.start(lambda store: store.recover(dead_after=0), "recover.before_commit")
     two.start(plans)
@@ -113,9 +111,7 @@ def test_who_reads_a_ticket_sees_it_before_or_after_a_settlement(store, one, two
 
     def plans(store):
         info = store.queue("orders").info
-        return len(
-            read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query.id, 0, 1))
-        )
+        return len(read_tickets(store.catalog, store.storage.uri, [info], TicketRange(query, 0, 1)))
 
     one.start(plans, stop_at="SELECT segments")
     two.start(settles(outcome, sorted(audit(store).ids())))
