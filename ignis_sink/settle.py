@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from ignis_sink.arrow_streams import DataSourceStreamArrowWriter
-from ignis_sink.message import SettleMessage, current_query
+from ignis_sink.message import SettleMessage, current_batch, current_query
 from ignis_sink.options import SinkOptions
 from ignis_sink.queues import known_store
 from ignis_sink.spark_log import read_entry
@@ -27,7 +27,7 @@ from queue_core.breakers.tallies import (
 )
 from queue_core.brief_errors import briefly
 from queue_core.collector import pass_over_imports
-from queue_core.errors import BadOption, BadOutcome
+from queue_core.errors import BadOption, BadOutcome, NoSuchQueue
 from queue_core.handlers.results import REFUSAL, refusal
 from queue_core.model import Batch, QueueInfo
 from queue_core.names import listed, nearest
@@ -51,12 +51,16 @@ _OPTIONAL = ("kind", "reason", "not_before", "delay", "dead")
 class SettleStreamWriter(DataSourceStreamArrowWriter):
     """Settles the messages of a streaming query's micro-batches."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, missing: NoSuchQueue | None = None) -> None:
         self._options = options
+        self._missing = missing
 
     @briefly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> SettleMessage:
         """Gather the outcomes of a partition; runs on an executor."""
+        if self._missing is not None and not current_batch():
+            # Before a later batch, the queue was there, and was dropped since.
+            raise self._missing
         return gather(iterator, self._options.breaker)
 
     @briefly
@@ -100,13 +104,13 @@ class SettleBatchWriter(DataSourceArrowWriter):
         """Do nothing: nothing was changed."""
 
 
-def check_settlement(options: SinkOptions, schema: StructType) -> None:
+def check_settlement(options: SinkOptions, schema: StructType) -> NoSuchQueue | None:
     """
-    Check a settlement before any task runs.
+    Check a settlement before any task runs; return the error if some of the queues do not exist.
 
     Raises `BadOutcome` if the DataFrame's columns do not describe one, `BadOption` if they do not
-    have the column of the breaker, and `NoSuchStore` or `NoSuchQueue` if the store or the queue
-    does not exist.
+    have the column of the breaker, and `NoSuchStore` or `NoSuchQueue` if the store or all
+    of the queues do not exist.
     """
     for name, types in _TYPES.items():
         if name not in schema.names:
@@ -127,9 +131,11 @@ def check_settlement(options: SinkOptions, schema: StructType) -> None:
             "it beside the columns of the settlement, so that the calls of each value can be "
             "counted"
         )
-    for queue in _queues(options):
+    queues, missing = _queues(options)
+    for queue in queues:
         if options.breaker is not None:
             check_by(options.breaker, queue.name, queue.schema)
+    return missing
 
 
 def gather(batches: Iterable[pa.RecordBatch], breaker: Breaker | None = None) -> SettleMessage:
@@ -172,7 +178,7 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
 
     pass_over_imports()
     store = known_store(options.address)
-    queues = _queues(options)
+    queues, _ = _queues(options)
     consumer = None
     if options.consumer is not None:
         with store.catalog.read() as connection:
@@ -196,13 +202,18 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
     )
 
 
-def _queues(options: SinkOptions) -> list[QueueInfo]:
-    """Return the queues as they are now; raises `NoSuchQueue`."""
+def _queues(options: SinkOptions) -> tuple[list[QueueInfo], NoSuchQueue | None]:
+    """Return the queues that there are, and the error if others are missing; raises it for all."""
     # Not at the top: executors import this module and need no SQL library.
-    from queue_core.catalog.queues import find_many
+    from queue_core.catalog.queues import find_many, find_those
 
     with known_store(options.address).catalog.read() as connection:
-        return find_many(connection, options.queues)
+        try:
+            return find_many(connection, options.queues), None
+        except NoSuchQueue as error:
+            if found := find_those(connection, options.queues):
+                return found, error
+            raise
 
 
 def _described(

@@ -13,6 +13,7 @@ from ignis_source.tickets import Tickets
 from queue_core import faults
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
+from queue_core.errors import QueueDeactivated
 from queue_core.names import listed
 from queue_core.selection.request import FireRequest
 
@@ -119,16 +120,23 @@ class TicketFirer:
         request = self._requests.request(
             self._tickets.fireable_queues, max_messages, max_bytes, after, condition
         )
-        ticket = None
+        ticket, ended = None, False
         self._request = request
         if request.queue_ids and (max_messages is None or max_messages > 0):
             faults.point("source.before_fire")
-            ticket = self._tickets.fire(presence.consumer, request)
+            try:
+                ticket = self._tickets.fire(presence.consumer, request)
+            except QueueDeactivated:
+                ended = True
             faults.point("source.fired")
         if ticket is None:
             if self._breaker is not None and plan is not None and plan.probe is not None:
                 self._breaker.probed(plan.probe, None, presence.consumer.name)
-            return None
+            if not ended:
+                return None
+            # One of them has ended since they were read; the others may have messages.
+            self._requests.queues.refresh()
+            return self._fire(presence, after, max_messages, max_bytes)
         presence.announce()
         _log.info(
             "queue %s, consumer %s: fired %d messages as ticket %d",

@@ -61,7 +61,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "queues",
-        "Names of several queues with the same columns, separated by commas. Replaces `queue`.",
+        "Names of several queues with the same columns, separated by commas. Replaces `queue`. "
+        "When one of them is deactivated or dropped, the query goes on with the others.",
         words,
     ),
     Option(

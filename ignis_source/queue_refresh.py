@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,17 +10,20 @@ from dataclasses import replace
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from queue_core.catalog import queues
-from queue_core.errors import BadOption
+from queue_core.catalog.queues import ended_error
+from queue_core.errors import BadOption, IgnisError
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import SIDELINE_SUFFIX, listed
+
+_log = logging.getLogger(__name__)
 
 
 class Queues:
     """
     The result of *read*, at most *interval* seconds old. Other threads may read it.
 
-    *read* gets its last result; at first, an empty list. With *all_columns*, the query wants all
-    columns of the queues, as its user has chosen none.
+    *read* gets its last result; at first, an empty list. *fires*: whether the query takes messages.
+    With *all_columns*, the query wants all columns of the queues, as its user has chosen none.
     """
 
     def __init__(
@@ -27,11 +31,15 @@ class Queues:
         read: Callable[[Sequence[QueueInfo]], list[QueueInfo]],
         interval: float,
         *,
+        fires: bool = False,
         all_columns: bool = False,
     ) -> None:
         self._read = read
         self.all_columns = all_columns
         self._interval = interval
+        self._fires = fires
+        #: Why queues give no more messages, by their ids; the one that ended last is the last.
+        self._ended: dict[int, IgnisError] = {}
         self.infos: list[QueueInfo] = []
         self.refresh()
 
@@ -39,21 +47,36 @@ class Queues:
         """Read them again."""
         self.infos = self._read(self.infos)
         self._read_at = time.monotonic()
+        new = {
+            info.id: ended_error(info)
+            for info in self.infos
+            if info.is_dropped or (self._fires and info.deactivated_at is not None)
+        }
+        told = new.keys() - self._ended.keys()
+        self._ended |= {queue_id: new[queue_id] for queue_id in told}
+        for queue_id in told if len(self._ended) < len(self.infos) else ():
+            _log.warning("%s. The query goes on with its other queues", new[queue_id])
 
     def refresh_if_due(self) -> None:
-        """Read them again when the interval is over, and always while one of them is paused."""
+        """
+        Read them again when the interval is over, and always while one of them is paused.
+
+        Raises `QueueDeactivated` or `NoSuchQueue` when all of them have ended.
+        """
         if self.paused or time.monotonic() - self._read_at >= self._interval:
             self.refresh()
+        if self._ended and len(self._ended) == len(self.infos):
+            raise [*self._ended.values()][-1]
 
     @property
     def paused(self) -> list[QueueInfo]:
-        """The queues whose messages are not fired."""
-        return [info for info in self.infos if info.is_paused]
+        """The queues whose messages are not fired for now."""
+        return [info for info in self.infos if info.is_paused and info.id not in self._ended]
 
     @property
     def running(self) -> list[QueueInfo]:
-        """The queues that are not paused."""
-        return [info for info in self.infos if not info.is_paused]
+        """The queues whose messages are fired."""
+        return [info for info in self.infos if not info.is_paused and info.id not in self._ended]
 
     @property
     def concurrency(self) -> int:

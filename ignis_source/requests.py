@@ -8,6 +8,7 @@ from dataclasses import replace
 from ignis_source.handle import StoreHandle
 from ignis_source.options import SourceOptions
 from ignis_source.queue_refresh import Queues, open_queues, with_columns_of
+from queue_core.catalog import queues as catalog_queues
 from queue_core.column_roles import holding
 from queue_core.model import QueueInfo
 from queue_core.selection.conditions import fireable
@@ -36,7 +37,12 @@ class Requests:
         # With their present columns; `queues` keeps the columns that the query began with.
         self._current: list[QueueInfo] = []
         interval = min(options.refresh_interval, SETTINGS_SECONDS)
-        self.queues = Queues(self._read, interval, all_columns=options.all_columns)
+        self.queues = Queues(
+            self._read,
+            interval,
+            fires=options.ack != "browse",
+            all_columns=options.all_columns,
+        )
         #: The end of a run with Trigger.AvailableNow.
         self.horizon: Horizon | None = None
         # A selector that does not fit a queue is refused before the first firing.
@@ -87,7 +93,8 @@ class Requests:
         if not known:
             self._current = open_queues(self._store, self._options.queues)
             return self._current
-        self._current = self._store.queues([info.name for info in known])
+        with self._store.catalog.read() as connection:
+            self._current = catalog_queues.as_they_were(connection, self._current)
         return with_columns_of(known, self._current)
 
     def _selection(self, condition: str | None = None) -> Selection | None:

@@ -27,7 +27,7 @@ from queue_core import faults
 from queue_core.catalog import consumers
 from queue_core.catalog.notifications import Watch
 from queue_core.errors import BadOption
-from queue_core.model import Consumer, ReadPlan, TicketRange
+from queue_core.model import Consumer, QueueInfo, ReadPlan, TicketRange
 from queue_core.names import listed
 from queue_core.schema import output_schema
 from queue_core.selection.request import Horizon
@@ -259,7 +259,10 @@ class Session:
         if self.tasks is None and self._options.tasks:
             from ignis_source.background_tasks import BackgroundTasks
 
-            self.tasks = BackgroundTasks(self.store, self._options, lambda: self._queues.infos)
+            def there() -> list[QueueInfo]:
+                return [info for info in self._queues.infos if not info.is_dropped]
+
+            self.tasks = BackgroundTasks(self.store, self._options, there)
             self.tasks.start()
 
 

@@ -130,7 +130,9 @@ class IgnisDataSource(DataSource):
         if options.mode == "settle":
             from ignis_sink.settle import SettleBatchWriter, check_settlement
 
-            check_settlement(options, schema)
+            missing = check_settlement(options, schema)
+            if missing is not None:
+                raise missing
             return checked(SettleBatchWriter(options))
         from ignis_sink.load import LoadBatchWriter
         from ignis_sink.planning import find_target
@@ -164,8 +166,8 @@ class IgnisDataSource(DataSource):
         if options.mode == "settle":
             from ignis_sink.settle import SettleStreamWriter, check_settlement
 
-            check_settlement(options, schema)
-            return checked(stream_writer(SettleStreamWriter(options), schema))
+            missing = check_settlement(options, schema)
+            return checked(stream_writer(SettleStreamWriter(options, missing), schema))
         from ignis_sink.load import LoadStreamWriter
         from ignis_sink.planning import find_target
 

@@ -72,6 +72,8 @@ class QueueInfo:
     paused_at: int | None = None
     #: Its settings as the catalog stored them when it was read, also if a caller replaces some.
     stored_settings: str | None = None
+    #: Whether it was dropped since it was read.
+    is_dropped: bool = False
 
     @property
     def is_paused(self) -> bool:

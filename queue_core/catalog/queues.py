@@ -16,7 +16,7 @@ from queue_core import column_roles
 from queue_core.catalog import dialect, lanes, named_locks, notifications, retries, seals
 from queue_core.catalog.damage import damaged, decoding
 from queue_core.catalog.tables import counters, locks, queues, schemas, shards, turns
-from queue_core.errors import BadName, NoSuchQueue, QueueDeactivated, QueueExists
+from queue_core.errors import BadName, IgnisError, NoSuchQueue, QueueDeactivated, QueueExists
 from queue_core.model import Magazine, QueueInfo
 from queue_core.names import SIDELINE_SUFFIX, listed, near_first, nearest
 from queue_core.policies import binding
@@ -65,11 +65,22 @@ def find(connection: Connection, name: str) -> QueueInfo:
 
 def find_many(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
     """Return the queues of these names, in their order; raises `NoSuchQueue` for the first."""
-    rows = connection.execute(
-        _described().where(dialect.of(connection).one_of(queues.c.name, wanted))
-    )
-    found = {row.name: row for row in rows}
-    return [_info(found[name]) if name in found else find(connection, name) for name in wanted]
+    found = {queue.name: queue for queue in find_those(connection, wanted)}
+    return [found.get(name) or find(connection, name) for name in wanted]
+
+
+def find_those(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
+    """Return the queues of these names that the store has."""
+    names = dialect.of(connection).one_of(queues.c.name, wanted)
+    return [_info(row) for row in connection.execute(_described().where(names))]
+
+
+def as_they_were(connection: Connection, known: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Return queues as they are now; those that were dropped, as they were."""
+    ids = [queue.id for queue in known]
+    rows = connection.execute(_described().where(dialect.of(connection).one_of(queues.c.id, ids)))
+    found = {row.id: _info(row) for row in rows}
+    return [found.get(queue.id) or replace(queue, is_dropped=True) for queue in known]
 
 
 def find_magazine(connection: Connection, name: str) -> tuple[QueueInfo, Magazine]:
@@ -418,6 +429,12 @@ def _check_same(queue: QueueInfo, schema: pa.Schema, count: int, key: str | None
                 f"queue {queue.name!r} exists already with {what} {there or 'none'}, not "
                 f"{wanted or 'none'}; use it as it is, or take another name"
             )
+
+
+def ended_error(queue: QueueInfo) -> IgnisError:
+    """Return the error for a queue that was deactivated or dropped."""
+    at = queue.deactivated_at
+    return dropped(queue) if queue.is_dropped or at is None else given_up_error(queue.name, at)
 
 
 def given_up_error(name: str, at: int) -> QueueDeactivated:

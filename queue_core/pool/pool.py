@@ -18,12 +18,12 @@ from queue_core.catalog import interests, pauses
 from queue_core.catalog import queues as catalog_queues
 from queue_core.consumers.consumer import SuspendReason
 from queue_core.durations import Duration, check_seconds, check_timeout
-from queue_core.errors import BadOption, IgnisError, Unavailable
+from queue_core.errors import BadOption, IgnisError, NoSuchQueue, Unavailable
 from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.results import name_of
-from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
+from queue_core.model import BY_SHARD, Consumer, Magazine, QueueInfo, magazine_of
 from queue_core.names import check_consumer, of_process, speaking
 from queue_core.pool.breaking import PoolBreaker
 from queue_core.pool.config import PoolConfig, checked
@@ -64,7 +64,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     Use it in a ``with`` statement, call `start` and `stop`, or `run` in a process of its own. Each
     worker fires a batch of messages, calls the handler, and settles the batch. It sleeps while no
     message waits, and a load by any process wakes it. While the catalog or the storage is
-    unavailable, the pool logs the error once, and tries again once a second. If the handler returns
+    unavailable, the pool logs the error once, and tries again once a second. When one of several
+    queues is deactivated or dropped, the pool goes on with the others. If the handler returns
     True or raises an *ignorable* exception, the message is deleted. Any other result, any other
     exception, or a call that takes too long sidelines the message, until it is tried again. If the
     handler raises `Later`, it gets the message again after a time, and the message has not failed.
@@ -251,6 +252,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._follows = concurrency is None and not browse
         #: The queues that a person or their setting has paused, as of the last look.
         self._paused_queues: list[str] = []
+        #: The queues that were deactivated or dropped since the start.
+        self._ended_queues: set[str] = set()
         self._ended = threading.Event()
         self._presence: Presence | None = None
         #: Held while the pool is being stopped: two threads may do so at once.
@@ -281,6 +284,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """
         config = self._config
         self.error = None
+        self._ended_queues.clear()
         told = speaking(name_of(config.handler).rpartition("<locals>.")[2])
         made = f"pool:{told}@{of_process()}"
         name = check_consumer(self._name or made)
@@ -326,6 +330,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             transactions=self._transactions,
             count=self._count,
             fail=self._fail,
+            ended=self._ended_queues,
+            end_queue=self._end_queue,
         )
         self._workers = Workers(self._context)
         self._ended = threading.Event()
@@ -609,8 +615,11 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """Follow the queues' `concurrency`, and note whether one of the queues is paused."""
         if self._config.browse:
             with self._store.catalog.read() as connection:
-                for info in self._infos:
-                    catalog_queues.still_there(connection, info)
+                for info in self._in_use:
+                    try:
+                        catalog_queues.still_there(connection, info)
+                    except NoSuchQueue as error:
+                        self._end_queue(info.name, error)
             return
         # Where a queue is paused, the others keep their workers.
         running = [number for number in self._concurrencies() if number]
@@ -623,7 +632,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         if self._config.browse:
             return []
         with self._store.catalog.read() as connection:
-            numbers = pauses.concurrencies(connection, [info.id for info in self._infos])
+            numbers = pauses.concurrencies(connection, [info.id for info in self._in_use])
         paused = sorted(name for name, number in numbers.items() if not number)
         if self._paused_queues and paused != self._paused_queues:
             # What a worker found empty was perhaps only paused.
@@ -650,6 +659,21 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             return False
         return True
 
+    @property
+    def _in_use(self) -> list[QueueInfo]:
+        """The queues that may give messages."""
+        return [info for info in self._infos if info.name not in self._ended_queues]
+
+    def _end_queue(self, name: str, error: IgnisError) -> None:
+        """Go on without a queue that was deactivated or dropped; fail without the last one."""
+        with self._lock:
+            is_known = name in self._ended_queues
+            self._ended_queues.add(name)
+        if not self._in_use:
+            self._fail(error)
+        elif not is_known:
+            _log.warning("%s. The pool goes on with its other queues", error)
+
     def _give_back(self) -> None:
         """Reload the messages that were fired ahead."""
         if self._context is not None:
@@ -668,14 +692,22 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
 
     @property
     def _is_in_trouble(self) -> bool:
-        sources = () if self._context is None else self._context.sources.values()
-        return any(source.trouble.error is not None for source in sources)
+        return any(source.trouble.error is not None for source in self._sources)
 
     @property
     def _is_refused(self) -> bool:
         """Whether limits have refused messages, or suspects wait for the pool's empty hands."""
-        sources = () if self._context is None else self._context.sources.values()
-        return any(source.refused_for is not None or source.stalled for source in sources)
+        return any(source.refused_for is not None or source.stalled for source in self._sources)
+
+    @property
+    def _sources(self) -> list[MessageSource]:
+        """The sources of the queues that may give messages."""
+        sources = {} if self._context is None else self._context.sources
+        return [
+            source
+            for dispatcher, source in sources.items()
+            if dispatcher.manager.queue not in self._ended_queues
+        ]
 
     def _credit_changed(self, left: bool) -> None:
         self._started.set_suspended(SuspendReason.CREDIT, not left)

@@ -14,12 +14,12 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
-from queue_core.errors import Damaged, Unavailable
+from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
 from queue_core.handlers.calls import Superseded
 from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.handler import HandlerRunner
@@ -65,6 +65,9 @@ class WorkerContext:
     count: Callable[[Counter[str]], None]
     #: Called with an error that the pool cannot survive.
     fail: Callable[[BaseException], None]
+    #: The names of queues that were deactivated or dropped, and what is called with such an error.
+    ended: Set[str]
+    end_queue: Callable[[str, IgnisError], None]
 
 
 class Worker:
@@ -196,6 +199,11 @@ class Worker:
             return
         try:
             taken = consumer.pull(granted)
+        except (NoSuchQueue, QueueDeactivated) as error:
+            credit.give_back(granted)
+            consumer.leave()
+            self._context.end_queue(dispatcher.manager.queue, error)
+            return
         except (Unavailable, Damaged):
             # Damaged messages are quarantined; the next consumer is notified of the others.
             credit.give_back(granted)

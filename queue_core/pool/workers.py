@@ -103,6 +103,8 @@ class Workers:
         """Whether a worker has found each queue empty since the last arrival."""
         workers = self._current()
         for dispatcher in self._context.sources:
+            if dispatcher.manager.queue in self._context.ended:
+                continue
             consumers = (
                 consumer
                 for worker in workers

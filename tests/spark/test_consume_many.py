@@ -9,6 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from pyspark_ignis import IgnisManager, batch_handler, consume_many
+from queue_core import Store
 from queue_core.breakers.breaker import Breaker
 from queue_core.errors import BadOption, NoSuchQueue, SchemaMismatch
 from tests.spark.rig import AVAILABLE_NOW, counts, finish, wait_until
@@ -163,6 +164,65 @@ def test_a_later_run_may_have_other_queues(queues, consume):
         [2, 2],
         [2, 2],
     ]
+
+
+def give_up(queue):
+    queue.deactivate()
+
+
+def drop(queue):
+    queue.deactivate()
+    queue.drop()
+
+
+@pytest.mark.parametrize("end", [give_up, drop], ids=["deactivated", "dropped"])
+def test_the_end_of_one_queue_ends_no_query(spark, store, address, checkpoint, end):
+    names = ("orders", "mails", "bills")
+    first, *others = [store.create_queue(name, EVENTS, shards=1, retry=None) for name in names]
+    where = {"catalog": address.catalog, "storage": address.storage, "checkpoint": checkpoint}
+    query = consume_many(spark, dict.fromkeys(names, approve), **where)
+    for queue in (first, *others):
+        queue.load(events(1, 2))
+    wait_until(lambda: counts(first, "deleted") == [2], query)
+    end(first)
+    for count in range(3, 5):
+        for queue in others:
+            queue.load(events(count))
+        wait_until(lambda: [counts(each, "deleted") for each in others] == [[count]] * 2, query)  # noqa: B023
+
+    for queue in others:
+        queue.deactivate()
+    wait_until(lambda: not query.isActive)
+    assert "was deactivated at" in str(query.exception())
+
+
+def test_a_queue_that_is_dropped_within_a_batch_loses_its_messages_only(rig, queues, consume):
+    bills = queues["bills"]
+
+    @batch_handler
+    def slow(batch):
+        if "bills" in rig_store().queues():
+            drop(rig_store().queue("bills"))
+        return pa.array([True] * len(batch))
+
+    path = rig.path
+
+    def rig_store():
+        return Store.open(path)
+
+    bills.load(events(1, 2))
+    queues["mails"].load(events(1, 2))
+    query = consume_many(
+        rig.spark,
+        {"bills": slow, "mails": approve},
+        path=rig.path,
+        checkpoint=rig.folder / "checkpoint",
+    )
+    wait_until(lambda: counts(queues["mails"], "deleted") == [2], query)
+    queues["mails"].load(events(3))
+    wait_until(lambda: counts(queues["mails"], "deleted") == [3], query)
+    assert "bills" not in rig.store.queues()
+    query.stop()
 
 
 @pytest.mark.parametrize(

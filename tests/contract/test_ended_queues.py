@@ -1,0 +1,241 @@
+"""The end of one queue, deactivated, expired or dropped: readers of several go on with the rest."""
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from ignis_source import requests
+from ignis_source.offset import Offset
+from queue_core import ConsumerPool
+from queue_core.errors import NoSuchQueue, QueueDeactivated
+from queue_core.segments.reader import read_table
+from queue_core.tasks.retirement import retire
+from tests.contract.pools import PATIENCE, Recorder, eventually
+from tests.factories import make_queue, orders
+
+START = Offset("reader", 0)
+
+
+def drop(queue):
+    queue.deactivate()
+    queue.drop()
+
+
+def outlive(queue):
+    queue.change_settings(queue_expiry=0.001)
+    time.sleep(0.01)
+    retire(queue.store.catalog, queue.refresh().info)
+
+
+ENDS = {"deactivated": lambda queue: queue.deactivate(), "expired": outlive, "dropped": drop}
+ENDED = (NoSuchQueue, QueueDeactivated)
+TOLD = "goes on with its other queues"
+each_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+
+
+def only_line_of(caplog):
+    (line,) = [one.getMessage() for one in caplog.records if TOLD in one.getMessage()]
+    return line
+
+
+@pytest.fixture
+def queues(store):
+    """Three queues of two messages each."""
+    made = [make_queue(store, name, retry=None) for name in ("red", "blue", "gray")]
+    for queue in made:
+        queue.load(orders(2))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch):
+    monkeypatch.setattr(requests, "SETTINGS_SECONDS", 0.01)
+
+
+def batch(session, start):
+    """Ask as Spark does until there are messages; return the end of the batch, and the queues."""
+    limit = time.monotonic() + PATIENCE
+    while (end := session.next(start, None, None)) == start:
+        assert time.monotonic() < limit, "there are no messages"
+    rows = read_table(session.plan(start, end), ["_queue"])
+    return end, sorted(rows.column("_queue").to_pylist())
+
+
+@each_end
+def test_a_query_goes_on_with_its_other_queues(queues, session, caplog, end):
+    red, blue, gray = queues
+    query = session(queues="red,blue,gray")
+    first, served = batch(query, START)
+    assert served == ["blue", "blue", "gray", "gray", "red", "red"]
+    end(blue)
+    query.acknowledge(first)
+
+    red.load(orders(1, 2))
+    second, served = batch(query, first)
+    assert served == ["red"]
+    query.acknowledge(second)
+    gray.load(orders(1, 2))
+    third, served = batch(query, second)
+    assert served == ["gray"]
+
+    assert "queue 'blue' was d" in only_line_of(caplog)
+    query.acknowledge(third)
+    end(red)
+    end(gray)
+    with pytest.raises(ENDED, match=r"queue '(red|gray)' was d"):
+        query.next(third, None, None)
+
+
+def test_a_queue_that_ends_between_a_look_and_a_firing_leaves_the_others(queues, session):
+    red, blue, _ = queues
+    query = session(queues="red,blue,gray", refreshInterval="1h")
+    red.deactivate()
+
+    query.set_horizon()
+    end, served = batch(query, START)
+
+    assert served == ["blue", "blue", "gray", "gray"]
+    query.acknowledge(end)
+    assert query.next(end, None, None) == end
+    assert blue.browse().num_rows == 0
+
+
+def test_messages_that_were_in_flight_are_planned_again_and_settled(queues, session):
+    _, blue, gray = queues
+    first = session(queues="red,blue,gray", consumer="reader")
+    end, _ = batch(first, START)
+    first.close()
+    blue.deactivate()
+
+    again = session(queues="red,blue,gray", consumer="reader")
+
+    plan = again.plan(START, end)
+    assert sorted(set(read_table(plan, ["_queue"]).column("_queue").to_pylist())) == [
+        "blue",
+        "gray",
+        "red",
+    ]
+    again.acknowledge(end)
+    assert blue.browse().num_rows == 0
+    gray.load(orders(1, 2))
+    assert batch(again, end)[1] == ["gray"]
+
+
+def test_a_queue_that_is_both_ended_and_beside_a_paused_one_ends_no_query(queues, session):
+    red, blue, gray = queues
+    query = session(queues="red,blue,gray")
+    red.deactivate()
+    blue.pause()
+    end, served = batch(query, START)
+    assert served == ["gray", "gray"]
+    query.acknowledge(end)
+    gray.deactivate()
+
+    assert query.next(end, None, None) == end
+    blue.resume()
+    assert batch(query, end)[1] == ["blue", "blue"]
+
+
+def test_a_browsing_query_shows_a_deactivated_queue_and_outlives_a_dropped_one(queues, session):
+    red, blue, gray = queues
+    red.deactivate()
+    query = session(queues="red,blue,gray", ack="browse")
+    end, served = batch(query, START)
+    assert len(served) == 6
+    drop(blue)
+    gray.load(orders(1, 2))
+    _, served = batch(query, end)
+    assert served == ["gray"]
+
+
+@each_end
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_pool_goes_on_with_its_other_queues(store, queues, caplog, end, workers):
+    red, blue, gray = queues
+    recorder = Recorder()
+    names = ["red", "blue", "gray"]
+    with suppress(*ENDED), ConsumerPool(store, names, recorder, concurrency=workers) as pool:
+        assert pool.drain(PATIENCE)
+        end(blue)
+        for count in range(1, 4):
+            red.load(orders(1, count))
+            gray.load(orders(1, count))
+            assert pool.drain(PATIENCE)
+            assert pool.counts == {"deleted": 6 + 2 * count}
+        eventually(lambda: TOLD in caplog.text)
+        pool.increase()
+        assert pool.drain(PATIENCE)
+        assert pool.error is None
+        assert "queue 'blue' was d" in only_line_of(caplog)
+
+        end(red)
+        end(gray)
+        eventually(lambda: pool.error is not None)
+    assert isinstance(pool.error, ENDED)
+    assert pool.error.args[0].startswith(("queue 'red' was d", "queue 'gray' was d"))
+
+
+def test_a_pool_settles_what_it_holds_of_a_queue_that_ended(store, queues):
+    _, blue, gray = queues
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, ["blue", "gray"], recorder, concurrency=2, batch=1) as pool:
+        recorder.wait()
+        recorder.wait()
+        blue.deactivate()
+        recorder.open.set()
+        gray.load(orders(1, 2))
+        assert pool.drain(PATIENCE)
+        assert pool.error is None
+        # What was not fired before the end stays.
+        assert pool.counts["deleted"] == 5 - blue.browse().num_rows
+
+
+def test_a_pool_loses_what_is_dropped_in_its_hands(store, queues):
+    _, blue, gray = queues
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, ["blue", "gray"], recorder, concurrency=2) as pool:
+        recorder.wait()
+        recorder.wait()
+        drop(blue)
+        recorder.open.set()
+        gray.load(orders(1, 2))
+        assert pool.drain(PATIENCE)
+        assert pool.error is None
+        assert pool.counts == {"deleted": 3, "lost": 2}
+
+
+def test_a_pool_starts_with_a_deactivated_queue_among_others(store, queues):
+    _, blue, _ = queues
+    blue.deactivate()
+    with ConsumerPool(store, ["red", "blue", "gray"], Recorder()) as pool:
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 4}
+
+
+def test_limits_of_an_ended_queue_keep_no_pool_from_draining(store, queues):
+    red, blue, _ = queues
+    blue.change_settings(limits="limit(per_second=0.01)")
+    with ConsumerPool(store, ["red", "blue"], Recorder(), batch=1) as pool:
+        eventually(lambda: pool.counts.get("deleted", 0) >= 3)
+        blue.deactivate()
+        assert pool.drain(PATIENCE)
+        assert red.browse().num_rows == 0
+
+
+@each_end
+def test_a_browsing_pool_outlives_a_queue(store, queues, caplog, end):
+    red, blue, gray = queues
+    recorder = Recorder()
+    names = ["red", "blue", "gray"]
+    with ConsumerPool(store, names, recorder, browse=True) as pool:
+        eventually(lambda: len({(m["_queue"], m["number"]) for m in recorder.messages}) == 6)
+        end(blue)
+        gray.load(orders(1, 2))
+        eventually(lambda: any(m["number"] == 2 for m in recorder.messages))
+        eventually(lambda: TOLD in caplog.text or end is not drop)
+        red.load(orders(1, 3))
+        eventually(lambda: any(m["number"] == 3 for m in recorder.messages))
+        assert pool.error is None
