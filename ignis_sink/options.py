@@ -34,7 +34,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "queues",
-        "With `mode=settle`, the `queues` of the source, separated by commas.",
+        "With `mode=settle`, the `queues` of the source, separated by commas. A name such as "
+        "`orders_SIDELINE` settles messages of the queue `orders`, here and in `queue`.",
         words,
     ),
     Option(

@@ -205,15 +205,14 @@ def apply(options: SinkOptions, tasks: list[SettleMessage], batch: tuple[str, in
 def _queues(options: SinkOptions) -> tuple[list[QueueInfo], NoSuchQueue | None]:
     """Return the queues that there are, and the error if others are missing; raises it for all."""
     # Not at the top: executors import this module and need no SQL library.
-    from queue_core.catalog.queues import find_many, find_those
+    from queue_core.catalog.queues import absent, find_those
 
     with known_store(options.address).catalog.read() as connection:
-        try:
-            return find_many(connection, options.queues), None
-        except NoSuchQueue as error:
-            if found := find_those(connection, options.queues):
-                return found, error
-            raise
+        found = find_those(connection, options.queues)
+        errors = [absent(connection, name) for name in options.queues if name not in found]
+    if not found:
+        raise errors[0]
+    return [*found.values()], next(iter(errors), None)
 
 
 def _described(

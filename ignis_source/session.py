@@ -56,14 +56,14 @@ class Session:
             raise
 
     def _open(self, options: SourceOptions) -> None:
+        # By the names that the sink gets too.
+        breaker = _breaker(self.store, options)
         self._options = options = located(self.store, options)
         self._requests = Requests(self.store, options)
         self._queues = self._requests.queues
         self._tickets = tickets_of(self.store, self._queues, options)
         watch = Watch(self.store.catalog, lambda: [info.id for info in self._queues.infos])
-        self._firer = TicketFirer(
-            options, self._requests, self._tickets, watch, _breaker(self.store, options)
-        )
+        self._firer = TicketFirer(options, self._requests, self._tickets, watch, breaker)
         self._presence: QueryPresence | None = None
         #: The side tasks in the background; None before their start.
         self.tasks: BackgroundTasks | None = None

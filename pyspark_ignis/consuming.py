@@ -79,7 +79,8 @@ def consume(
 
     Args:
         spark: The Spark session.
-        queue: The name of a queue, or of several queues with the same schema.
+        queue: The name of a queue, or of several queues with the same schema. A name such as
+            ``orders_SIDELINE`` is that of the sideline, whatever *magazine* is.
         handler: The function, coroutine function or Column that handles the messages; or an object
             with a method ``handle`` (`MagazineHandler`).
         checkpoint: Folder of the query's checkpoint. Each query needs its own.

@@ -300,7 +300,8 @@ class Store(AbstractContextManager["Store"]):
                 ``sideline``, ``failures``, ``reports``, ``jobs``, ``breakers``,
                 ``samples`` or ``limits``.
             queue: Show only the rows of this queue. By default, those of all queues. The views
-                ``consumers`` and ``breakers`` ignore it.
+                ``consumers`` and ``breakers`` ignore it. ``failures`` and ``sideline`` take the
+                name of the queue's sideline too.
 
         Returns:
             The rows, with the columns of ``VIEWS[name]``.

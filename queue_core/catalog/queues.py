@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -53,26 +53,38 @@ def find(connection: Connection, name: str) -> QueueInfo:
     """Return the queue *name*; raises `NoSuchQueue`, with the nearest name."""
     row = connection.execute(_described().where(queues.c.name == name)).first()
     if row is None:
-        known = connection.scalars(select(queues.c.name)).all()
-        near = listed(near_first(name, known)).replace(",", ", ")
-        there = f"it has {near}" if known else "it has none"
-        if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
-            hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
-            raise NoSuchQueue(f"the store has no queue {name!r}{hint}")
-        raise NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
+        raise absent(connection, name)
     return _info(row)
+
+
+def absent(connection: Connection, name: str) -> NoSuchQueue:
+    """Return the error that there is no queue *name*, with the nearest name."""
+    known = connection.scalars(select(queues.c.name)).all()
+    near = listed(near_first(name, known)).replace(",", ", ")
+    there = f"it has {near}" if known else "it has none"
+    if (whole := name.removesuffix(SIDELINE_SUFFIX)) != name and whole in known:
+        hint = f", only queue {whole!r} with its sideline; use {whole!r} here"
+        return NoSuchQueue(f"the store has no queue {name!r}{hint}")
+    return NoSuchQueue(f"the store has no queue {name!r}{nearest(name, known)}; {there}")
 
 
 def find_many(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
     """Return the queues of these names, in their order; raises `NoSuchQueue` for the first."""
-    found = {queue.name: queue for queue in find_those(connection, wanted)}
+    found = _named(connection, wanted)
     return [found.get(name) or find(connection, name) for name in wanted]
 
 
-def find_those(connection: Connection, wanted: Sequence[str]) -> list[QueueInfo]:
-    """Return the queues of these names that the store has."""
+def find_those(connection: Connection, wanted: Sequence[str]) -> dict[str, QueueInfo]:
+    """Return the queues that the store has of these names, or of sidelines of these names."""
+    wholes = {name: name.removesuffix(SIDELINE_SUFFIX) for name in wanted}
+    found = _named(connection, {*wanted, *wholes.values()})
+    there = {name: found.get(name) or found.get(whole) for name, whole in wholes.items()}
+    return {name: queue for name, queue in there.items() if queue is not None}
+
+
+def _named(connection: Connection, wanted: Collection[str]) -> dict[str, QueueInfo]:
     names = dialect.of(connection).one_of(queues.c.name, wanted)
-    return [_info(row) for row in connection.execute(_described().where(names))]
+    return {row.name: _info(row) for row in connection.execute(_described().where(names))}
 
 
 def as_they_were(connection: Connection, known: Sequence[QueueInfo]) -> list[QueueInfo]:

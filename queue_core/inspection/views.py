@@ -57,6 +57,8 @@ def read(
     connection: Connection, name: str, queue: str | QueueInfo | None, storage: str
 ) -> pa.Table:
     """Return the same in a transaction of the caller."""
+    if isinstance(queue, str) and queue and name in ("failures", "sideline"):
+        queue, _ = queues.find_magazine(connection, queue)
     found = _asked(connection, queue)
     if name == "reports":
         # Tasks of the store belong to no queue.

@@ -5,6 +5,7 @@ import pytest
 from queue_core import ConsumerPool
 from queue_core.errors import BadName, BadOption, NoSuchQueue
 from queue_core.names import SIDELINE_SUFFIX
+from tests.command_line import answer
 from tests.dump import dump
 from tests.factories import make_queue, numbers_of, orders
 
@@ -76,6 +77,18 @@ def test_a_pool_handles_the_sideline(store, queue):
     assert numbers_of(queue.browse()) == [2, 3]
     with pytest.raises(BadOption, match="'orders' is named more than once"):
         ConsumerPool(store, ["orders", "orders_SIDELINE"], handler)
+
+
+def test_views_of_sidelines_are_of_the_name_too(store, queue, ignis):
+    make_queue(store, "refunds").load(orders(1))
+    store.queue("refunds").sideline(store.queue("refunds").fire())
+    for view in ("failures", "sideline"):
+        assert store.view(view, "orders_SIDELINE").equals(store.view(view, "orders"))
+        assert store.view(view, "orders_SIDELINE").num_rows == 2
+    assert store.queue("orders_SIDELINE").failures().num_rows == 2
+    for command in ("failures", "retries"):
+        shown = answer(ignis("--json", command, "orders_SIDELINE"))
+        assert [row["queue"] for row in shown] == ["orders"] * 2
 
 
 def test_no_new_queue_gets_such_a_name(store, queue):
