@@ -98,6 +98,8 @@ from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from queue_core.by_hand.chosen import Chosen, Ids
     from queue_core.catalog.callers import CallersConnection
     from queue_core.policies.builtin import Policy
@@ -174,7 +176,7 @@ class Queue:
 
     def load(
         self,
-        rows: Loadable | Buffer | Iterable[object],
+        rows: Loadable | Buffer | Iterable[object] | DataclassInstance,
         timeout: Duration | None = None,
         *,
         policy: Policy | Check | str | None = None,
@@ -191,9 +193,9 @@ class Queue:
 
         Args:
             rows: A pyarrow Table or RecordBatch, a data frame of pandas, Polars or any library
-                that gives Arrow data, an iterable of dicts (one per message), an iterable of
-                objects of one dataclass or pydantic model, or a `Buffer` from `request`. Columns
-                are matched by name and cast where no value changes; nullable columns may be
+                that gives Arrow data, a `Buffer` from `request`, or messages: a dict, an object of
+                a dataclass or pydantic model, or an iterable of dicts or of objects. Columns are
+                matched by name and cast where no value changes; nullable columns may be
                 missing; metadata columns, and the row labels of pandas, are ignored.
             timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for room in a
                 bounded queue with ``overflow="block"``, 0 or more. By default, wait until there is
@@ -1334,20 +1336,25 @@ class Queue:
                 raise
             return conform(rows, self.schema, self.name)
 
-    def _rows(self, rows: Loadable | Iterable[object]) -> Loadable:
-        """Return objects of a class and data frames as tables, and any other rows as they are."""
-        if isinstance(rows, pa.Table | pa.RecordBatch | Mapping | str):
+    def _rows(self, rows: Any) -> Any:
+        """Return messages as a list of dicts or a table, and any other rows as they are."""
+        if isinstance(rows, pa.Table | pa.RecordBatch | str):
             return rows
         if hasattr(rows, "__arrow_c_stream__"):
             # Some can be read only once.
             return of_data_frame(rows, self.name)
+        if isinstance(rows, Mapping):
+            return [rows]
+        if isinstance(rows, list) and (not rows or isinstance(rows[0], dict)):
+            return rows
+        from queue_core.objects.fields import is_message_class
+        from queue_core.objects.message_class import as_table
+
+        if is_message_class(type(rows)):
+            rows = [rows]
         if not isinstance(rows, Iterable):
             return rows
         listed = rows if isinstance(rows, list) else list(rows)
-        if not listed or isinstance(listed[0], dict):
-            return listed
-        from queue_core.objects.message_class import as_table
-
         table = as_table(listed, self.name)
         return listed if table is None else table
 

@@ -95,6 +95,28 @@ def test_objects_dicts_and_tables_go_into_one_queue(store: Store) -> None:
     assert queue.objects(queue.peek(10)) == [Number(1), Number(2), Number(3)]
 
 
+def test_one_message_alone_is_loaded(store: Store) -> None:
+    numbers = store.create_queue("numbers", Number)
+    ids = [*numbers.load(Number(1)), *numbers.load({"number": 2}), *numbers.load([Number(3)])]
+
+    assert len({each.as_py() for each in ids}) == 3
+    fired = numbers.fire("all")
+    assert sorted(each.number for each in numbers.objects(fired, Number)) == [1, 2, 3]
+    # An object of pydantic is an iterable of its fields as well.
+    people = store.create_queue("people", Person)
+    ada = Person(name="Ada", born=dt.date(1815, 12, 10), address=Address(city="London"))
+    people.load(ada)
+    assert people.objects(people.fire(), Person) == [ada]
+
+
+@pytest.mark.parametrize("rows", [Number("one"), Renamed(1, "r"), Number, 7, {"nmuber": 1}])
+def test_one_message_that_does_not_fit_is_refused(store: Store, rows: object) -> None:
+    numbers = store.create_queue("numbers", Number)
+    with pytest.raises(SchemaMismatch, match="queue 'numbers'"):
+        numbers.load(rows)
+    assert numbers.browse().num_rows == 0
+
+
 def test_a_bad_object_loads_nothing(store: Store) -> None:
     queue = store.create_queue("typed", Order, shards=1)
     naive = an_order(2)

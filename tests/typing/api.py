@@ -117,6 +117,8 @@ def call_the_verbs(orders: Queue) -> None:
     orders.resume()
     assert_type(orders.objects(firing, Order), list[Order])
     orders.load([Order(1)])
+    orders.load(Order(1))
+    orders.load({"order_id": 1})
     orders.peek()
     orders.peek(10, magazine="sideline", selector="order_id > 10", order_by="order_id")
     orders.peek(selector=Predicate(large, columns=["order_id"]), order="global")
