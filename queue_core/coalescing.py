@@ -3,6 +3,9 @@
 A thread that finds no other at work does the work for all threads that have requested it by then.
 Threads that come meanwhile wait, and the first of them works next. So one transaction serves all
 waiting threads, and a single thread never waits. Databases call this group commit.
+
+The main thread works for itself alone: Ctrl-C, or the handler of another signal, may interrupt it
+anywhere. No other thread is interrupted here (`queue_core.interruption`).
 """
 
 from __future__ import annotations
@@ -55,35 +58,21 @@ class Coalescer(Generic[Request, Result]):
 
     def __call__(self, request: Request) -> Result:
         """Wait for the result of a request, and return it."""
+        if threading.current_thread() is threading.main_thread():
+            with self._exclusion:
+                return self._work([request])[0]
         own: _Call[Request, Result] = _Call(request)
         with self._lock:
             self._waiting.append(own)
             leads = not self._has_leader
             self._has_leader = True
         if not leads:
-            try:
-                own.woken.wait()
-            except BaseException:
-                # As Ctrl-C in the main thread. A request that nobody has begun is withdrawn.
-                self._withdraw(own)
-                raise
+            own.woken.wait()
         if not own.done:
             self._lead()
         if own.error is not None:
             raise own.error
         return own.result  # type: ignore[return-value]
-
-    def _withdraw(self, own: _Call[Request, Result]) -> None:
-        with self._lock:
-            if own in self._waiting:
-                self._waiting.remove(own)
-            if own.done or not own.woken.is_set():
-                return
-            # It was to lead.
-            next_leader = self._waiting[0] if self._waiting else None
-            self._has_leader = next_leader is not None
-        if next_leader is not None:
-            next_leader.woken.set()
 
     def _lead(self) -> None:
         with self._exclusion:

@@ -28,6 +28,7 @@ from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
 from queue_core.ids import IdSet, ids_from
 from queue_core.inspection.views import view
 from queue_core.integrity import clock
+from queue_core.interruption import shielded
 from queue_core.limits import Limit
 from queue_core.model import (
     BY_SHARD,
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
 Message = TypeVar("Message")
 
 
+@shielded
 class Queue:
     """
     One queue of a store. Get it from `Store.queue` or `Store.create_queue`.

@@ -26,6 +26,7 @@ from queue_core.inspection import views
 from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
 from queue_core.integrity.new_store import NewStore
+from queue_core.interruption import shielded
 from queue_core.leader.client import CLIENT_ID
 from queue_core.model import Consumer, Magazine, QueueInfo
 from queue_core.names import check_consumer, check_magazine, check_queue, nearest
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from queue_core.backup.replacement import Restored
 
 
+@shielded
 class Store(AbstractContextManager["Store"]):
     """
     Many queues in one place: ``Store.open("some/folder")``.
@@ -672,5 +674,5 @@ def _warn_of_kept(queue: QueueInfo, given: Mapping[str, Any]) -> None:
         warnings.warn(
             f"queue {queue.name!r} exists already and keeps {kept}, not {wanted}; to change the "
             f"queue, call its method change_settings({wanted})",
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -141,8 +141,11 @@ class JointLoads:
                 return [error] * len(loads)
             # Nothing was changed, and one of them is the reason.
             return [result for load in loads for result in self._load_all([load])]
-        except (KeyboardInterrupt, SystemExit) as error:
-            return [error if _is_own(load) else _interrupted() for load in loads]
+        except SettingsChanged:
+            # Nothing was changed, and each load begins again.
+            raise
+        except BaseException as error:  # noqa: BLE001 - its own thread raises it
+            return [error if _is_own(load) else _in_doubt() for load in loads]
 
     def _commit(self, loads: Sequence[_Load]) -> list[pa.Array]:
         groups = _groups(loads)
@@ -193,9 +196,9 @@ def _is_own(load: _Load) -> bool:
     return load.thread == threading.get_ident()
 
 
-def _interrupted() -> CatalogUnavailable:
+def _in_doubt() -> CatalogUnavailable:
     error = CatalogUnavailable(
-        "the thread that loaded these messages together with its own was interrupted; they may be "
+        "the thread that loaded these messages together with its own has failed; they may be "
         "loaded or not: look before you load them again"
     )
     error.outcome_unknown = True

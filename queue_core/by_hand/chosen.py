@@ -19,6 +19,7 @@ from queue_core.durations import Duration, check_seconds
 from queue_core.errors import BadOption
 from queue_core.failure_kinds import BY_HAND, check_kind, readable
 from queue_core.ids import IdSet
+from queue_core.interruption import shielded
 from queue_core.model import Magazine, QueueInfo
 from queue_core.segments.reader import read_table
 from queue_core.segments.storage import Storage
@@ -38,6 +39,7 @@ ALL = "all"
 Ids: TypeAlias = "int | str | IdSet | pa.Array | pa.ChunkedArray | npt.NDArray[Any] | Iterable[int]"
 
 
+@shielded
 class Chosen:
     """
     Messages that a person chose with `Queue.choose`.

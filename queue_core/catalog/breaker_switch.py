@@ -10,8 +10,10 @@ from queue_core.breakers.states import CLOSED, OPEN
 from queue_core.catalog import breakers
 from queue_core.catalog.database import Catalog
 from queue_core.errors import BadOption
+from queue_core.interruption import shielded
 
 
+@shielded
 class BreakerSwitch:
     """
     Opens and closes a circuit breaker by hand, in all processes that share it.

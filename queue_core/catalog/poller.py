@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from math import inf
 
+from queue_core import interruption
 from queue_core.databases.interface import Listener
 
 #: Seconds after which a waiting thread looks although nothing has changed, by default.
@@ -56,6 +57,7 @@ class Poller(AbstractContextManager["Poller"]):
 
     def wait(self, until: float) -> Due | None:
         """Wait for a reason to look; None when there is none before *until*."""
+        interruption.check()
         latest = min(self._latest, self._appointment)
         left = max(min(until, latest) - self._clock(), 0.0)
         # Ask the listener even when it is time, so that a change that this look sees causes no

@@ -32,11 +32,11 @@ from queue_core.failure_kinds import (
 )
 from queue_core.handlers.call_parts import Calls
 from queue_core.handlers.coroutines import finish
-from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.later import Later
 from queue_core.handlers.payloads import Call
 from queue_core.handlers.results import Results
 from queue_core.handlers.verdicts import Verdicts
+from queue_core.interruption import TimedOut
 from queue_core.objects.python_rows import Unreadable
 from queue_core.outcomes import DELETE, RELOAD, SIDELINE, UNHANDLED
 from queue_core.retry import Retry

@@ -1,7 +1,8 @@
 """A limit on how long a call of a handler may take, enforced by the process that runs it.
 
 An alarm interrupts Python code and blocking calls, such as waiting, sleeping, or reading from a
-network. It cannot interrupt C code; the limit then acts when that code returns to Python.
+network. It cannot interrupt C code; the limit then acts when that code returns to Python. A call of
+ignis ends before the limit acts.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FrameType
 from typing import Any
 
 from queue_core.handlers.coroutines import finish
+from queue_core.interruption import Interruptible, TimedOut, bind, here
 
 #: An alarm goes off no sooner than this.
 _LEAST_SECONDS = 0.001
 
 
-class TimedOut(BaseException):
-    """A call took too long. Not an `Exception`, so that handlers do not catch it among others."""
+def interruptibly(function: Callable[..., Any], *values: Any) -> Any:
+    """Call a handler, and finish its coroutine; this is what the limit of time may interrupt."""
+    with here() or nullcontext():
+        result = function(*values)
+        # To ask whether it is a coroutine takes longer than a quick handler.
+        return result if isinstance(result, bool) else finish(result)
 
 
 class Deadline:
@@ -38,6 +45,8 @@ class Deadline:
         self._passed = False
 
     def __enter__(self) -> Deadline:
+        self._calls = Interruptible()
+        self._others = bind(self._calls)
         # Only a main thread can do this, and Spark runs a task's Python in one.
         self._before = signal.signal(signal.SIGALRM, self._interrupt)
         return self
@@ -45,6 +54,7 @@ class Deadline:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        bind(self._others)
 
     def call(self, function: Callable[..., Any], *values: Any) -> Any:
         """Call a function; raises `TimedOut` even when the function catches the interruption."""
@@ -54,7 +64,7 @@ class Deadline:
             self._alarm(self._seconds)
         try:
             # A coroutine has not begun yet, and its time counts too.
-            result = finish(function(*values))
+            result = interruptibly(function, *values)
         finally:
             self._began = None
         if self._passed:
@@ -70,7 +80,7 @@ class Deadline:
             self._alarm(left)
             return
         self._passed = True
-        raise self._late()
+        self._calls.interrupt(self._late())
 
     def _alarm(self, seconds: float) -> None:
         self._set = True

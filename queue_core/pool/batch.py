@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queue_core.handlers.deadline import interruptibly
 from queue_core.handlers.handler import HandlerRunner, joint_settlement
 from queue_core.pool.held_batch import HeldBatch
 from queue_core.pool.source import MessageSource
@@ -36,7 +38,10 @@ class Batch:
         #: Whether a call waits for its transaction, which its time does not include.
         self.waits = False
         # With transactions, each call has one.
-        self._handler = runner.handler if transactions is None else transactions.handler_of(self)
+        if transactions is None:
+            self._handler: Callable[..., Any] = partial(interruptibly, runner.handler)
+        else:
+            self._handler = transactions.handler_of(self)
 
     def handle(self) -> None:
         """Make the remaining calls, and keep of the messages what their settlement needs."""

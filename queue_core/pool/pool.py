@@ -23,6 +23,7 @@ from queue_core.handlers.contract import Contract, Ignorable
 from queue_core.handlers.handler import BatchHandler, HandlerRunner, RowHandler
 from queue_core.handlers.magazine_handler import MagazineHandler, unwrapped
 from queue_core.handlers.results import name_of
+from queue_core.interruption import check, shielded
 from queue_core.model import BY_SHARD, Consumer, Magazine, QueueInfo, magazine_of
 from queue_core.names import check_consumer, of_process, speaking
 from queue_core.pool.breaking import PoolBreaker
@@ -57,6 +58,7 @@ BATCH = 100
 _log = logging.getLogger(__name__)
 
 
+@shielded
 class ConsumerPool(AbstractContextManager["ConsumerPool"]):
     """
     Worker threads that handle the messages of one or several queues in this process.
@@ -477,6 +479,7 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         self._started.check_queues()
         warned = False
         while not self._is_idle():
+            check()
             warned = warned or self._warn_of_rest()
             if self._ended.wait(0.01) or (end is not None and time.monotonic() > end):
                 self._raise()

@@ -7,8 +7,10 @@ from typing import Any
 from weakref import WeakSet
 
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
+from queue_core.interruption import shielded
 
 
+@shielded
 class Pressure:
     """
     A valve for the consumers of a process. Several pools and threads can share it.

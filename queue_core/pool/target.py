@@ -17,6 +17,7 @@ from queue_core.catalog import interests
 from queue_core.consumers.consumer import QueueConsumer, SuspendReason
 from queue_core.errors import BadOption, ConsumerFenced
 from queue_core.firing import Firing
+from queue_core.interruption import shielded
 from queue_core.model import BY_SHARD, Consumer, Magazine, magazine_of
 from queue_core.names import check_consumer, of_process
 from queue_core.pool.config import PoolConfig, checked
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from queue_core.selection.selection import AnySelector
 
 
+@shielded
 class TargetConsumer(QueueConsumer[Firing]):
     """
     A consumer of one queue, which a `ConsumerTarget` has made.
@@ -117,6 +119,7 @@ class TargetConsumer(QueueConsumer[Firing]):
         super().resume(reason)
 
 
+@shielded
 class ConsumerTarget(AbstractContextManager["ConsumerTarget"]):
     """
     A consumer of one or several queues that is notified of work, and pulls it when it likes.

@@ -4,12 +4,11 @@ A notification of one of its consumers wakes the thread. It visits the ready con
 pulls a batch, which is handled before the next consumer's turn, until no consumer gets any message.
 If a call of the handler takes too long, another thread takes over the worker. It continues with the
 rest of the batch, and then with the ready consumers. The late thread is interrupted if it runs
-Python code; if it blocks, it ends when its call returns.
+Python code of the handler; if it blocks, or is in a call of ignis, it ends when that call returns.
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 import time
@@ -21,9 +20,9 @@ from queue_core.consumers.consumer import QueueConsumer
 from queue_core.consumers.trace import Step, record
 from queue_core.errors import Damaged, IgnisError, NoSuchQueue, QueueDeactivated, Unavailable
 from queue_core.handlers.calls import Superseded
-from queue_core.handlers.deadline import TimedOut
 from queue_core.handlers.handler import HandlerRunner
 from queue_core.handlers.results import refusal
+from queue_core.interruption import Interruptible, TimedOut, bind
 from queue_core.pool.batch import Batch
 from queue_core.pool.credit import Credit
 from queue_core.pool.dispatcher import QueueDispatcher
@@ -82,6 +81,8 @@ class Worker:
         self._context = context
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        #: The calls that the thread makes.
+        self._calls = Interruptible()
         #: The call that was in progress at the last check, and when a check first saw it.
         self._seen: tuple[Batch | None, int] = (None, 0)
         self._since = 0.0
@@ -145,8 +146,8 @@ class Worker:
         if batch is None or seen != self._seen or batch.waits:
             self._seen, self._since = seen, time.monotonic()
         elif time.monotonic() - self._since > seconds:
-            late = self._thread
-            if batch.calls.time_out(seen[1], f"not done after {seconds:g} s"):
+            late, reason = self._thread, f"not done after {seconds:g} s"
+            if batch.calls.time_out(seen[1], reason):
                 _log.warning(
                     "%s of %s: a call of the handler took longer than %g s; another thread goes on",
                     self.name,
@@ -156,8 +157,8 @@ class Worker:
                 # The late thread has consumed the wake-up of its consumers.
                 self._wake.set()
                 self._abort(late)
+                self._calls.interrupt(TimedOut(reason))
                 self._start_thread()
-                _interrupt(late)
 
     def _abort(self, late: threading.Thread | None) -> None:
         """End the transaction of a late call: its locks would keep others waiting."""
@@ -165,10 +166,14 @@ class Worker:
             self._context.transactions.abort(late.ident)
 
     def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._calls = Interruptible()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._calls,), name=self.name, daemon=True
+        )
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self, calls: Interruptible) -> None:
+        bind(calls)
         try:
             # Finish the batch of a thread that this one took over from.
             self._finish()
@@ -180,7 +185,7 @@ class Worker:
                 for consumer in self._ready.visit():
                     self._serve(consumer)
                 self._outcomes.settle(self.ending)
-        except (Superseded, TimedOut):
+        except Superseded:
             # Another thread continues.
             return
         except BaseException as error:  # noqa: BLE001 - the pool's owner must hear of any error
@@ -240,11 +245,3 @@ class Worker:
         self._context.count(outcomes)
         self._context.held.give_back(bytes)
         self._context.credit.give_back(outcomes.total())
-
-
-def _interrupt(thread: threading.Thread | None) -> None:
-    """Raise `TimedOut` in a thread, as soon as it runs Python code."""
-    if thread is not None and thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(TimedOut)
-        )

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.errors import BadOption, QueueFull, SchemaMismatch
+from queue_core.interruption import shielded
 from queue_core.names import nearest
 from queue_core.settings import is_whole
 
@@ -68,6 +69,7 @@ class BufferPool:
             raise
 
 
+@shielded
 class Buffer:
     """Memory for the rows of one load: ``buffer["pixels"][:] = …``, then ``queue.load(buffer)``."""
 

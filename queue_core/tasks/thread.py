@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeAlias
 
+from queue_core.interruption import shielded
 from queue_core.model import QueueInfo
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ Made: TypeAlias = "tuple[SideTasks, Leader]"
 _log = logging.getLogger(__name__)
 
 
+@shielded
 class TaskThread(AbstractContextManager["TaskThread"]):
     """
     A thread that runs due tasks, one at a time; a ``with`` statement starts and stops it.

@@ -1,13 +1,13 @@
 """Coalescing: one thread works for several."""
 
+import signal
 import threading
+import time
 
 import pytest
 
 from queue_core.coalescing import Coalescer
 from tests.waiting import PATIENCE
-
-EVENT = threading.Event
 
 
 def test_one_thread_works_for_all_that_have_requested_it_meanwhile():
@@ -63,13 +63,19 @@ def test_coalescers_that_share_an_exclusion_do_not_work_at_once():
     assert [Coalescer(work, exclusion)(n) for n in (1, 2)] == [1, 2]
 
 
-def test_a_request_that_is_interrupted_while_it_waits_is_withdrawn():
+def interrupt_the_main_thread():
+    """As Ctrl-C does."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+def test_the_main_thread_that_is_interrupted_while_it_waits_requests_nothing():
     requested, begun, go_on = [], threading.Event(), threading.Event()
 
     def work(requests):
         requested.append(list(requests))
         begun.set()
-        assert go_on.wait(PATIENCE)
+        if requests == [0]:
+            assert go_on.wait(PATIENCE)
         return requests
 
     coalescer = Coalescer(work, threading.Lock())
@@ -77,33 +83,46 @@ def test_a_request_that_is_interrupted_while_it_waits_is_withdrawn():
     threads = [threading.Thread(target=lambda n=n: results.append(coalescer(n))) for n in (0, 2)]
     threads[0].start()
     assert begun.wait(PATIENCE)
-
-    class Interrupted(threading.Event):
-        def wait(self, timeout=None):
-            threads[1].start()
-            while coalescer.waiting < 2:
-                go_on.wait(0.001)
-            # The first one ends, and appoints the request that waits here.
-            go_on.set()
-            assert super().wait(PATIENCE)
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        made = []
-
-        def event():
-            # Of this thread, and not of others that are there.
-            if made or threading.current_thread() is not threading.main_thread():
-                return EVENT()
-            made.append(Interrupted())
-            return made[-1]
-
-        patch.setattr("queue_core.coalescing.threading.Event", event)
-        with pytest.raises(KeyboardInterrupt):
-            coalescer(1)
-    for thread in threads:
+    threads[1].start()
+    ctrl_c = threading.Timer(0.1, interrupt_the_main_thread)
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        coalescer(1)
+    go_on.set()
+    for thread in [*threads, ctrl_c]:
         thread.join(PATIENCE)
 
     assert requested == [[0], [2]]
     assert sorted(results) == [0, 2]
     assert coalescer(3) == 3
+
+
+@pytest.mark.parametrize("where", ["work", "result"])
+def test_the_main_thread_that_is_interrupted_at_work_harms_no_other(where):
+    results = []
+    threads = [threading.Thread(target=lambda n=n: results.append(coalescer(n))) for n in range(4)]
+
+    def work(requests):
+        if requests == ["main"]:
+            for thread in threads:
+                thread.start()
+            while coalescer.waiting < len(threads) - 1:
+                time.sleep(0.001)
+            if where == "work":
+                interrupt_the_main_thread()
+                time.sleep(PATIENCE)
+            # After the work, where the result is handed on.
+            return Interrupting()
+        return requests
+
+    class Interrupting:
+        def __getitem__(self, _):
+            interrupt_the_main_thread()
+            time.sleep(PATIENCE)
+
+    coalescer = Coalescer(work, threading.Lock())
+    with pytest.raises(KeyboardInterrupt):
+        coalescer("main")
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(results) == list(range(4))
