@@ -201,7 +201,8 @@ class Queue:
                 missing; metadata columns, and the row labels of pandas, are ignored.
             timeout: Seconds, or a text such as ``"5s"`` or a ``timedelta``, to wait for room in a
                 bounded queue with ``overflow="block"``, 0 or more. By default, wait until there is
-                room. Waiting loads are served in order.
+                room. Waiting loads are served in order. It also limits each wait for a lock of
+                another transaction, which is a minute by default, to half a second or more.
             policy: The policy for this load, in place of the queue's setting ``policy``: a text
                 such as ``"latest"``, a policy value such as `Latest`, or a function of a new and a
                 queued message that returns a `Decision`. It decides about new and queued messages
@@ -279,7 +280,8 @@ class Queue:
             with self._quarantining():
                 return load_rows(load, incoming, on_full)
         loads = self._store._loads
-        if loads.joins(self.info, table):
+        # Those of other threads may wait for longer.
+        if timeout is None and loads.joins(self.info, table):
             return loads(self.info, table, self._staged)
         staged, order = self._staged(table)
         try:

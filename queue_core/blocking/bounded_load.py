@@ -12,12 +12,16 @@ from queue_core.capacity.bounds import check_capacity
 from queue_core.capacity.eviction import evict_oldest
 from queue_core.catalog import waiters
 from queue_core.catalog.database import Catalog
+from queue_core.catalog.dialect import Dialect
 from queue_core.catalog.queues import hold_settings
 from queue_core.model import QueueInfo, Staged
 from queue_core.segments.storage import Storage
 from queue_core.verbs.load import load
 
 Result = TypeVar("Result")
+
+#: The least limit of a wait for a lock, in seconds.
+LEAST_SECONDS = 0.5
 
 
 def load_bounded(
@@ -45,14 +49,21 @@ def load_bounded(
     return first_ids
 
 
-def commit_load(catalog: Catalog, work: Callable[[Connection], Result]) -> Result:
-    """Run the *work* of a load in one transaction, between the crash points of a load."""
+def commit_load(
+    catalog: Catalog, work: Callable[[Connection], Result], timeout: float | None = None
+) -> Result:
+    """
+    Run the *work* of a load in one transaction, between the crash points of a load.
+
+    *timeout* also limits its waits for locks. Those of other loads take milliseconds.
+    """
+    seconds = None if timeout is None else min(max(timeout, LEAST_SECONDS), Dialect.busy_seconds)
 
     def transaction(connection: Connection) -> Result:
         result = work(connection)
         faults.point("load.before_commit")
         return result
 
-    result = catalog.write(transaction, grows=True)
+    result = catalog.write(transaction, grows=True, seconds=seconds)
     faults.point("load.committed")
     return result

@@ -87,7 +87,7 @@ def _admitted(
     try:
         for attempt in Admission(catalog, storage.uri, queue, staged, when_full):
             with attempt:
-                result = commit_load(catalog, partial(work, attempt.waiter))
+                result = commit_load(catalog, partial(work, attempt.waiter), when_full.timeout)
                 committed = True
                 return result
     except IgnisError as error:

@@ -69,7 +69,7 @@ def meet(
             waiter = line.waiter
             with removed_if_refused(storage, staged):
                 first_ids = commit_load(
-                    catalog, lambda c: load_bounded(c, storage, queue, staged, waiter)
+                    catalog, lambda c: load_bounded(c, storage, queue, staged, waiter), timeout
                 )
             faults.point("load.offered")
             offered = IdSet.of(ids_from(first_ids, staged))

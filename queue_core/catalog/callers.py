@@ -58,7 +58,7 @@ class CallersCatalog(Catalog):
         self.driver = driver
 
     def write(
-        self, work: Callable[[Connection], Result], *, grows: bool = False, late: bool = False
+        self, work: Callable[[Connection], Result], *, grows: bool = False, **_: Any
     ) -> Result:
         """Run *work* once within the caller's transaction, and commit nothing."""
         with self.read() as connection:

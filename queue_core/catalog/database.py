@@ -95,18 +95,24 @@ class Catalog:
         return f"<Catalog {self._shown()}>"
 
     def write(
-        self, work: Callable[[Connection], Result], *, grows: bool = False, late: bool = False
+        self,
+        work: Callable[[Connection], Result],
+        *,
+        grows: bool = False,
+        late: bool = False,
+        seconds: float | None = None,
     ) -> Result:
         """
         Run *work* in one transaction and commit it; run it again when the database says so.
 
         *work* may therefore run more than once and must have no other effects. If it *grows* the
         store, as a load does, it leaves the reserve of a full disk alone. *late*: others may write
-        while it reads, as `Dialect.begin` says; after some failures, it keeps them waiting. Raises
-        what *work* raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed,
-        unless the error's `outcome_unknown` is true.
+        while it reads, as `Dialect.begin` says; after some failures, it keeps them waiting.
+        *seconds*: the most for a wait for a lock; by default, `Dialect.busy_seconds`. Raises what
+        *work* raises, `CatalogUnavailable` or `DamagedCatalog`. Then nothing was changed, unless
+        the error's `outcome_unknown` is true.
         """
-        end = time.monotonic() + self._dialect.busy_seconds
+        end = time.monotonic() + (self._dialect.busy_seconds if seconds is None else seconds)
         errors = self._dialect.errors
         reliefs = 0
         late_ones = LATE_ATTEMPTS if late and not self._dialect.writes_in_parallel else 0
@@ -115,7 +121,7 @@ class Catalog:
                 committing = False
                 begins_late = attempt < 1
                 try:
-                    with self._transaction(write=True, late=begins_late) as connection:
+                    with self._transaction(True, begins_late, seconds) as connection:
                         result = work(connection)
                         if begins_late:
                             # Also what has found nothing to write is of the present state.
@@ -203,13 +209,17 @@ class Catalog:
         return self._identity != self._inode()
 
     @contextmanager
-    def _transaction(self, *, write: bool, late: bool = False) -> Iterator[Connection]:
+    def _transaction(
+        self, write: bool, late: bool = False, seconds: float | None = None
+    ) -> Iterator[Connection]:
         self.check_open()
         if self.is_replaced() and threading.get_ident() not in self._preparers:
             # The folder was removed, and maybe created again: writes would be lost.
             self.engine.dispose()
             self._prepare(create=False)
         with self._connected() as connection:
+            if seconds is not None:
+                self._dialect.limit_waits(connection, seconds)
             self._dialect.begin(connection, write=write, late=late)
             try:
                 with outbox.sending(connection, self._dialect):

@@ -151,6 +151,10 @@ class Dialect(ABC):
         with an error to retry if others have written since the transaction began to read.
         """
 
+    @abstractmethod
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """Let the transaction that is about to begin wait for a lock for *seconds* at most."""
+
     def take(self, connection: Connection) -> None:  # noqa: B027 - where many write, rows are locked
         """Lock others out, if this transaction began *late*: the first write is to follow."""
 

@@ -138,7 +138,10 @@ class Postgresql(Dialect):
         no_name={"42P01", "42703"},
         forbidden={"42501"},
         read_only={"25006"},
-        reasons={"3F000": "has no schema; check the search_path of its role and database"},
+        reasons={
+            "3F000": "has no schema; check the search_path of its role and database",
+            _LOCKED: "is busy: another transaction keeps rows locked",
+        },
         is_crowded=_is_crowded,
     )
 
@@ -201,6 +204,10 @@ class Postgresql(Dialect):
             driver: Any = connection.connection.driver_connection
             driver.set_isolation_level(_REPEATABLE_READ)
             driver.set_read_only(True)
+
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """Limit the wait for each lock; an end of the transaction restores the limit."""
+        connection.execute(_LIMIT_LOCKS, {"limit": f"{seconds * 1000:.0f}ms"})
 
     def notify(self, connection: Connection, queue_ids: Collection[int]) -> None:
         """Wake the listeners of some queues when the transaction commits; of all, if empty."""

@@ -68,6 +68,8 @@ _TEXT = String()
 _TAKE = "DELETE FROM sqlite_sequence WHERE 0"
 #: Where a connection notes that its transaction does not have the database yet.
 _LATE = "ignis_late"
+#: Where a connection notes how long its next transaction may wait for the database.
+_SECONDS = "ignis_seconds"
 #: The row of notifications for all queues; no queue has this id.
 _EVERY = 0
 
@@ -205,6 +207,10 @@ class Sqlite(Dialect):
         else:
             self._check_log(connection)
 
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """Limit the wait for the database."""
+        connection.info[_SECONDS] = seconds
+
     def take(self, connection: Connection) -> None:
         """Take the database, which works only if nobody has written since the first statement."""
         if connection.info.get(_LATE):
@@ -214,7 +220,7 @@ class Sqlite(Dialect):
 
     def _begin_immediate(self, connection: Connection) -> None:
         """
-        Take the database as soon as it is free, or fail after `busy_seconds`.
+        Take the database as soon as it is free, or fail after `busy_seconds` or fewer.
 
         SQLite itself would try less and less often, down to ten times a second. A writer that has
         waited for long would then lose to newer ones, and starve among many processes.
@@ -223,16 +229,16 @@ class Sqlite(Dialect):
         driver: Any = connection.connection.driver_connection
         driver.execute("PRAGMA busy_timeout = 0")
         try:
-            self._when_free(driver, "BEGIN IMMEDIATE")
+            self._when_free(driver, "BEGIN IMMEDIATE", connection.info.pop(_SECONDS, None))
         except sqlite3.Error:
             # Once more, to fail as any statement does.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         finally:
             driver.execute(f"PRAGMA busy_timeout = {self.busy_seconds * 1000:.0f}")
 
-    def _when_free(self, driver: Any, statement: str) -> None:
-        """Execute a statement as soon as others let it, or raise its error after `busy_seconds`."""
-        end = time.monotonic() + self.busy_seconds
+    def _when_free(self, driver: Any, statement: str, seconds: float | None = None) -> None:
+        """Execute a statement as soon as others let it, or raise its error after some seconds."""
+        end = time.monotonic() + (self.busy_seconds if seconds is None else seconds)
         while True:
             try:
                 driver.execute(statement)

@@ -79,7 +79,7 @@ class SmartLoad:
         try:
             for attempt in Admission(catalog, uri, self._queue, staged, when_full):
                 with attempt:
-                    ids = self._try(batch, attempt.waiter, when_full.overflow)
+                    ids = self._try(batch, attempt.waiter, when_full)
                     committed = True
                     if ids is None:
                         self._discard()
@@ -113,9 +113,7 @@ class SmartLoad:
             self._refuse(error)
             raise
 
-    def _try(
-        self, batch: Batch | None, waiter: int | None, overflow: str | None
-    ) -> list[int] | None:
+    def _try(self, batch: Batch | None, waiter: int | None, on_full: OnFull) -> list[int] | None:
         """Load in one transaction; prepare again if the snapshot is stale."""
 
         def work(connection: Connection, load: Callable[..., list[int]]) -> list[int] | None:
@@ -125,15 +123,16 @@ class SmartLoad:
             if batch is not None and not is_new_load(connection, self._queue, batch):
                 segments.discard_unpublished(connection, self._incoming.unused(()))
                 return None
-            return load(connection, waiter, overflow)
+            return load(connection, waiter, on_full.overflow)
 
         for _ in range(TRIES):
             try:
-                return commit_load(self._catalog, partial(work, load=self._load))
+                return commit_load(self._catalog, partial(work, load=self._load), on_full.timeout)
             except StaleSnapshot:
                 self._discard()
                 self._prepare()
-        return commit_load(self._catalog, partial(work, load=self._load_exclusively))
+        exclusively = partial(work, load=self._load_exclusively)
+        return commit_load(self._catalog, exclusively, on_full.timeout)
 
     def _load(self, connection: Connection, waiter: int | None, overflow: str | None) -> list[int]:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""

@@ -1,0 +1,61 @@
+"""The time limit of a load also limits its waits for locks of other transactions."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+
+from queue_core.errors import CatalogUnavailable
+from tests.contract.callers import caller_of
+from tests.factories import make_queue, numbers_of, orders
+
+#: Less than the minute for which a load without a limit waits, and more than a busy machine needs.
+PATIENCE = 40.0
+
+
+@contextmanager
+def locked(store, statement):
+    """Somebody else keeps rows locked in a transaction."""
+    parallel = store.catalog.engine.dialect.name == "postgresql"
+    with closing(caller_of(store)) as caller, caller.connected() as connection:
+        if parallel:
+            caller.run(connection, statement)
+        else:
+            connection.connection.driver_connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.rollback()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT * FROM shards FOR UPDATE", "SELECT * FROM queues FOR UPDATE", "LOCK TABLE segments"],
+)
+@pytest.mark.parametrize("timeout", [0, 1, "900ms"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"max_size": 100}, {"policy": "latest", "key": "number"}],
+    ids=["plain", "bounded", "policy"],
+)
+def test_a_load_does_not_wait_for_longer_than_it_may(store, statement, timeout, settings):
+    queue, other = make_queue(store, **settings), make_queue(store, "other")
+    with ThreadPoolExecutor(1) as threads, locked(store, statement):
+        load = threads.submit(queue.load, orders(3), timeout)
+        with pytest.raises(CatalogUnavailable, match=r"is busy.*nothing was changed"):
+            load.result(PATIENCE)
+    assert queue.browse().num_rows == 0
+    other.load(orders(1), timeout=0)
+    queue.load(orders(3), timeout=0)
+    assert numbers_of(queue.browse()) == [0, 1, 2]
+
+
+def test_a_limit_does_not_outlast_its_load(store):
+    queue = make_queue(store)
+    for _ in range(20):
+        queue.load(orders(1), timeout=0)
+    with ThreadPoolExecutor(1) as threads:
+        with locked(store, "SELECT * FROM shards FOR UPDATE"):
+            # Longer than any limit of before.
+            load = threads.submit(queue.load, orders(1))
+            with pytest.raises(TimeoutError):
+                load.result(1.5)
+        assert len(load.result(PATIENCE)) == 1
