@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_ignis.soak.history import History
-from pyspark_ignis.soak.workload import Scene, play
+from pyspark_ignis.soak.workload import Role, Scene, consume, handle, keep_house, play, produce
 
 #: How many processes play each role.
-ROLES = {"producer": 3, "consumer": 3, "pool": 1, "keeper": 1}
+ROLES: dict[Role, int] = {produce: 3, consume: 3, handle: 1, keep_house: 1}
 
 # A child of the fork server starts in milliseconds and shares no connection with this process.
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -26,7 +26,7 @@ _PRELOADED = ["pyspark_ignis.soak.workload", "queue_core.selector.grammar", "pan
 class Part:
     """A role, and the process that plays it now."""
 
-    role: str
+    role: Role
     life: str = ""
     process: Any = None
     stopped: bool = False
@@ -105,7 +105,7 @@ class Cast:
 
     def _begin(self, part: Part) -> None:
         self._lives += 1
-        part.life = f"{part.role}-{self._lives}"
+        part.life = f"{part.role.__name__}-{self._lives}"
         seed = self._chance.randrange(1 << 30)
         args = (part.role, self._scene, part.life, self._lives, seed)
         log = self._scene.folder / f"{part.life}.log"

@@ -45,6 +45,8 @@ SCHEMA = pa.schema(
         pa.field("number", pa.int64(), nullable=False),
         pa.field("customer", pa.string(), nullable=False),
         pa.field("payload", pa.string(), nullable=False),
+        #: In how many of the columns that were added later it has a value.
+        pa.field("grown", pa.int64(), nullable=False),
     ]
 )
 #: Keys of each producer.
@@ -122,10 +124,17 @@ def make_queues(store: Store, scene: Scene) -> None:
         )
 
 
-def messages(first: int, count: int) -> pa.Table:
-    """Return the messages of these numbers, whose content follows from their number."""
+def messages(first: int, count: int, grown: int = 0) -> pa.Table:
+    """Return the messages of these numbers, from which their content in all columns follows."""
     numbers = pa.array(range(first, first + count), pa.int64())
-    return pa.table([numbers, *_contents(numbers)], schema=SCHEMA)
+    columns = [numbers, *_contents(numbers), pa.array([grown] * count, pa.int64())]
+    more = [pc.add(numbers, each) for each in range(grown)]
+    return pa.table([*columns, *more], schema=pa.schema([*SCHEMA, *map(added, range(grown))]))
+
+
+def added(number: int) -> pa.Field:
+    """Return the column that is added to a queue as this one, from 0."""
+    return pa.field(f"added_{number}", pa.int64())
 
 
 def altered(rows: pa.Table) -> list[int]:
@@ -135,6 +144,11 @@ def altered(rows: pa.Table) -> list[int]:
     same = pc.and_(
         pc.equal(rows.column("customer"), customers), pc.equal(rows.column("payload"), payloads)
     )
+    for each in range(pc.max(rows.column("grown")).as_py() or 0):
+        values = rows.select([n for n in rows.column_names if n == added(each).name]).columns
+        kept = pc.equal(values[0], pc.add(numbers, each)) if values else pa.scalar(None, pa.bool_())
+        without = pc.less_equal(rows.column("grown"), each)
+        same = pc.and_(same, pc.or_(without, pc.fill_null(kept, False)))
     return list(numbers.filter(pc.invert(same)).to_pylist())
 
 
@@ -177,12 +191,16 @@ class Player:
         time.sleep(self.chance.uniform(0.05, 0.3))
 
 
-def play(role: str, scene: Scene, life: str, number: int, seed: int) -> None:
+#: A role takes an open store for each step.
+Role = Callable[[Player], Any]
+
+
+def play(role: Role, scene: Scene, life: str, number: int, seed: int) -> None:
     """Play a role until told to stop; open the store again after each error."""
     stager.INLINE_BYTES = _INLINE_BYTES
     player = Player(scene, life, number, History(scene.folder, life), random.Random(seed))
-    player.history.write("began", role=role)
-    step = ROLES[role](player)
+    player.history.write("began", role=role.__name__)
+    step = role(player)
     next(step, None)
     while not scene.told("stop"):
         try:
@@ -195,10 +213,6 @@ def play(role: str, scene: Scene, life: str, number: int, seed: int) -> None:
             player.note("open", error)
     player.history.write("ended")
     player.history.close()
-
-
-#: A role takes an open store for each step.
-Steps = Iterator[Any]
 
 
 def produce(player: Player) -> Any:
@@ -230,7 +244,8 @@ def _load(player: Player, store: Store, name: str, load: int, first: int, count:
     player.history.write("loading", load=load, **details)
     try:
         queue = player.queue(store, name)
-        queue.load(messages(first, count), player.chance.choice((0.0, 0.5, 2.0)))
+        rows = messages(first, count, len(queue.schema) - len(SCHEMA))
+        queue.load(rows, player.chance.choice((0.0, 0.5, 2.0)))
     except IgnisError as error:
         outcome = "unknown" if error.outcome_unknown else "refused"
         player.history.write(outcome, load=load)
@@ -244,16 +259,17 @@ def consume(player: Player) -> Any:
     """Fire from all queues but those of pools, and settle: mostly delete."""
     names, settle = [*FIRED, *player.scene.more_fired], 0
     known: tuple[Store, Any] | None = None
+    opened: dict[str, Queue] = {}
     while True:
         store = yield
         name = player.chance.choice(names)
         try:
             if known is None or known[0] is not store:
-                known = store, store.consumer(f"soak-{player.life}")
+                known, opened = (store, store.consumer(f"soak-{player.life}")), {}
+            # Opened before others add columns to it.
+            queue = opened[name] = opened.get(name) or player.queue(store, name)
             begun = time.monotonic()
-            firing = player.queue(store, name).fire(
-                player.chance.choice((1, 10, 100)), timeout=0.05, consumer=known[1]
-            )
+            firing = queue.fire(player.chance.choice((1, 10, 100)), timeout=0.05, consumer=known[1])
         except IgnisError as error:
             if isinstance(error, ConsumerFenced):
                 # Its catalog is an older one now, which knows another life of this consumer.
@@ -379,13 +395,6 @@ def repair(queue: Queue) -> None:
 
 
 _VERBS: tuple[Callable[[Queue], None], ...] = (shovel, sweep, compact, repair)
-
-ROLES: dict[str, Callable[[Player], Any]] = {
-    "producer": produce,
-    "consumer": consume,
-    "pool": handle,
-    "keeper": keep_house,
-}
 
 
 def drain(store: Store, scene: Scene, history: History) -> dict[str, int]:

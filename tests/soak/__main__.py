@@ -29,8 +29,10 @@ from queue_core import IgnisError, Store
 from queue_core.address import Address
 from tests import servers
 from tests.books import audit
+from tests.soak.growth import Growth
 from tests.soak.postgres import SETTINGS, Cut, Failover, Freeze, Restart, Standby
 from tests.soak.proxy import proxy
+from tests.soak.roles import judge_browsers, make_more_queues, more_parts
 from tests.soak.spark import Copier, spark_faults
 from tests.soak.sqlite import Clock, Restore, clocks
 from tests.soak.storage import NoRoom, bad_buckets
@@ -62,7 +64,7 @@ def main() -> int:
     setting = on_sqlite if asked.catalog == "sqlite" else on_postgresql
     with setting(folder, asked.seed, spark=not asked.no_spark) as (soak, faults):
         result = soak.run(asked.minutes * 60, faults, asked.pause)
-        result.broken += books(soak.scene.address)
+        result.broken += books(soak.scene)
     report.show(result, console)
     if asked.report:
         report.save(result, asked.report)
@@ -117,7 +119,9 @@ def _soak(
     more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
     scene = Scene(address, history, grace=GRACE, **more)
     soak = Soak(scene, seed, {"in": "out"} if spark else {}, EMPTY_SECONDS)
-    faults = [*soak.faults(), *clocks(address, soak.chance)]
+    make_more_queues(address)
+    soak.cast.parts += more_parts()
+    faults = [*soak.faults(), *clocks(address, soak.chance), Growth(address)]
     if not spark:
         yield soak, faults, None
         return
@@ -130,15 +134,16 @@ def _soak(
         copier.kill()
 
 
-def books(address: Address) -> list[str]:
-    """The state of the store's books at the end."""
-    with Store(address, create=False) as store:
+def books(scene: Scene) -> list[str]:
+    """The state of the store's books and of its browsers at the end."""
+    with Store(scene.address, create=False) as store:
         try:
+            unseen = judge_browsers(store, scene.folder)
             audit(store)
             store.vacuum(grace=0)
         except (AssertionError, IgnisError) as error:
             return [f"the books are wrong: {error}"]
-    return []
+    return unseen
 
 
 def _keep_or_remove(result: Result, folder: Path, console: Console) -> int:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from pyspark_ignis.soak.cast import Cast
 from pyspark_ignis.soak.history import History
 from pyspark_ignis.soak.nemesis import Fault
+from pyspark_ignis.soak.workload import keep_house
 from queue_core import Store
 from queue_core.address import Address
 from tests.servers import Postgres
@@ -138,7 +139,7 @@ class Failover(Fault):
     def begin(self) -> str | None:
         begun, copied = time.monotonic(), self._standby.copied
         for part in self._cast.parts:
-            if part.role == "keeper":
+            if part.role is keep_house:
                 self._cast.kill(part)
         self._server.stop("fast")
         self._standby.take_over()

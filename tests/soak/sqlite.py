@@ -18,6 +18,7 @@ from queue_core import Store
 from queue_core.address import Address
 from queue_core.errors import IgnisError
 from tests.clocks import jump
+from tests.waiting import until
 
 #: Seconds after which a copy is replaced by a newer one. Vacuum's grace must be longer, or files
 #: that the copy names are gone.
@@ -62,9 +63,8 @@ class Restore(Fault):
         self._kill_others()
         self._cast.kill_all()
         with self._look:
-            users = _users(self._file)
-            if users:
-                raise RuntimeError(f"the catalog is in use while it is replaced: {users}")
+            # A child of a process that was killed dies a moment later.
+            until(lambda: not _users(self._file), "the catalog is in use while it is replaced")
             for suffix in ("-wal", "-shm"):
                 self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
             shutil.copyfile(self._copy, self._file)

@@ -1,0 +1,41 @@
+"""Columns that are added to all queues while processes and queries use them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+
+from pyspark_ignis.soak.nemesis import Fault
+from pyspark_ignis.soak.workload import SCHEMA, added
+from queue_core import IgnisError, Store
+from queue_core.address import Address
+
+#: Columns that are added to a queue at most.
+_MOST = 30
+
+
+class Growth(Fault):
+    """
+    Each queue gets one more column, of which producers hear when they open the queue again.
+
+    A value that somebody hands on without the column counts as an altered message.
+    """
+
+    name, weight, shared = "growth", 0.2, True
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._columns = 0
+
+    def possible(self) -> bool:
+        return self._columns < _MOST
+
+    def begin(self) -> str | None:
+        with suppress(IgnisError), Store(self._address, create=False) as store:
+            # A query copies from `in` to `out`, which needs the column first.
+            for name in sorted(store.queues(), reverse=True):
+                queue = store.queue(name)
+                self._columns = len(queue.schema) - len(SCHEMA)
+                queue.add_columns(pa.schema([added(self._columns)]))
+        return None
