@@ -57,10 +57,10 @@ MORE = {
 @pytest.mark.parametrize("kind", MORE)
 def test_a_short_soak_with_more_roles(kind, address, tmp_path):
     roles, faults = MORE[kind]
-    make_more_queues(address)
     for soaks, seconds in enumerate(SECONDS, 1):
         scene = Scene(address, tmp_path / str(soaks), prefix=f"soak-{soaks}-")
         scene.folder.mkdir()
+        make_more_queues(scene)
         soak = Soak(scene, soaks, empty_seconds=30)
         soak.cast.parts = [Part(role) for role in roles]
         made = [Growth(address) if fault is Growth else fault(soak.cast) for fault in faults]

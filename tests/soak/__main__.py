@@ -119,7 +119,7 @@ def _soak(
     more = {"more_loaded": ("in",), "more_fired": ("out",)} if spark else {}
     scene = Scene(address, history, grace=GRACE, **more)
     soak = Soak(scene, seed, {"in": "out"} if spark else {}, EMPTY_SECONDS)
-    make_more_queues(address)
+    make_more_queues(scene)
     soak.cast.parts += more_parts()
     faults = [*soak.faults(), *clocks(address, soak.chance), Growth(address)]
     if not spark:
@@ -138,7 +138,7 @@ def books(scene: Scene) -> list[str]:
     """The state of the store's books and of its browsers at the end."""
     with Store(scene.address, create=False) as store:
         try:
-            unseen = judge_browsers(store, scene.folder)
+            unseen = judge_browsers(store, scene)
             audit(store)
             store.vacuum(grace=0)
         except (AssertionError, IgnisError) as error:

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
@@ -28,13 +27,13 @@ from pyspark_ignis.soak.workload import (
     SCHEMA,
     SHARDS,
     Player,
+    Scene,
     altered,
     consume,
     messages,
     produce,
 )
 from queue_core import ConsumerPool, IgnisError, Store, batch_handler
-from queue_core.address import Address
 
 #: A queue that stays empty; one whose handlers are late; and two that are only browsed.
 EMPTY, LATE, SHOWN = "forked", "late", ("shown-1", "shown-2")
@@ -46,11 +45,11 @@ BATCH = 10
 PATIENCE = 150.0
 
 
-def make_more_queues(address: Address) -> None:
+def make_more_queues(scene: Scene) -> None:
     """Create the queues that only these roles use."""
-    with Store(address) as store:
+    with Store(scene.address) as store:
         for name in (EMPTY, LATE, *SHOWN):
-            store.create_queue(name, SCHEMA, shards=SHARDS, message_expiry=None)
+            store.create_queue(scene.prefix + name, SCHEMA, shards=SHARDS, message_expiry=None)
 
 
 # Forks
@@ -81,8 +80,8 @@ def fork(player: Player) -> Any:
 def _busy(store: Store, player: Player) -> AbstractContextManager[Any]:
     ways: list[Callable[[], AbstractContextManager[Any]]] = [
         store.side_tasks,
-        lambda: ConsumerPool(store, EMPTY, lambda _: True),
-        lambda: _repeating(lambda: store.queue(EMPTY).fire(timeout=0.5)),
+        lambda: ConsumerPool(store, player.scene.prefix + EMPTY, lambda _: True),
+        lambda: _repeating(lambda: player.queue(store, EMPTY).fire(timeout=0.5)),
         lambda: _producing(_other(player), store),
     ]
     return player.chance.choice(ways)()
@@ -181,7 +180,7 @@ def hurry(player: Player) -> Any:
         with ThreadPoolExecutor(1) as notes, suppress(_Over):
             try:
                 with Store(player.scene.address, create=False) as store:
-                    late = store.queue(LATE)
+                    late = player.queue(store, LATE)
                     late.load(messages(first, 200, len(late.schema) - len(SCHEMA)))
                     first += 200
                     _hurry(player, store, notes)
@@ -212,7 +211,8 @@ def _hurry(player: Player, store: Store, notes: ThreadPoolExecutor) -> None:
         time.sleep(chance.uniform(0, limit))
         return True
 
-    pool = ConsumerPool(store, LATE, handler, concurrency=8, batch=5, handler_timeout=limit)
+    queue = player.scene.prefix + LATE
+    pool = ConsumerPool(store, queue, handler, concurrency=8, batch=5, handler_timeout=limit)
     with ExitStack() as stack:
         for _ in range(4):
             stack.enter_context(_producing(_other(player), store))
@@ -234,8 +234,9 @@ def browse(player: Player) -> Any:
     while not player.scene.told("finishing"):
         try:
             with Store(player.scene.address, create=False) as store:
-                queues = [store.queue(name) for name in SHOWN]
-                with _browser(store, player.chance.choice(BROWSERS), player.history) as pool:
+                queues = [player.queue(store, name) for name in SHOWN]
+                name = player.chance.choice(BROWSERS)
+                with _browser(store, player.scene, name, player.history) as pool:
                     end = time.monotonic() + player.chance.uniform(1, 5)
                     while time.monotonic() < end and pool.error is None:
                         player.chance.choice(queues).load(messages(first, 3))
@@ -247,7 +248,7 @@ def browse(player: Player) -> Any:
 
 
 @contextmanager
-def _browser(store: Store, name: str, history: History) -> Iterator[ConsumerPool]:
+def _browser(store: Store, scene: Scene, name: str, history: History) -> Iterator[ConsumerPool]:
     history.write("looks", by=name)
 
     @batch_handler
@@ -255,26 +256,27 @@ def _browser(store: Store, name: str, history: History) -> Iterator[ConsumerPool
         history.write("shown", by=name, messages=batch.column("_message_id").to_pylist())
         return [True] * batch.num_rows
 
-    with ConsumerPool(store, list(SHOWN), show, browse=True, name=name, batch=BATCH) as pool:
+    queues = [scene.prefix + each for each in SHOWN]
+    with ConsumerPool(store, queues, show, browse=True, name=name, batch=BATCH) as pool:
         yield pool
     history.write("looked", by=name)
 
 
-def judge_browsers(store: Store, folder: Path) -> list[str]:
+def judge_browsers(store: Store, scene: Scene) -> list[str]:
     """
     Return what is wrong with what the browsers have seen, each of which looks once more.
 
     Each has seen every message once. Those that a browser held when it died may be missing, and
     those that it saw before a restore may come again.
     """
-    history = History(folder, "judge")
+    history = History(scene.folder, "judge")
     for name in BROWSERS:
-        with _browser(store, name, history) as pool:
+        with _browser(store, scene, name, history) as pool:
             if not pool.drain(PATIENCE / 5):
                 return [f"browser {name} comes to no end"]
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     unfinished, restored, wrong = Counter[str](), [], []
-    for entry in read(folder):
+    for entry in read(scene.folder):
         match entry["what"]:
             case "shown":
                 for message in entry["messages"]:
@@ -283,7 +285,8 @@ def judge_browsers(store: Store, folder: Path) -> list[str]:
                 unfinished[entry["by"]] += 1 if entry["what"] == "looks" else -1
             case "restored":
                 restored.append((entry["begun"], entry["at"]))
-    there = [i for name in SHOWN for i in store.queue(name).browse()["_message_id"].to_pylist()]
+    queues = [store.queue(scene.prefix + name) for name in SHOWN]
+    there = [id for queue in queues for id in queue.browse()["_message_id"].to_pylist()]
     for name in BROWSERS:
         seen = {message: sorted(times[name, message]) for message in there}
         twice = [m for m, at in seen.items() if len(at) - 1 > _between(at, restored)]
