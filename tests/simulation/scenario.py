@@ -188,6 +188,8 @@ class _History:
     def __init__(self, world: World, shape: Shape) -> None:
         self.world, self.shape = world, shape
         self.chance = world.random
+        #: For what must be refused, and so changes nothing: all else of a history stays the same.
+        self.foreign = random.Random(f"foreign {world.seed}")
         self.target = "far" if shape.far else "near"
         self.ledger = Ledger(target=self.target, patience=SWEEP_AFTER)
         self.done = 0
@@ -290,6 +292,7 @@ class _History:
         with self._expected(client):
             queue = client.store().queue("a")
             while True:
+                self.offer_foreign_bytes(queue.load)
                 count = self.chance.randrange(1, 5)
                 first, self.number = self.number, self.number + count
                 numbers = list(range(first, first + count))
@@ -317,6 +320,18 @@ class _History:
             return rows
         names = pa.array([client.name.split("#")[0]] * len(numbers))
         return rows.set_column(1, "customer", names)
+
+    def offer_foreign_bytes(self, load: Callable[[pa.Table], object]) -> None:
+        """Sometimes load a string that is not valid UTF-8 beside a good one, which is refused."""
+        if self.foreign.random() > 0.2:
+            return
+        texts = pa.array([b"good", b"customer-\xff\xfe"]).view(pa.string())
+        try:
+            load(orders(2, -2).set_column(1, "customer", texts))
+        except errors.Invalid:
+            self.ledger.counts["foreign, refused"] += 1
+        else:
+            raise Violation("a string that is not valid UTF-8 was loaded")
 
     def _handles(self, client: Client) -> None:
         with self._expected(client):
@@ -661,6 +676,7 @@ class _Copying(Sink):
         self._before = self._history.ledger.entry
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
+        self._history.offer_foreign_bytes(lambda bad: self._inner.write(bad.to_batches()))
         return self._inner.write(rows)
 
     def commit(self, messages: list[Any], number: int) -> None:
