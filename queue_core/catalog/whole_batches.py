@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from queue_core.catalog import dialect
 from queue_core.catalog import queues as catalog_queues
+from queue_core.catalog.damage import decoding
 from queue_core.catalog.slices import ShardKey, of_tickets
 from queue_core.catalog.tables import queues, segments, slices
 from queue_core.errors import BadOption
@@ -55,13 +56,13 @@ def check_columns(
 
     *written* are queues, by number, and versions of the schema with which messages were written.
     """
-    newest: dict[int, int] = {}
+    of = {info.id: info for info in infos}
     for queue_id, version in written:
-        newest[queue_id] = max(newest.get(queue_id, 0), version or 0)
-    for info in infos:
-        if newest.get(info.id, 0) > info.schema_version:
-            now = catalog_queues.present(connection, info)
-            check_known(info.name, now.schema.names, info.schema.names)
+        with decoding(segments, f"queue_id {queue_id}"):
+            newer = queue_id in of and (version or 0) > of[queue_id].schema_version
+        if newer:
+            now = catalog_queues.present(connection, of[queue_id])
+            check_known(now.name, now.schema.names, of[queue_id].schema.names)
 
 
 def check_browsed(
