@@ -23,6 +23,7 @@ class Firing:
         opens_in: float | None = None,
         stalled: bool = False,
         full: bool = False,
+        more: bool = True,
     ) -> None:
         #: None when there was nothing to fire.
         self.ticket = ticket
@@ -36,6 +37,8 @@ class Firing:
         self.stalled = stalled
         #: Whether *max_bytes* has left messages that could have been fired.
         self.full = full
+        #: Whether other messages may have waited after it.
+        self.more = more
         #: The messages as they were read, and their ids.
         self._read: tuple[pa.Table, IdSet] | None = None
 
@@ -56,9 +59,12 @@ class Firing:
         )
 
 
-def of_plan(ticket: Ticket, messages: pa.Table, plan: ReadPlan, *, full: bool) -> Firing:
-    """Return the firing of the messages that a plan has read."""
-    firing = Firing(ticket, messages, full=full)
+def of_plan(
+    ticket: Ticket, messages: pa.Table, plan: ReadPlan, *, full: bool, waited: int | None
+) -> Firing:
+    """Return the firing of the messages that a plan has read, of those that *waited*, if known."""
+    more = waited is None or waited > messages.num_rows
+    firing = Firing(ticket, messages, full=full, more=more)
     if not any(task.segment.compacted for task in plan.tasks):
         # A plan has few ranges of ids, and the messages can be many.
         firing._read = messages, IdSet.of_scan(plan.tasks)

@@ -483,7 +483,7 @@ class Queue:
         assert request.reading is not None, "request_of sets it"
         plan = plan_firing(catalog, ticket, request.reading)
         messages = self._read(plan, ticket, request.selection)
-        return of_plan(ticket, messages, plan, full=request.cut.by_bytes)
+        return of_plan(ticket, messages, plan, full=request.cut.by_bytes, waited=request.cut.waited)
 
     def get_and_keep(
         self,

@@ -111,10 +111,16 @@ class QueueConsumer(Generic[Work]):
         """
         Pull up to *limit* messages from the queue; None when there are none for this consumer.
 
-        If there were *limit* messages, another consumer is notified of the rest.
+        If there were *limit* messages, another consumer is notified of the rest, unless the work
+        says that there is none (``more``).
         """
         work = self._pull(limit)
-        if work is not None and len(work) >= limit and self.acquires:
+        if (
+            work is not None
+            and len(work) >= limit
+            and self.acquires
+            and getattr(work, "more", True)
+        ):
             self._joined.found_more()
         return work
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -20,6 +20,8 @@ class HeldBatch:
 
     messages: pa.RecordBatch
     bytes: int
+    #: Whether there may be others, which another worker could take.
+    more: bool = True
 
     def __len__(self) -> int:
         return int(self.messages.num_rows)
@@ -29,17 +31,17 @@ class HeldBatch:
         if count >= len(self):
             return self, None
         size = self.bytes * count // len(self)
-        rest = HeldBatch(self.messages.slice(count), self.bytes - size)
+        rest = HeldBatch(self.messages.slice(count), self.bytes - size, self.more)
         return HeldBatch(self.messages.slice(0, count), size), rest
 
 
 def divided(
-    messages: pa.Table, limits: Sequence[int]
+    messages: pa.Table, limits: Sequence[int], *, more: bool = True
 ) -> tuple[list[HeldBatch | None], list[HeldBatch]]:
-    """Divide messages evenly, up to each limit; return the parts, and the rest."""
+    """Divide messages evenly, up to each limit; return the parts, and the rest; *more* follow."""
     rows = left = messages.num_rows
     size = messages.nbytes if rows else 0
-    pieces = deque(HeldBatch(each, size * len(each) // rows) for each in combined(messages))
+    pieces = deque(HeldBatch(each, size * len(each) // rows, more) for each in combined(messages))
     parts: list[HeldBatch | None] = []
     for number, limit in enumerate(limits):
         part, rest = None, None
@@ -49,7 +51,8 @@ def divided(
         if rest is not None:
             pieces.appendleft(rest)
         parts.append(part)
-    return parts, list(pieces)
+    others = more or bool(pieces)
+    return [part and replace(part, more=others) for part in parts], list(pieces)
 
 
 def combined(messages: pa.Table) -> list[pa.RecordBatch]:

@@ -231,7 +231,8 @@ class AcquiringSource:
             # Another worker may take what had no room; this one got less than it could handle.
             self._on_available()
         messages = firing.messages
-        parts, left = divided(messages.select(self._columns(messages.column_names)), limits)
+        chosen = messages.select(self._columns(messages.column_names))
+        parts, left = divided(chosen, limits, more=firing.more)
         self._held.add(sum(part.bytes for part in [*parts, *left] if part is not None))
         return parts, left
 

@@ -54,9 +54,11 @@ class Stall:
 
 @dataclass(slots=True)
 class Cut:
-    """Whether a limit of bytes has left messages that a firing could have taken."""
+    """What a firing leaves: whether a limit of bytes has left messages that it could have taken."""
 
     by_bytes: bool = False
+    #: How many messages waited before it, by the counters of its shards; None: it is not known.
+    waited: int | None = None
 
     def to_bytes(self, ids: Numbers, sizes: npt.NDArray[np.float64], most: int) -> Numbers:
         """Return the first messages of *most* bytes, one at least; note if some are left."""
@@ -107,7 +109,7 @@ class FireRequest:
     reading: Reading | None = field(default=None, compare=False)
     #: What the firing notes about suspects.
     stall: Stall = field(default_factory=Stall, compare=False)
-    #: What the firing notes about its limit of bytes.
+    #: What the firing notes about the messages that it leaves.
     cut: Cut = field(default_factory=Cut, compare=False)
 
     @property

@@ -55,10 +55,12 @@ def choose_turns(
     *every*, it locks those of all other shards, unless it is beside other firings.
     """
     where = (request.queue_ids, request.magazine, request.shards)
+    read = turns.lock if lock == "wait" else turns.backlog
+    seen = read(connection, *where)
+    request.cut.waited = sum(shard.waiting for shard in seen.values())
     if lock == "wait":
-        return turns.lock(connection, *where)
+        return seen
     contention = _contentions.setdefault(connection.engine, Contention())
-    seen = turns.backlog(connection, *where)
     waiting = {
         key: shard.waiting for key, shard in seen.items() if shard.waiting and key not in without
     }

@@ -64,7 +64,7 @@ def fire(
     messages = read_table(plan)
     if request.selection is not None and request.selection.ordered:
         messages = request.selection.sorted(messages, ticket.fired_at)
-    return of_plan(ticket, messages, plan, full=request.cut.by_bytes)
+    return of_plan(ticket, messages, plan, full=request.cut.by_bytes, waited=request.cut.waited)
 
 
 def _fire(catalog: CallersCatalog, consumer: Consumer, request: FireRequest) -> Ticket | None:

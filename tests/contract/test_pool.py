@@ -223,6 +223,37 @@ def test_a_message_wakes_one_worker_and_its_firing_and_settlement_wake_none(stor
     close_dispatcher(store.catalog, queue.info)
 
 
+@pytest.mark.parametrize("prefetched", [False, True])
+def test_one_message_wakes_one_worker_even_if_it_fills_its_batch(store, queue, prefetched):
+    dispatcher = open_dispatcher(store.catalog, queue.info)
+    manager, reasons = dispatcher.manager, dispatcher.manager.reasons
+    # With limits in flight, a pool fires no messages ahead.
+    how = {} if prefetched else {"max_in_flight": 50}
+    with ConsumerPool(store, "orders", Recorder(), concurrency=3, batch=1, tasks=[], **how) as pool:
+        assert pool.drain(PATIENCE)
+        for count in range(1, 6):
+            time.sleep(0.1)
+            by_time, others = reasons[NotifyReason.AVAILABLE], manager.wakeups
+            queue.load(orders(1))
+            eventually(lambda: pool.counts == {"deleted": count})  # noqa: B023
+            assert reasons[NotifyReason.MORE] == 0
+            by_time = reasons[NotifyReason.AVAILABLE] - by_time
+            assert manager.wakeups - others <= 1 + by_time
+    close_dispatcher(store.catalog, queue.info)
+
+
+def test_a_load_of_some_wakes_as_many_workers(store, queue):
+    recorder = Recorder()
+    recorder.open.clear()
+    with ConsumerPool(store, "orders", recorder, concurrency=5, batch=1, tasks=[]) as pool:
+        queue.load(orders(4))
+        for _ in range(4):
+            recorder.wait()
+        recorder.open.set()
+        assert pool.drain(PATIENCE)
+        assert pool.counts == {"deleted": 4}
+
+
 def test_increase_and_decrease(store, queue):
     with ConsumerPool(store, "orders", Recorder(), concurrency=2) as pool:
         assert (pool.concurrency, pool.increase(3), pool.decrease()) == (2, 5, 4)

@@ -90,6 +90,24 @@ def test_it_is_woken_once_while_it_has_work(store, queue, address):
         assert woken.count == count + 1
 
 
+def test_a_pull_of_the_only_message_readies_no_other_target(store, queue):
+    targets = [ConsumerTarget(store, "orders", print, name=name) for name in ("one", "two")]
+    with targets[0], targets[1]:
+        for target in targets:
+            while target.ready():
+                assert target.ready()[0].pull() is None
+        for count in (1, 2):
+            queue.load(orders(count))
+            eventually(lambda: any(target.ready() for target in targets))
+            first, second = sorted(targets, key=lambda target: not target.ready())
+            firing = first.ready()[0].pull()
+            assert firing.more is (count == 2)
+            assert len(second.ready()) == count - 1
+            for each in (*first.ready(), *second.ready()):
+                while each.pull():
+                    continue
+
+
 def test_a_suspended_consumer_is_not_ready_and_lets_another_one_go(store, queue):
     woken, other = Woken(), Woken()
     first = ConsumerTarget(store, "orders", woken, priority=9)
