@@ -206,7 +206,7 @@ def _hurry(player: Player, store: Store, notes: ThreadPoolExecutor) -> None:
         load = next(_UNIQUE)
         number, name = (player.number + (load << 16)) << NUMBERS_BITS, chance.choice(list(QUEUES))
         write("loading", load=load, queue=name, first=number, count=1, keys=KEYS)
-        player.queue(store, name).load(messages(number, 1), timeout=0)
+        player.queue(store, name).load(messages(number, 1), timeout=2)
         write("loaded", load=load)
         time.sleep(chance.uniform(0, limit))
         return True
