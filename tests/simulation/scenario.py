@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import delete
 
-from queue_core import Limit, Store, errors
+from queue_core import Limit, Queue, Store, errors
 from queue_core.catalog.tables import clocks
 from queue_core.integrity import clock
 from queue_core.model import HandlingConsumer
@@ -292,7 +292,7 @@ class _History:
         with self._expected(client):
             queue = client.store().queue("a")
             while True:
-                self.offer_foreign_bytes(queue.load)
+                self._offer_foreign_bytes(queue)
                 count = self.chance.randrange(1, 5)
                 first, self.number = self.number, self.number + count
                 numbers = list(range(first, first + count))
@@ -321,13 +321,13 @@ class _History:
         names = pa.array([client.name.split("#")[0]] * len(numbers))
         return rows.set_column(1, "customer", names)
 
-    def offer_foreign_bytes(self, load: Callable[[pa.Table], object]) -> None:
+    def _offer_foreign_bytes(self, queue: Queue) -> None:
         """Sometimes load a string that is not valid UTF-8 beside a good one, which is refused."""
         if self.foreign.random() > 0.2:
             return
         texts = pa.array([b"good", b"customer-\xff\xfe"]).view(pa.string())
         try:
-            load(orders(2, -2).set_column(1, "customer", texts))
+            queue.load(orders(2, -2).set_column(1, "customer", texts))
         except errors.Invalid:
             self.ledger.counts["foreign, refused"] += 1
         else:
@@ -676,7 +676,6 @@ class _Copying(Sink):
         self._before = self._history.ledger.entry
 
     def write(self, rows: list[pa.RecordBatch]) -> Any:
-        self._history.offer_foreign_bytes(lambda bad: self._inner.write(bad.to_batches()))
         return self._inner.write(rows)
 
     def commit(self, messages: list[Any], number: int) -> None:
