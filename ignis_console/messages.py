@@ -21,6 +21,7 @@ from queue_core.ids import IdSet
 from queue_core.model import Slice
 from queue_core.schema import METADATA
 from queue_core.store import Store
+from queue_core.valid_text import valid_table
 
 #: The most messages that one page shows.
 MOST = 200
@@ -93,7 +94,7 @@ def peek(
     Raises `NoSuchQueue`, `BadSelector`, `BadOption` and `DamagedSegment`.
     """
     found = store.queue(queue).peek(min(count, MOST), selector=selector or None, magazine=magazine)
-    return [dict(row) for row in found.to_pylist()]
+    return [dict(row) for row in valid_table(found).to_pylist()]
 
 
 def life(store: Store, queue: str, message_id: int) -> Life:
@@ -107,7 +108,7 @@ def life(store: Store, queue: str, message_id: int) -> Life:
     payload: dict[str, Any] | None = None
     if place is not None and place.state != "damaged":
         try:
-            rows = chosen.rows().to_pylist()
+            rows = valid_table(chosen.rows()).to_pylist()
         except DamagedSegment:
             rows = []
         if rows:

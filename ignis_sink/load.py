@@ -121,7 +121,9 @@ def stage(
             if digested:
                 digest += digest_of(batch)
             faults.point("sink.writing")
-            for part in conform(batch, target.spec.schema, target.spec.queue).to_batches():
+            # One row of a stranger must not stop the query.
+            spec = target.spec
+            for part in conform(batch, spec.schema, spec.queue, mends=True).to_batches():
                 stager.add(part)
         staged = stager.finish()
     except BaseException:

@@ -46,6 +46,8 @@ class _StartsFromPlans(DataSourceStreamReader):
     @briefly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the rows after *start* up to *end*; raises `BadOption` if Spark asked too early."""
+        # The other base class has it; it begins the session, at the first call after a restart.
+        self._driver()  # type: ignore[attr-defined]
         if start == end and self._end is None and self._first not in (None, end):
             raise BadOption(
                 f"{_WRAPPER}=true hides from the ignis source which batches are committed; before "
@@ -58,12 +60,6 @@ class _StartsFromPlans(DataSourceStreamReader):
 
 class OlderStreamReader(_StartsFromPlans, IgnisStreamReader):
     """The reader of messages."""
-
-    @briefly
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Begin the session, also without a batch: this is the first call after a restart."""
-        self._driver()
-        return super().partitions(start, end)
 
 
 class OlderTaskReader(_StartsFromPlans, IgnisTaskReader):

@@ -222,7 +222,8 @@ class Queue:
             ``dedup`` leaves out is null.
 
         Raises:
-            SchemaMismatch: The rows do not fit the queue's columns, or a row has a null key.
+            SchemaMismatch: The rows do not fit the queue's columns, a row has a null key, or a
+                string is not valid UTF-8.
             BadOption: An argument is out of range, or the buffer belongs to another queue; or
                 *connection* uses another database or has no transaction, or the queue keeps no
                 messages.

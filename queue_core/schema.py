@@ -5,6 +5,7 @@ A queue stores types in the form in which Spark exchanges Arrow data: strings an
 casts everything that fits into these types without loss.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from queue_core.errors import SchemaMismatch
 from queue_core.names import check_columns, listed, nearest
+from queue_core.valid_text import is_valid, valid_table
 
 
 class DataFrame(Protocol):
@@ -27,6 +29,8 @@ Loadable: TypeAlias = "pa.Table | pa.RecordBatch | DataFrame | Iterable[Mapping[
 _ROW_LABELS = re.compile(r"__index_level_\d+__")
 
 _t = pa.types
+
+_log = logging.getLogger(__name__)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -105,20 +109,21 @@ def output_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> pa
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
 
-def conform(rows: Loadable, schema: pa.Schema, queue: str) -> pa.Table:
+def conform(rows: Loadable, schema: pa.Schema, queue: str, *, mends: bool = False) -> pa.Table:
     """
     Return rows as a table of exactly *schema*, without metadata columns.
 
     Missing nullable columns become null. Raises `SchemaMismatch` for a column that the queue lacks,
-    a value that does not fit, or a null in a required column.
+    a value that does not fit, a null in a required column, or a string that is not valid UTF-8.
+    With *mends*, as where nobody can act on one row, such a string gets ``?`` for its wrong bytes.
     """
     table = _as_table(rows, schema, queue)
     if table.schema.equals(schema, check_metadata=False):
-        return _without_nulls(table, schema, queue)
+        return _checked(table, schema, queue, mends)
     table = table.drop_columns([name for name in table.column_names if name in METADATA.names])
     _check_known(table.column_names, schema, queue)
     columns = [_conform_column(table, field, queue) for field in schema]
-    return _without_nulls(pa.table(columns, schema=schema), schema, queue)
+    return _checked(pa.table(columns, schema=schema), schema, queue, mends)
 
 
 def check_insertable(incoming: pa.Schema, schema: pa.Schema, queue: str) -> None:
@@ -314,11 +319,20 @@ def _are_alike(given: pa.DataType, target: pa.DataType) -> bool:
     return any(family(given) and family(target) for family in _FAMILIES)
 
 
-def _without_nulls(table: pa.Table, schema: pa.Schema, queue: str) -> pa.Table:
-    for field in schema:
-        if not field.nullable and table.column(field.name).null_count:
+def _checked(table: pa.Table, schema: pa.Schema, queue: str, mends: bool) -> pa.Table:
+    foreign = []
+    for field, column in zip(schema, table.columns, strict=True):
+        if not field.nullable and column.null_count:
             raise SchemaMismatch(f"queue {queue!r}: column {field.name!r} may not be null")
-    return table
+        if not is_valid(column):
+            foreign.append(field.name)
+    if not foreign:
+        return table
+    wrong = f"queue {queue!r}: column {foreign[0]!r} has strings that are not valid UTF-8"
+    if not mends:
+        raise SchemaMismatch(f"{wrong}; use a column of binary values, or decode them first")
+    _log.warning("%s; ? replaces their wrong bytes; use a column of binary values", wrong)
+    return valid_table(table)
 
 
 def described(schema: pa.Schema) -> str:

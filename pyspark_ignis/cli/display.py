@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyspark_ignis.cli import json_maps
+from queue_core.valid_text import valid_table
 
 # Wide enough for any table, because a pipe has no width.
 _PIPE_WIDTH = 10_000
@@ -166,27 +167,13 @@ def grid(rows: pa.Table, title: str | None = None) -> Table:
 
 
 def _as_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield rows as dicts; texts that are not UTF-8, which Arrow lets in, have escapes."""
-    names = rows.column_names
-    for values in zip(*(_as_values(column) for column in rows.columns), strict=True):
-        yield dict(zip(names, values, strict=True))
+    """Yield rows as dicts."""
+    for row in zip(*(_as_values(column) for column in valid_table(rows).columns), strict=True):
+        yield dict(zip(rows.column_names, row, strict=True))
 
 
 def _as_values(column: pa.ChunkedArray) -> list[Any]:
-    try:
-        return [json_maps.of_pairs(value, column.type) for value in column.to_pylist()]
-    except UnicodeDecodeError:
-        if pa.types.is_string(column.type):
-            texts = column.cast(pa.binary()).to_pylist()
-            return [text if text is None else _escaped(text) for text in texts]
-        return [_readable(value) for value in column]
-
-
-def _readable(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except UnicodeDecodeError as error:
-        return f"({error})"
+    return [json_maps.of_pairs(value, column.type) for value in column.to_pylist()]
 
 
 def _cell(name: str, value: object) -> str:
@@ -199,7 +186,7 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, default=_as_text, ensure_ascii=False)
     if isinstance(value, bytes):
-        return _escaped(value.replace(b"\\", b"\\\\"))
+        return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
     return _as_text(value)
 
 
@@ -216,7 +203,3 @@ def _as_text(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-def _escaped(value: bytes) -> str:
-    return value.decode(errors="backslashreplace")

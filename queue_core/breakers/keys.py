@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from queue_core.breakers.breaker import WHOLE, Breaker
 from queue_core.errors import BadOption
 from queue_core.names import nearest
+from queue_core.valid_text import valid
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ def keys_of(batch: pa.RecordBatch, by: str | None) -> pa.DictionaryArray:
     if by is None:
         indices = pa.array([0], pa.int32()).take(pa.repeat(pa.scalar(0), batch.num_rows))
         return pa.DictionaryArray.from_arrays(indices, pa.array([WHOLE]))
-    encoded = batch.column(by).dictionary_encode(null_encoding="encode")
+    encoded = valid(batch.column(by)).dictionary_encode(null_encoding="encode")
     keys = pa.array([key_of(value) for value in encoded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(encoded.indices, keys)
 

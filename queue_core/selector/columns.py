@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from queue_core.errors import BadSelector
 from queue_core.selector.nodes import Column, Datum, Node, evaluate
+from queue_core.valid_text import valid_table
 
 _BLOCK_ROWS = 1 << 17
 
@@ -32,16 +33,22 @@ def work_out(
     try:
         # This casts a column of another type.
         table = pa.table([_column(rows, field) for field in schema], schema=schema)
-        blocks = [
-            [evaluate(node, _Reader(batch)) for node in nodes]
-            for batch in table.to_batches(max_chunksize=_BLOCK_ROWS)
-        ]
+        try:
+            blocks = _blocks(nodes, table)
+        except pa.ArrowInvalid:
+            # An older version of ignis has loaded strings that are not valid UTF-8.
+            blocks = _blocks(nodes, valid_table(table))
     except pa.ArrowException as error:
         raise BadSelector(f"{text!r} cannot be evaluated on these rows: {error}") from error
     return [
         pa.chunked_array([block[at] for block in blocks], node.type)
         for at, node in enumerate(nodes)
     ]
+
+
+def _blocks(nodes: Sequence[Node], table: pa.Table) -> list[list[Datum]]:
+    batches = table.to_batches(max_chunksize=_BLOCK_ROWS)
+    return [[evaluate(node, _Reader(batch)) for node in nodes] for batch in batches]
 
 
 class _Reader:

@@ -87,7 +87,8 @@ def redrive(
         if part is None:
             return Step(0)
         ids, plan = part
-        table = conform(read_table(plan, queue.schema.names), target.schema, target.name)
+        rows = read_table(plan, queue.schema.names)
+        table = conform(rows, target.schema, target.name, mends=True)
         staged, _ = Distributor(storage).staged(target, table)
         try:
             with removed_if_refused(storage, staged):

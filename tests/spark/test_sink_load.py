@@ -5,7 +5,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from queue_core import limit
 from tests.factories import make_queue, numbers_of, orders
+from tests.foreign import foreign_orders, load_as_before
 from tests.spark.rig import counts, finish
 
 
@@ -178,3 +180,35 @@ def test_a_stream_that_would_replace_all_rows_is_refused(rig):
     query = total.writeStream.format("ignis").option("queue", "total").outputMode("complete")
     with pytest.raises(PySparkException, match="cannot be overwritten"):
         finish(query.option("checkpointLocation", f"{rig.folder}/c").start(rig.path))
+
+
+def test_strings_that_are_not_utf_8_stop_no_query_and_become_texts(rig):
+    """One row of a stranger would fail each attempt to write its batch."""
+    rig.orders(8, shards=2, key="number")
+    bytes = "cast(unhex('41FF42') as string)"
+    rows = rig.source(maxMessagesPerTrigger=4).select(
+        "number",
+        F.expr(f"if(number % 4 = 1, {bytes}, 'é')").alias("text"),
+        F.expr(f"if(number % 4 = 2, array({bytes}, 'b'), null)").alias("texts"),
+    )
+    finish(rig.sink(rows, "copy"))
+    rig.write(rig.spark.range(8, 9).selectExpr("id as number", f"{bytes} as text"), "copy")
+
+    found = {row["number"]: row for row in rig.store.queue("copy").browse().to_pylist()}
+    assert sorted(found) == list(range(9))
+    assert [found[n]["text"] for n in range(9)] == [*["é", "A?B", "é", "é"] * 2, "A?B"]
+    assert [found[n]["texts"] for n in range(3)] == [None, None, ["A?B", "b"]]
+
+
+def test_old_strings_that_are_not_utf_8_stop_no_query_that_reads_them(rig):
+    for name in ("red", "blue"):
+        queue = make_queue(rig.store, name, shards=2, limits=limit("customer", in_flight=100))
+        load_as_before(queue, foreign_orders())
+        queue.load(orders(4, 4))
+    both = {"queues": "red,blue", "selector": "upper(customer) <> 'CUSTOMER-4'"}
+
+    assert rig.read(None, **both).count() == 14
+    finish(rig.sink(rig.source(None, **both).select("number", "customer"), "copy"))
+    copied = rig.store.queue("copy").browse()
+    assert sorted(numbers_of(copied)) == sorted([0, 1, 2, 3, 5, 6, 7] * 2)
+    assert copied.column("customer").to_pylist().count("??") == 2
