@@ -135,9 +135,9 @@ def test_messages_that_came_during_the_shovel_stay(store, monkeypatch):
     queue.load(orders(2, 6))
     real = redrive.conform
 
-    def and_sideline(*args):
+    def and_sideline(*args, **how):
         queue.sideline(queue.fire("all"))
-        return real(*args)
+        return real(*args, **how)
 
     monkeypatch.setattr(redrive, "conform", and_sideline)
     assert queue.shovel(to="other") == 6
