@@ -41,7 +41,8 @@ def session(store: Store) -> Iterator[Callable[..., Session]]:
         given |= {"tasks": "none", "idleWait": "0.05"}
         given |= {} if "queues" in options else {"queue": "orders"}
         parsed = SourceOptions.of(given | options)
-        made.append(Session(parsed._replace(all_columns=all_columns)))
+        # It is the last one.
+        made.append(Session(SourceOptions(*parsed[:-1], all_columns)))
         return made[-1]
 
     yield make
