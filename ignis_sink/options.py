@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,30 @@ from queue_core.options import (
     words,
 )
 from queue_core.retry import Retry
-from queue_core.settings import DEFAULT_SHARDS, MAX_SHARDS, OVERFLOWS, QueueSettings
+from queue_core.settings import (
+    DEFAULT_SHARDS,
+    MAX_CONCURRENCY,
+    MAX_SHARDS,
+    OVERFLOWS,
+    ROOMS,
+    QueueSettings,
+)
+
+#: Settings of a new queue that have options of the same names, and how their texts are read.
+_OF_NEW: dict[str, Callable[[str], Any]] = {
+    "attributes": words,
+    "categories": words,
+    "priority_aging": parse_seconds,
+    "room": one_of(*ROOMS),
+    "concurrency": whole(0, MAX_CONCURRENCY),
+    "sweep_after": parse_seconds,
+}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
 
 OPTIONS: tuple[Option, ...] = (
     *STORE,
@@ -59,7 +82,10 @@ OPTIONS: tuple[Option, ...] = (
         DEFAULT_SHARDS,
     ),
     Option(
-        "maxSize", "For a new queue: the most messages it holds. By default, no limit.", whole(1)
+        "maxSize",
+        "For a new queue: the most messages it holds. By default, no limit. Not 0: the commit of a "
+        "batch cannot wait until its messages are fired, so a rendezvous is loaded from Python.",
+        whole(1),
     ),
     Option("maxBytes", "For a new queue: the most bytes it holds. By default, no limit.", size),
     Option(
@@ -85,7 +111,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "policy",
         "With `mode=load`, the policy that decides about rows and queued messages with the same "
-        "key, such as `latest`. The queue needs a key. By default, the queue's setting `policy`.",
+        "key, such as `latest`. The queue needs a key. By default, the queue's setting `policy`. A "
+        "new queue gets it as its setting.",
     ),
     Option(
         "dedup",
@@ -126,6 +153,10 @@ OPTIONS: tuple[Option, ...] = (
         "For a new queue: the column whose values take turns, such as the tenant. By default, the "
         "oldest message is fired first.",
     ),
+    *(
+        Option(_camel(name), f"For a new queue: its setting `{name}`.", read)
+        for name, read in _OF_NEW.items()
+    ),
     Option(
         "consumer",
         "With `mode=settle`, the source's `consumer`. Only messages that it still holds are "
@@ -135,7 +166,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "retry",
         "With `mode=settle`, the policy for sidelined messages, such as `Retry(attempts=5, "
-        "backoff=exponential(1))`. By default, the queue's setting `retry`.",
+        "backoff=exponential(1))`. By default, the queue's setting `retry`. With `mode=load`, that "
+        "setting of a new queue.",
         Retry.parse,
     ),
     Option(
@@ -157,6 +189,8 @@ SETTINGS = {
     "priority": "priority",
     "groupBy": "group",
     "fairBy": "fair_by",
+    "retry": "retry",
+    **{_camel(name): name for name in _OF_NEW},
 }
 
 # Spark also passes its own options, which this module does not check.
@@ -191,6 +225,11 @@ class SinkOptions:
     def queue(self) -> str:
         """The queue to load."""
         return self.queues[0]
+
+    @property
+    def of_new_queue(self) -> dict[str, Any]:
+        """The settings of a queue that is created."""
+        return {**self.settings, **({} if self.policy is None else {"policy": self.policy})}
 
     def applied_to(self, settings: QueueSettings) -> QueueSettings:
         """Return the settings of a queue with those that this write overrides."""

@@ -94,6 +94,7 @@ def _new_queue(options: SinkOptions, incoming: pa.Schema) -> StagingSpec:
         shards=options.shards,
         key=key,
         attributes=described(settings, schema),
+        categories=settings.categories,
         fair_by=settings.fair_by,
         fair_weights=settings.fair_weights,
     )

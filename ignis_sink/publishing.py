@@ -42,7 +42,7 @@ def open_queue(target: Target, options: SinkOptions, batch: int = 0) -> Queue:
             shards=spec.shards,
             key=spec.key,
             exist_ok=True,
-            **options.settings,
+            **options.of_new_queue,
         )
     check_queue(queue.info, options)
     if options.merge_schema and not set(spec.schema.names) <= set(queue.schema.names):

@@ -58,9 +58,10 @@ def check_queue(info: QueueInfo, options: SinkOptions) -> None:
                 f"{option}={chosen!r}: queue {info.name!r} has {option} = {own!r}, which holds for "
                 "all loads; leave the option out, or change the queue's setting"
             )
+    unlike = info.settings.unlike(options.settings)
     for option, setting in SETTINGS.items():
         given, actual = options.settings.get(setting), getattr(info.settings, setting)
-        if given is not None and given != actual:
+        if setting in unlike:
             raise BadOption(
                 f"{option}={given!r}: queue {info.name!r} has {setting} = {actual!r}; leave the "
                 "option out, or change the queue's setting"

@@ -123,3 +123,28 @@ def test_rows_go_through_the_queues_own_check(rig):
         rig.write(rig.read(), "copy", policy="no_such_module:check", shards="1")
     assert "copy" not in rig.store.queues()
     audit(rig.store)
+
+
+def test_the_policy_of_a_new_queue_holds_for_all_its_producers(rig):
+    rows = rig.spark.createDataFrame([(1, 1.0), (1, 2.0)], "id LONG, amount DOUBLE")
+    policy = " merge( sum(amount) ) "
+    finish(rig.sink(rig.orders(4) and rig.source(), "new", key="customer", policy="latest"))
+    assert rig.store.queue("new").info.settings.policy == "latest"
+    rig.write(rows.coalesce(1), "sums", key="id", policy=policy)
+    rig.write(rows.coalesce(1), "sums", key="id", policy=policy)
+
+    rig.write(rows.coalesce(1), "sums")
+    rig.store.queue("sums").load([{"id": 1, "amount": 4.0}])
+
+    sums = rig.store.queue("sums")
+    assert [row["amount"] for row in sums.browse().to_pylist()] == [13.0]
+    with pytest.raises(PySparkException, match="policy='latest': queue 'sums' has policy"):
+        rig.write(rows, "sums", policy="latest")
+
+
+def test_an_option_of_an_existing_queue_changes_no_setting(rig):
+    queue = make_queue(rig.store, key="customer")
+    rig.write(
+        rig.spark.createDataFrame([(1, "a")], "number LONG, customer STRING"), policy="latest"
+    )
+    assert queue.refresh().info.settings.policy is None
