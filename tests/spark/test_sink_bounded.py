@@ -127,3 +127,19 @@ def test_a_table_waits_for_room_and_fails_when_there_is_none(rig):
     with pytest.raises(QueueFull):
         copy.load(orders(1), timeout=0)
     assert leftover_files(rig.store) == set()
+
+
+def test_a_stream_meets_the_loads_of_a_rendezvous(rig):
+    meeting = make_queue(rig.store, max_size=0)
+    got, met = [], []
+    query = rig.each(
+        rig.source(),
+        lambda rows, _: got.extend(row.number for row in rows.collect()),
+        trigger={"processingTime": "0 seconds"},
+    )
+    load = threading.Thread(target=lambda: met.append(meeting.load(orders(1))))
+    load.start()
+    wait_until(lambda: got == [0], query)
+    load.join(PATIENCE)
+
+    assert [len(ids) for ids in met] == [1]
