@@ -120,8 +120,9 @@ class Catalog:
             for attempt in itertools.count(1 - late_ones):
                 committing = False
                 begins_late = attempt < 1
+                transaction = self._transaction(True, begins_late, seconds)
                 try:
-                    with self._transaction(True, begins_late, seconds) as connection:
+                    with transaction as connection:
                         result = work(connection)
                         if begins_late:
                             # Also what has found nothing to write is of the present state.
@@ -139,6 +140,9 @@ class Catalog:
                     spent = attempt == ATTEMPTS or time.monotonic() > end
                     if spent or not errors.can_retry(error):
                         raise self.translated(error, committing=committing) from error
+                finally:
+                    # If an interrupt has kept the block from ending, its traceback keeps the locks.
+                    transaction.gen.close()
                 pause = LATE_PAUSE_SECONDS if begins_late else PAUSE_SECONDS * 2**attempt
                 time.sleep(self._random.uniform(0, pause))
         finally:

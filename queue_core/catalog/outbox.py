@@ -30,7 +30,11 @@ def sending(connection: Connection, dialect: Dialect) -> Iterator[None]:
         yield
     finally:
         queue_ids = info.pop(_KEY, None)
-    connection.commit()
+    try:
+        connection.commit()
+    except AssertionError as error:
+        # SQLAlchemy's own, if an interrupt has kept it from committing.
+        raise error.__context__ or error from None
     if queue_ids is not None:
         _notify(connection, dialect, queue_ids)
 

@@ -41,6 +41,7 @@ from sqlalchemy.sql import operators
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, OneOf, QueueIds, detached, now
 from queue_core.databases.lent import LentConnection
+from queue_core.databases.sqlite_driver import Driver
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"
@@ -146,7 +147,11 @@ class Sqlite(Dialect):
             )
         engine = create_engine(
             URL.create("sqlite", database=path),
-            connect_args={"timeout": self.busy_seconds, "check_same_thread": False},
+            connect_args={
+                "timeout": self.busy_seconds,
+                "check_same_thread": False,
+                "factory": Driver,
+            },
         )
 
         # A connection never makes the file: that of a store that was removed would be empty.
@@ -227,8 +232,8 @@ class Sqlite(Dialect):
         """
         connection.begin()
         driver: Any = connection.connection.driver_connection
-        driver.execute("PRAGMA busy_timeout = 0")
         try:
+            driver.execute("PRAGMA busy_timeout = 0")
             self._when_free(driver, "BEGIN IMMEDIATE", connection.info.pop(_SECONDS, None))
         except sqlite3.Error:
             # Once more, to fail as any statement does.
