@@ -6,8 +6,10 @@ import json
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -50,6 +52,10 @@ _PAUSE_SECONDS = (0.001, 0.005)
 #: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
 #: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
+#: Seconds between two interrupts of a statement in a transaction that is to end, and how often its
+#: rollback is tried, which such an interrupt can hit as well.
+_INTERRUPT_SECONDS = 0.02
+_ROLLBACKS = 10
 
 _CREATE_NOTIFIED = """
     CREATE TABLE IF NOT EXISTS notified (queue_id INTEGER PRIMARY KEY, number INTEGER NOT NULL)
@@ -366,9 +372,33 @@ class Sqlite(Dialect):
         return bool(driver.in_transaction)
 
     def abort(self, driver: Any, engine: Engine) -> None:
-        """Interrupt its statement, and close it: its next statement would be a transaction."""
-        driver.interrupt()
-        driver.close()
+        """
+        Roll back, and refuse later changes, each of which would be a transaction of its own.
+
+        Only its thread may close it. Each call of SQLite waits for the statement in progress.
+        """
+        if sqlite3.threadsafety < 3:
+            # Two threads may not use it at once.
+            driver.interrupt()
+            return
+        ended = threading.Event()
+
+        def interrupt() -> None:
+            # Not at once: while rows are half read, an interrupt stays, also for the rollback.
+            while not ended.wait(_INTERRUPT_SECONDS):
+                with suppress(sqlite3.Error):
+                    driver.interrupt()
+
+        interrupting = threading.Thread(target=interrupt, daemon=True)
+        interrupting.start()
+        for _ in range(_ROLLBACKS):
+            with suppress(sqlite3.Error):
+                driver.execute("PRAGMA query_only = ON")
+                driver.rollback()
+                break
+            time.sleep(_INTERRUPT_SECONDS)
+        ended.set()
+        interrupting.join()
 
     def shown(self, driver: Any) -> str:
         """Return the path of the database's file."""

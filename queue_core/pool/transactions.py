@@ -30,8 +30,9 @@ from queue_core.catalog.database import Catalog
 from queue_core.databases.lent import TransactionFailed
 from queue_core.errors import BadOption, BadOutcome, Conflict, IgnisError
 from queue_core.failure_kinds import reason_of
-from queue_core.handlers.calls import Uncommitted
-from queue_core.handlers.coroutines import Awaited, finish, is_coroutine
+from queue_core.handlers.calls import Superseded, Uncommitted
+from queue_core.handlers.coroutines import Awaited, is_coroutine
+from queue_core.handlers.deadline import interruptibly
 from queue_core.handlers.handler import settlement_rows, takes_batches
 from queue_core.handlers.verdicts import Verdicts
 from queue_core.outcomes import DELETE
@@ -83,8 +84,8 @@ class Transactions:
         event.listen(self._engine, "handle_error", _remember)
         # On SQLite, others would poll for the one transaction that writes.
         self._free = threading.BoundedSemaphore(AT_ONCE if self._dialect.writes_in_parallel else 1)
-        #: The driver's connections in use, by thread.
-        self._open: dict[int, Any] = {}
+        #: The calls in progress, by thread.
+        self._open: dict[threading.Thread, _Call] = {}
 
     def handler_of(self, batch: Batch) -> Callable[..., Any]:
         """Return the handler as a function of the usual arguments, for the calls of a batch."""
@@ -94,13 +95,26 @@ class Transactions:
 
         return handle
 
-    def abort(self, thread: int | None) -> None:
+    def abort(self, thread: threading.Thread) -> None:
         """End the transaction of a thread that is late, wherever the thread is."""
-        driver = self._open.pop(thread, None) if thread is not None else None
-        if driver is not None:
-            self._dialect.abort(driver, self._catalog.engine)
-            # The late call may never return.
-            self._free.release()
+        call = self._open.get(thread)
+        if call is None:
+            return
+        with call.lock:
+            call.aborted = True
+            driver, call.driver = call.driver, None
+            if driver is None:
+                # It has none yet, or the call ends it just now.
+                return
+            call.ended = True
+            try:
+                self._dialect.abort(driver, self._catalog.engine)
+            except SQLAlchemyError as error:
+                _log.warning(
+                    "the transaction of a late call goes on until the call ends: %s", error
+                )
+        # The late call may never return.
+        self._free.release()
 
     def close(self) -> None:
         """Close the connections."""
@@ -110,28 +124,33 @@ class Transactions:
         """Call the handler; again while other transactions are in the way or the database is."""
         # Once: a late call keeps its messages, and another thread goes on with the next ones.
         ids = batch.ids_of(arguments)
+        call = self._open[threading.current_thread()] = _Call()
         tries = 0
-        while True:
-            try:
-                return self._try(batch, arguments, ids)
-            except (DBAPIError, IgnisError) as error:
-                if _is_lost(error):
-                    # Nobody else can settle meanwhile, and a call that takes too long is timed out.
-                    time.sleep(RETRY_SECONDS)
-                    continue
-                if not self._is_in_the_way(error):
-                    raise
-                tries += 1
-                if tries == TRIES:
-                    raise Uncommitted(reason_of(error)) from error
-            time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
+        try:
+            while True:
+                try:
+                    return self._try(batch, call, arguments, ids)
+                except (DBAPIError, IgnisError) as error:
+                    if _is_lost(error):
+                        # Nobody else can settle meanwhile, and a call that takes too long is timed
+                        # out.
+                        time.sleep(RETRY_SECONDS)
+                        continue
+                    if not self._is_in_the_way(error):
+                        raise
+                    tries += 1
+                    if tries == TRIES:
+                        raise Uncommitted(reason_of(error)) from error
+                time.sleep(random.uniform(0, PAUSE_SECONDS * 2**tries))
+        finally:
+            del self._open[threading.current_thread()]
 
-    def _try(self, batch: Batch, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
-        with self._begun(batch) as connection:
+    def _try(self, batch: Batch, call: _Call, arguments: tuple[Any, ...], ids: pa.Array) -> Any:
+        with self._begun(batch, call) as connection:
             _here.error, _here.used = None, not self._dialect.writes_in_parallel
             try:
                 _here.in_handler = True
-                decision = finish(self._handler(*arguments, connection))
+                decision = interruptibly(self._handler, *arguments, connection)
             finally:
                 _here.in_handler = False
             driver = connection.connection.driver_connection
@@ -141,6 +160,8 @@ class Transactions:
             outcomes = self._outcomes(batch, decision, ids)
             if outcomes is not None:
                 _settle(batch, connection, outcomes)
+                # From now on, nobody else ends it.
+                call.take()
                 connection.commit()
                 batch.committed.append(ids)
             return decision
@@ -161,27 +182,32 @@ class Transactions:
         return settlement_rows(ids, Verdicts.same(len(ids), DELETE)) if deleted else None
 
     @contextmanager
-    def _begun(self, batch: Batch) -> Iterator[Connection]:
+    def _begun(self, batch: Batch, call: _Call) -> Iterator[Connection]:
         """Begin a transaction, which is rolled back unless the block commits it."""
-        thread, aborted = threading.get_ident(), False
         with batch.waiting():
             self._free.acquire()
+        call.ended = False
         try:
             with self._connected() as connection:
-                self._open[thread] = driver = connection.connection.driver_connection
+                driver = connection.connection.driver_connection
                 try:
+                    call.give(driver)
                     with batch.waiting():
                         self._dialect.begin(connection, write=True)
                     yield connection
                 finally:
-                    aborted = self._open.pop(thread, None) is None
-                    if aborted or not self._rolled_back(driver):
+                    # Nobody else uses the connection from now on.
+                    with call.lock:
+                        call.driver = None
+                    if call.ended or not self._rolled_back(driver):
                         # Another thread has ended its transaction, or it is lost.
                         with suppress(SQLAlchemyError):
                             connection.invalidate()
         finally:
-            if not aborted:
+            if not call.ended:
                 self._free.release()
+            if call.aborted:
+                raise Superseded
 
     def _rolled_back(self, driver: Any) -> bool:
         """Roll back what is not committed; False if the connection is lost."""
@@ -197,6 +223,30 @@ class Transactions:
             return self._engine.connect()
         except DBAPIError as error:
             raise _NoConnection from error
+
+
+class _Call:
+    """A call of the handler, whose transaction another thread may end."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        #: The driver's connection, while another thread may end its transaction.
+        self.driver: Any = None
+        #: Whether another thread has ended the transaction, and given up its place.
+        self.ended = False
+        #: Whether another thread goes on with the batch, so that this call changes nothing.
+        self.aborted = False
+
+    def give(self, driver: Any) -> None:
+        """Let other threads end the transaction; raises `Superseded` if it must not begin."""
+        with self.lock:
+            if self.aborted:
+                raise Superseded
+            self.driver = driver
+
+    def take(self) -> None:
+        """Let nobody else end the transaction; raises `Superseded` if another thread has."""
+        self.give(None)
 
 
 def _of_batch(

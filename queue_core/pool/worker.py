@@ -130,14 +130,19 @@ class Worker:
         # Another thread may have taken over meanwhile.
         return not thread.is_alive() and self._thread is thread
 
-    def cancel(self) -> None:
-        """Cancel the current batch: its undecided messages are reloaded."""
+    def cancel(self) -> bool:
+        """Cancel the current batch, and let `settle` reload the rest of it; False without one."""
         batch = self.batch
-        if batch is not None and batch.calls.cancel():
-            self._abort(self._thread)
-            self._thread = None
-            self._outcomes.add(batch)
-            self._outcomes.settle(self.ending)
+        if batch is None or not batch.calls.cancel():
+            return False
+        self._abort(self._thread)
+        self._thread = None
+        self._outcomes.add(batch)
+        return True
+
+    def settle(self) -> None:
+        """Settle the outcomes of a batch that was cancelled."""
+        self._outcomes.settle(self.ending)
 
     def time_out_after(self, seconds: float) -> None:
         """Time out the call in progress if checks have seen it for longer than *seconds*."""
@@ -163,7 +168,7 @@ class Worker:
     def _abort(self, late: threading.Thread | None) -> None:
         """End the transaction of a late call: its locks would keep others waiting."""
         if self._context.transactions is not None and late is not None:
-            self._context.transactions.abort(late.ident)
+            self._context.transactions.abort(late)
 
     def _start_thread(self) -> None:
         self._calls = Interruptible()

@@ -81,7 +81,9 @@ class Workers:
         for worker in workers:
             while not worker.join(end - time.monotonic()) and time.monotonic() < end:
                 continue
-            worker.cancel()
+        # First all of them: the transaction of one may keep the settlement of another waiting.
+        for cancelled in [worker for worker in workers if worker.cancel()]:
+            cancelled.settle()
 
     def time_out_after(self, seconds: float) -> None:
         """Time out calls of the handler that take longer than *seconds*."""

@@ -2,12 +2,14 @@
 
 import threading
 import time
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
 from queue_core import BadOption, ConsumerPool, Retry, batch_handler, constant
+from queue_core.catalog import dialect
 from queue_core.pool import transactions
 from queue_core.pool.source import AcquiringSource
 from tests.contract.callers import INSERT, caller_of, sell
@@ -436,3 +438,142 @@ def test_a_call_that_never_ends_keeps_no_other_call_from_its_transaction(store, 
 
     (row,) = queue.browse(magazine="sideline").to_pylist()
     assert row["number"] == 0
+
+
+def endless(connection):
+    """Execute a statement that never ends by itself."""
+    on_sqlite = connection.dialect.name == "sqlite"
+    connection.execute(sa.text(FOR_EVER if on_sqlite else "SELECT pg_sleep(3600)"))
+
+
+FOR_EVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+NUMBERS = sa.text(
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 9999) SELECT i FROM n"
+)
+
+
+def half_read(connection, blocked):
+    """Read some rows, and block."""
+    for _ in connection.execution_options(yield_per=1).execute(NUMBERS):
+        blocked()
+
+
+def swallow(work, connection, blocked):
+    """Go on after every error of the work, as a careless handler does, and then block."""
+    try:
+        work(connection, blocked)
+    except Exception:  # noqa: BLE001 - that is the point
+        blocked()
+
+
+#: What a handler does when its time is up.
+LATE = {
+    "blocks": lambda connection, blocked: blocked(),
+    "executes": lambda connection, blocked: endless(connection),
+    "reads": half_read,
+    "executes and swallows": lambda connection, blocked: swallow(
+        lambda connection, _: endless(connection), connection, blocked
+    ),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("end", ["timeout", "stop"])
+def test_the_transaction_of_a_late_call_ends_wherever_its_thread_is(
+    store, queue, caller, late, end
+):
+    queue.load(orders(1))
+    opened, entered, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def handler(message, connection):
+        sell(message, connection)
+        driver = connection.connection.driver_connection
+        entered.set()
+        try:
+            LATE[late](connection, lambda: opened.wait(PATIENCE))
+        finally:
+            # Past SQLAlchemy, where a statement could be a transaction of its own.
+            for number in (98, 99):
+                with suppress(BaseException):
+                    driver.execute(f"INSERT INTO sales VALUES ({number})")
+            ended.set()
+        return True
+
+    seconds = 0.3 if end == "timeout" else 60
+    with ConsumerPool(
+        store, "orders", handler, transactional=True, handler_timeout=seconds, concurrency=1
+    ) as pool:
+        assert entered.wait(PATIENCE)
+        if end == "timeout":
+            eventually(lambda: pool.counts.get("sidelined"))
+        else:
+            pool.stop(timeout=0.1)
+        # The database is free, though the call may never end.
+        with caller.connected() as connection:
+            caller.sell(connection, 0)
+            connection.commit()
+        opened.set()
+        assert ended.wait(PATIENCE)
+    assert caller.sold() == [0]
+    assert queue.browse().num_rows + queue.browse(magazine="sideline").num_rows == 1
+    assert store.fsck(deep=True).num_rows == 0
+
+
+def test_a_call_that_waits_for_its_transaction_when_the_pool_stops_is_never_made(
+    store, caller, monkeypatch
+):
+    monkeypatch.setattr(transactions, "AT_ONCE", 1)
+    queues = [make_queue(store, name) for name in ("orders", "refunds")]
+    for queue in queues:
+        queue.load(orders(1))
+    database = dialect.of(store.catalog.engine)
+    real, calls, opened = database.begin, [], threading.Event()
+
+    def begin(connection, **options):
+        if connection.engine is not store.catalog.engine:
+            # On SQLite, nobody fires after its beginning.
+            eventually(lambda: sum(store.view("queues")["in_flight"].to_pylist()) == 2)
+        real(connection, **options)
+
+    def handler(message, connection):
+        calls.append(message["number"])
+        opened.wait(PATIENCE)
+        return sell(message, connection)
+
+    monkeypatch.setattr(database, "begin", begin)
+    with ConsumerPool(
+        store, ["orders", "refunds"], handler, transactional=True, concurrency=2
+    ) as pool:
+        eventually(lambda: calls)
+        threads = [t for t in threading.enumerate() if t.name.startswith("worker ")]
+        pool.stop(timeout=0.1)
+        opened.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert len(calls) == 1
+    assert caller.sold() == []
+    assert store.view("queues")["waiting"].to_pylist() == [1, 1]
+
+
+def test_a_commit_that_is_under_way_when_the_time_is_up_counts(store, queue, caller):
+    """The row is committed and its message is deleted, or neither."""
+    queue.load(orders(2))
+    come, go_on = threading.Event(), threading.Event()
+    real = sa.engine.Connection.commit
+
+    def slow(connection):
+        if connection.engine is not store.catalog.engine and not come.is_set():
+            come.set()
+            assert go_on.wait(PATIENCE)
+        real(connection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sa.engine.Connection, "commit", slow)
+        with timed(store, sell, 0.3, concurrency=1) as pool:
+            assert come.wait(PATIENCE)
+            worker = lambda: [t for t in threading.enumerate() if t.name == "worker 1"]  # noqa: E731
+            eventually(lambda: len(worker()) == 2)
+            go_on.set()
+            assert pool.drain(PATIENCE)
+    assert caller.sold() == [0, 1]
+    assert queue.browse().num_rows + queue.browse(magazine="sideline").num_rows == 0
