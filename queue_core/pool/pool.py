@@ -143,7 +143,8 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
             *selector*, *order_by*, *order*, *max_in_flight*, *exclusive* or *single_active*.
         pressure: A `Pressure` that suspends all pools that share it while it is applied.
         name: The consumer's name, unique by default. Starting a pool ends a running pool of the
-            same name. A browser continues where the last browser of its name ended.
+            same name. A browser continues where the last browser of its name ended; a batch whose
+            process was killed while it was shown is not shown again.
         tasks: The side tasks that the pool runs in the background when they are due: any of
             ``shovel``, ``sweep``, ``expire``, ``compact``, ``vacuum``, ``fsck`` and ``sample``.
             They are run for the pool's queues; the leader sweeps all queues of the store, and
