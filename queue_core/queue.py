@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from queue_core.backoff import check_wait
@@ -38,7 +36,6 @@ from queue_core.model import (
     Magazine,
     QueueInfo,
     ReadPlan,
-    Staged,
     Ticket,
     magazine_of,
 )
@@ -257,7 +254,7 @@ class Queue:
                 return self._load(table, timeout, policy, connection)
             except queues.SettingsChanged:
                 # Another process has given the queue a policy, a bound or another setting.
-                table = conform(table, self.refresh().schema, self.name)
+                self.refresh()
                 timeout = None if end is None else max(end - time.monotonic(), 0.0)
 
     def _load(
@@ -268,25 +265,30 @@ class Queue:
         connection: CallersConnection | None,
     ) -> pa.Array:
         """Load rows with the settings that are known; raises `SettingsChanged` for others."""
+        # Once: another thread may read the queue again meanwhile, and find more columns.
+        info = self.info
+        if not table.schema.equals(info.schema):
+            table = conform(table, info.schema, self.name)
+        stage = partial(self._spread.staged, info)
         on_full = OnFull(timeout=timeout)
         catalog, storage = self._store.catalog, self._store.storage
-        load_policy = LoadPolicy.of(self.info, policy)
+        load_policy = LoadPolicy.of(info, policy)
         if connection is not None:
             check_no_wait(timeout, None)
             with callers(catalog, connection) as theirs:
-                return load_within(theirs, storage, self.info, table, load_policy, self._staged)
+                return load_within(theirs, storage, info, table, load_policy, stage)
         if load_policy is not None:
-            incoming = IncomingRows(self.info, storage, table, self._staged)
-            load = SmartLoad(catalog, storage, self.info, load_policy, incoming)
+            incoming = IncomingRows(info, storage, table, stage)
+            load = SmartLoad(catalog, storage, info, load_policy, incoming)
             with self._quarantining():
                 return load_rows(load, incoming, on_full)
         loads = self._store._loads
         # Those of other threads may wait for longer.
-        if timeout is None and loads.joins(self.info, table):
-            return loads(self.info, table, self._staged)
-        staged, order = self._staged(table)
+        if timeout is None and loads.joins(info, table):
+            return loads(info, table, stage)
+        staged, order = stage(table)
         try:
-            first_ids = publish(catalog, storage, self.info, staged, on_full)
+            first_ids = publish(catalog, storage, info, staged, on_full)
         except queues.SettingsChanged:
             remove_staged(storage, staged)
             raise
@@ -1362,11 +1364,6 @@ class Queue:
         listed = rows if isinstance(rows, list) else list(rows)
         table = as_table(listed, self.name)
         return listed if table is None else table
-
-    def _staged(
-        self, table: pa.Table, first: int | None = None
-    ) -> tuple[list[Staged], npt.NDArray[np.int64]]:
-        return self._spread.staged(self.info, table, first)
 
     def _read(
         self, plan: ReadPlan, ticket: Ticket | None, selection: Selection | None = None

@@ -11,17 +11,13 @@ from queue_core import faults
 from queue_core.capacity.bounds import check_capacity
 from queue_core.capacity.eviction import evict_oldest
 from queue_core.catalog import waiters
-from queue_core.catalog.database import Catalog
-from queue_core.catalog.dialect import Dialect
+from queue_core.catalog.database import Catalog, lock_seconds
 from queue_core.catalog.queues import hold_settings
 from queue_core.model import QueueInfo, Staged
 from queue_core.segments.storage import Storage
 from queue_core.verbs.load import load
 
 Result = TypeVar("Result")
-
-#: The least limit of a wait for a lock, in seconds.
-LEAST_SECONDS = 0.5
 
 
 def load_bounded(
@@ -57,13 +53,12 @@ def commit_load(
 
     *timeout* also limits its waits for locks. Those of other loads take milliseconds.
     """
-    seconds = None if timeout is None else min(max(timeout, LEAST_SECONDS), Dialect.busy_seconds)
 
     def transaction(connection: Connection) -> Result:
         result = work(connection)
         faults.point("load.before_commit")
         return result
 
-    result = catalog.write(transaction, grows=True, seconds=seconds)
+    result = catalog.write(transaction, grows=True, seconds=lock_seconds(timeout))
     faults.point("load.committed")
     return result

@@ -17,7 +17,7 @@ from math import inf
 from sqlalchemy import Connection
 
 from queue_core.catalog import waiters
-from queue_core.catalog.database import Catalog
+from queue_core.catalog.database import Catalog, lock_seconds
 from queue_core.catalog.notifications import Watch
 from queue_core.catalog.poller import Poller
 from queue_core.errors import CatalogUnavailable
@@ -37,6 +37,9 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._queue = queue
         self._side = side
         self._end = inf if timeout is None else time.monotonic() + timeout
+        self._is_load = side == waiters.LOAD
+        # The limit of a load also limits its waits for locks.
+        self._seconds = lock_seconds(timeout) if self._is_load else None
         # When the line moves, the next turn comes within milliseconds. When it stands, three looks
         # a second are cheap, and a dead waiter at its head is noticed within a second.
         self._poller = Poller(Watch(catalog, lambda: (queue.id,)), first=0.005, last=0.3, blind=1.0)
@@ -57,7 +60,10 @@ class WaitLine(AbstractContextManager["WaitLine"]):
             if not self.left:
                 # A waiter that cannot leave counts as dead after a while.
                 with suppress(CatalogUnavailable):
-                    self._catalog.write(lambda connection: waiters.leave(connection, self.waiter))
+                    self._catalog.write(
+                        lambda connection: waiters.leave(connection, self.waiter),
+                        seconds=self._seconds,
+                    )
         finally:
             self._poller.close()
 
@@ -98,7 +104,8 @@ class WaitLine(AbstractContextManager["WaitLine"]):
         self._renewed = time.monotonic()
         self.waiter = self._catalog.write(
             lambda connection: waiters.join(connection, self._queue.id, self._side),
-            grows=self._side == waiters.LOAD,
+            grows=self._is_load,
+            seconds=self._seconds,
         )
 
     def _renew(self) -> None:

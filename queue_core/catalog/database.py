@@ -52,6 +52,15 @@ _NO_FOLDER = {
 
 #: How often a transaction without room gives up the reserve: others may take it meanwhile.
 RELIEFS = 3
+#: The least limit of a wait for a lock, in seconds.
+LEAST_SECONDS = 0.5
+
+
+def lock_seconds(timeout: float | None) -> float | None:
+    """Return the most seconds of a wait for a lock in a call with a timeout; None: as usual."""
+    return (
+        None if timeout is None else min(max(timeout, LEAST_SECONDS), dialect.Dialect.busy_seconds)
+    )
 
 
 class Catalog:

@@ -90,6 +90,37 @@ def test_loads_of_waiting_threads_are_one_transaction_and_one_segment(store):
     assert store.fsck(deep=True).num_rows == 0
 
 
+@pytest.mark.parametrize("grow", ["by hand", "elsewhere", "hold", "ttl"])
+def test_a_queue_that_gets_columns_while_loads_wait_refuses_none_of_them(store, grow):
+    queue, other = make_queue(store), make_queue(store, "other")
+
+    def then():
+        extra = pa.schema([pa.field("extra", pa.string())])
+        if grow == "by hand":
+            queue.add_columns(extra)
+        elif grow == "elsewhere":
+            store.queue("orders").add_columns(extra)
+            queue.refresh()
+        else:
+            # Adds its column before it waits for the others.
+            late.start()
+            while len(queue.refresh().schema) == 3:
+                time.sleep(0.001)
+
+    late = threading.Thread(target=lambda: queue.load(orders(1, 9), **{grow: 0.0}))
+    # On PostgreSQL, loads into several queues do not wait for each other.
+    joined = queue if store.catalog.engine.dialect.name == "postgresql" else other
+    works = [loading(queue, 1), loading(joined, 20, 2), loading(queue, 3)]
+
+    results, _ = at_once(store, loading(queue, 0), *works, then=then)
+    if late.ident is not None:
+        late.join(PATIENCE)
+
+    assert [len(ids) for ids in results] == [1, 1, 2, 1]
+    found = numbers_of(queue.browse()) + numbers_of(other.browse())
+    assert sorted(set(found) - {9}) == [0, 1, 3, 20, 21]
+
+
 def test_a_load_that_finds_nobody_waits_for_nobody(store):
     queue = make_queue(store)
     with counted_writes(store) as writes:

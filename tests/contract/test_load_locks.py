@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from queue_core.errors import CatalogUnavailable
+from queue_core.errors import CatalogUnavailable, QueueFull
 from tests.contract.callers import caller_of
 from tests.factories import make_queue, numbers_of, orders
 
@@ -46,6 +46,17 @@ def test_a_load_does_not_wait_for_longer_than_it_may(store, statement, timeout, 
     other.load(orders(1), timeout=0)
     queue.load(orders(3), timeout=0)
     assert numbers_of(queue.browse()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("timeout", [0, 1])
+def test_a_load_of_a_rendezvous_does_not_wait_for_longer_either(store, timeout):
+    queue = make_queue(store, max_size=0)
+    statement = "SELECT * FROM shards FOR UPDATE"
+    with ThreadPoolExecutor(1) as threads, locked(store, statement):
+        load = threads.submit(queue.load, orders(3), timeout)
+        with pytest.raises((CatalogUnavailable, QueueFull)):
+            load.result(PATIENCE)
+    assert queue.browse().num_rows == 0
 
 
 def test_a_limit_does_not_outlast_its_load(store):
