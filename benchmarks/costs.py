@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import event
@@ -19,7 +20,8 @@ class Meter:
     """
 
     def __init__(self, store: Store) -> None:
-        self._sessions: set[int] = set()
+        #: The nanoseconds of each session when it was last there.
+        self._sessions: dict[int, int] = {}
         self.statements = 0
         event.listen(store.catalog.engine, "before_cursor_execute", self._count)
         event.listen(store.catalog.engine, "checkout", self._see)
@@ -30,11 +32,12 @@ class Meter:
 
     def server(self) -> float:
         """Return those of the server's processes for the sessions of this one."""
-        seconds = 0.0
         for pid in self._sessions:
-            # In nanoseconds; what `ps` reads counts hundredths of a second.
-            seconds += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
-        return seconds / 1e6
+            # What `ps` reads counts hundredths of a second. Those that were idle may have ended.
+            with suppress(FileNotFoundError):
+                now = Path(f"/proc/{pid}/schedstat").read_text().split()[0]
+                self._sessions[pid] = int(now)
+        return sum(self._sessions.values()) / 1e6
 
     def both(self) -> float:
         """Return the sum of both."""
@@ -46,4 +49,4 @@ class Meter:
     def _see(self, connection: object, *_: object) -> None:
         info = getattr(connection, "info", None)
         if info is not None:
-            self._sessions.add(info.backend_pid)
+            self._sessions.setdefault(info.backend_pid, 0)

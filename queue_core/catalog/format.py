@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, insert, inspect, select, text, update
 
 from queue_core import faults
 from queue_core.catalog import dialect, due_times, named_locks, sql_views
@@ -56,7 +56,7 @@ def _rename_tables(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE publications ADD COLUMN content TEXT")
     for table in (
         *("queues", "schemas", "shards", "turns", "counters", "segments", "id_map", "slices"),
-        *("consumers", "interests", "tickets", "publications", "failures", "task_log", "dedup"),
+        *("consumers", "interests", "tickets", "publications", "failures", "task_log"),
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN seal BIGINT")
     connection.exec_driver_sql("ALTER TABLE consumers ADD COLUMN ack VARCHAR(16)")
@@ -100,6 +100,33 @@ def _rename_tables(connection: Connection) -> None:
         "CREATE TABLE lanes (queue_id BIGINT NOT NULL, lane BIGINT NOT NULL, "
         "finish BIGINT NOT NULL, PRIMARY KEY (queue_id, lane))"
     )
+    _index_keys(connection, by_key)
+
+
+def _index_keys(connection: Connection, by_key: str) -> None:
+    """Give each key that is known a row, with the time when it was loaded last."""
+    # Not at the top: few catalogs are of format 1.
+    from queue_core.segments.ipc import unpack
+    from queue_core.segments.key_bytes import key_bytes
+
+    found = connection.execute(text("SELECT queue_id, arrow FROM dedup ORDER BY id"))
+    known = [(row.queue_id, unpack(row.arrow)) for row in found]
+    blob = "BLOB" if by_key else "BYTEA"
+    connection.exec_driver_sql("DROP TABLE dedup")
+    connection.exec_driver_sql(
+        f"CREATE TABLE dedup (queue_id BIGINT NOT NULL, key {blob} NOT NULL, "
+        f"loaded_at BIGINT NOT NULL, PRIMARY KEY (queue_id, key)){by_key}"
+    )
+    connection.exec_driver_sql("CREATE INDEX dedup_by_age ON dedup (queue_id, loaded_at)")
+    add = text(
+        "INSERT INTO dedup (queue_id, key, loaded_at) VALUES (:queue, :key, :at) "
+        "ON CONFLICT (queue_id, key) DO UPDATE SET loaded_at = excluded.loaded_at "
+        "WHERE excluded.loaded_at > dedup.loaded_at"
+    )
+    for queue, table in known:
+        keys, times = key_bytes(table.drop_columns("_loaded_at")), table.column("_loaded_at")
+        rows = zip(keys.to_pylist(), times.to_pylist(), strict=True)
+        connection.execute(add, [{"queue": queue, "key": key, "at": at} for key, at in rows])
 
 
 #: ``STEPS[n]`` turns a catalog of format n into one of format n + 1. A step never changes. It uses

@@ -416,22 +416,15 @@ waiters = Table(
     sqlite_autoincrement=True,
 )
 
-#: Keys of recently loaded messages: one row per load, with an Arrow table.
+#: Keys of recently loaded messages, as bytes (`queue_core.segments.key_bytes`).
 dedup = Table(
     "dedup",
     metadata,
-    Column("id", _Id, primary_key=True, autoincrement=True),
-    Column("queue_id", BigInteger, nullable=False),
-    #: When the newest of them was loaded, and until when duplicates are recognised.
+    Column("queue_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", LargeBinary, primary_key=True),
     Column("loaded_at", BigInteger, nullable=False),
-    Column("known_until", BigInteger, nullable=False),
-    #: How many there are.
-    Column("count", BigInteger, nullable=False),
-    Column("arrow", LargeBinary, nullable=False),
-    _seal(),
-    Index("dedup_of_queue", "queue_id", "loaded_at"),
-    # The highest id shows whether a row was added.
-    sqlite_autoincrement=True,
+    Index("dedup_by_age", "queue_id", "loaded_at"),
+    info={"by_key": True},
 )
 
 #: Roles that one instance at a time holds, until its lease ends.

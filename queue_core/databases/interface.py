@@ -226,6 +226,10 @@ class Dialect(ABC):
         """
         return nullcontext()
 
+    def by_index(self, connection: Connection) -> AbstractContextManager[object]:
+        """Find rows by indexes within the block, even in a table that was small a moment ago."""
+        return nullcontext()
+
     @abstractmethod
     def one_of(
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
@@ -239,6 +243,10 @@ class Dialect(ABC):
     @abstractmethod
     def listed(self, values: Collection[int] | Collection[str]) -> Any:
         """Return the value of a parameter of `one_of_given`."""
+
+    @abstractmethod
+    def each_of_given(self, name: str) -> FromClause:
+        """Return a table of the column ``value``: the integers of such a parameter."""
 
     def not_indexed(self, column: Column[Any]) -> ColumnElement[Any]:
         """Return a column in a form for which no index is used; by default, the planner decides."""

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     cast,
+    column,
     create_engine,
     event,
     func,
@@ -73,6 +74,12 @@ _CROWDED = (
 # Built once: a text is searched for parameters each time that it is made.
 _LAST_ID = text("SELECT pg_sequence_last_value(pg_get_serial_sequence(:name, 'id')::regclass)")
 _LIMIT_LOCKS = text("SELECT set_config('lock_timeout', :limit, true)")
+#: Ways to find rows that read other rows too.
+_WALKS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+_LET_WALK = text("SELECT " + ", ".join(f"set_config('{way}', :{way}, true)" for way in _WALKS))
+_USUAL = ", ".join(f"current_setting('{way}') AS {way}" for way in _WALKS)
+_OFF = ", ".join(f"set_config('{way}', 'off', true)" for way in _WALKS)
+_WALK_NO_MORE = text(f"SELECT usual.*, {_OFF} FROM (SELECT {_USUAL} OFFSET 0) AS usual")  # noqa: S608 - names
 _LIMIT_LOCKS_FROM = text(
     "SELECT usual, set_config('lock_timeout', :limit, true) "
     "FROM (SELECT current_setting('lock_timeout') AS usual OFFSET 0) AS before"
@@ -318,6 +325,13 @@ class Postgresql(Dialect):
             raise StillLocked from error
         connection.execute(_LIMIT_LOCKS, {"limit": usual})
 
+    @contextmanager
+    def by_index(self, connection: Connection) -> Iterator[None]:
+        """Keep the planner from reading whole tables: its plans may be older than their rows."""
+        usual = connection.execute(_WALK_NO_MORE).one()
+        yield
+        connection.execute(_LET_WALK, dict(zip(_WALKS, usual, strict=False)))
+
     def one_of(
         self, column: ColumnElement[Any], values: Collection[int] | Collection[str]
     ) -> ColumnElement[bool]:
@@ -331,6 +345,11 @@ class Postgresql(Dialect):
     def listed(self, values: Collection[int] | Collection[str]) -> Any:
         """Return a list, for an array."""
         return list(values)
+
+    def each_of_given(self, name: str) -> FromClause:
+        """Unpack an array."""
+        each = func.unnest(cast(bindparam(name, type_=_NUMBERS), _NUMBERS))
+        return each.table_valued(column("value", BigInteger), name="each").render_derived()
 
     def first_of_each(
         self,

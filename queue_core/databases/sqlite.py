@@ -27,6 +27,7 @@ from sqlalchemy import (
     Table,
     UnaryExpression,
     bindparam,
+    column,
     create_engine,
     event,
     func,
@@ -440,6 +441,11 @@ class Sqlite(Dialect):
         these = list(values)
         # A list of numbers is shown as JSON writes it, in a fraction of the time.
         return repr(these) if these and type(these[0]) is int else json.dumps(these)
+
+    def each_of_given(self, name: str) -> FromClause:
+        """Unpack a JSON list."""
+        each = func.json_each(bindparam(name, type_=_TEXT))
+        return each.table_valued(column("value", BigInteger), name="each")
 
     def first_of_each(
         self,

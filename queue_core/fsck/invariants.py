@@ -26,11 +26,11 @@ INVARIANTS = {
     "I22": "a ticket belongs to a consumer, and was planned wholly or not at all",
     "I23": "a consumer has acknowledged only tickets that it has had, and in a way that there is",
     "I24": (
-        "no heartbeat, lease, waiter, begin of a task, state of a breaker or bucket of a limit is "
-        "in the future"
+        "no heartbeat, lease, waiter, begin of a task, state of a breaker, bucket of a limit or "
+        "key is in the future"
     ),
     "I25": "an interest belongs to a consumer and to a queue",
-    "I26": "publications, failures, reports, keys and jobs belong to a queue, and can be read",
+    "I26": "publications, failures, reports and jobs belong to a queue, and can be read",
     "I27": "a queue has a name, settings and columns that can be read",
     "I28": "the storage is that of the store",
     "I29": "only messages of the sideline have a due time, which is a time",

@@ -1,4 +1,4 @@
-"""Queues and their records: publications, failures, reports, keys, jobs (I26, I27)."""
+"""Queues and their records: publications, failures, reports, jobs (I26, I27)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from sqlalchemy import Table, select
 
 from queue_core.catalog.schedule import STORE
 from queue_core.catalog.tables import (
-    dedup,
     failures,
     jobs,
     publications,
@@ -56,7 +55,6 @@ def check_records(scope: Scope) -> Iterator[Finding]:
         publications: _read_content,
         failures: _read_table,
         task_log: _read_table,
-        dedup: _read_table,
         jobs: _read_job,
     }
     for table, read in readers.items():

@@ -11,6 +11,7 @@ from queue_core.catalog.tables import (
     allotments,
     breakers,
     consumers,
+    dedup,
     interests,
     leases,
     queues,
@@ -113,6 +114,10 @@ def check_times(scope: Scope) -> Iterator[Finding]:
     for row in scope.connection.execute(select(allotments).where(allotments.c.spent_until > late)):
         text = "the tokens of a limit are spent until a time in the future"
         yield of_row(allotments, row, "I24", text, Remedy.REMOVE)
+    # By the index of each queue: there may be billions of keys.
+    newest = dedup.c.queue_id.in_(select(queues.c.id)), dedup.c.loaded_at > late
+    for row in scope.connection.execute(select(dedup).where(*newest)):
+        yield of_row(dedup, row, "I24", "the key was loaded in the future", Remedy.REMOVE)
 
 
 def _is_json(text: str) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from queue_core.catalog.dedup import Known
 from queue_core.errors import BadOption
@@ -25,7 +24,7 @@ from queue_core.policies.inputs import (
     PolicyInput,
     PolicyResult,
 )
-from queue_core.policies.numbering import first_of, matched
+from queue_core.policies.numbering import matched
 from queue_core.rows import Numbers
 from queue_core.smart.incoming import Incoming
 from queue_core.smart.snapshot import QueuedMessages
@@ -80,8 +79,6 @@ class LoadPlan:
     ignored: Mapping[int, int]
     #: The policy's result about queued messages, by their numbers in `QueuedMessages`.
     result: PolicyResult
-    #: The de-duplication keys to add.
-    keys: pa.Table
 
 
 def decide(
@@ -92,8 +89,7 @@ def decide(
     known: Known | None,
 ) -> LoadPlan:
     """Decide by the queued messages (policy) and by the known keys (de-duplication)."""
-    is_new, keys = _deduplicated(load_policy, incoming, known)
-    rows = np.flatnonzero(is_new)
+    rows = np.arange(len(incoming)) if known is None else np.flatnonzero(known.is_new)
     result = PolicyResult(kept=np.ones(len(rows), np.bool_))
     if load_policy.policy is not None and queued is not None and len(rows):
         result = _evaluated(queue, load_policy.policy, incoming, rows, queued)
@@ -106,36 +102,12 @@ def decide(
         overwritten_new=replace(overwritten_new, rows=rows[overwritten_new.rows]),
         ignored={int(shard): int(ignored[shard]) for shard in np.flatnonzero(ignored)},
         result=result,
-        keys=keys,
     )
 
 
 def columns_read(queue: QueueInfo, policy: BoundPolicy) -> list[str]:
     """Return the columns of messages that a policy reads, at least one."""
     return list(dict.fromkeys([queue.key or queue.schema.names[0], *policy.columns]))
-
-
-def _deduplicated(
-    load_policy: LoadPolicy, incoming: Incoming, known: Known | None
-) -> tuple[Flags, pa.Table]:
-    """Return the messages without a known key, and their keys. A key of NULLs is never known."""
-    is_new = np.ones(len(incoming), np.bool_)
-    dedup = load_policy.dedup
-    if known is None:
-        return is_new, dedup.empty_table()
-    keys = incoming.columns(dedup.names)
-    has_key = np.zeros(len(incoming), np.bool_)
-    for name in dedup.names:
-        has_key |= pc.is_valid(keys.column(name)).to_numpy()
-    rows = np.flatnonzero(has_key)
-    keys = keys.take(pa.array(rows))
-    incoming_keys, known_keys = matched(keys, known.keys, dedup.names)
-    count = int(incoming_keys.max(initial=-1)) + 1
-    is_known = np.bincount(known_keys[known_keys >= 0], minlength=count) > 0
-    is_first = first_of(incoming_keys, count)[incoming_keys] == np.arange(len(rows))
-    fresh = is_first & ~is_known[incoming_keys]
-    is_new[rows] = fresh
-    return is_new, keys.take(pa.array(np.flatnonzero(fresh))).cast(dedup)
 
 
 def _evaluated(

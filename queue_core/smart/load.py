@@ -3,11 +3,11 @@
 Changes: the changes of a load. In the same transaction, queued messages are deleted, or get other
 values; they are then rewritten under their ids and at their places. Guard: the load is decided
 outside of the transaction, from one snapshot of the catalog. The transaction validates the
-decision: since the snapshot, no message was loaded into the shards, no de-duplication key was
-added, and the queued messages on which it depends are unchanged. Otherwise, the load is decided
-again; after some tries, within the transaction, with the shards locked. Messages that come back
-meanwhile count as later messages. Crash before the commit: files that no slice names, which vacuum
-removes. Crash after it: as after a load.
+decision: since the snapshot, no message was loaded into the shards, none of the load's keys has
+become known, and the queued messages on which it depends are unchanged. Otherwise, the load is
+decided again; after some tries, within the transaction, with the shards locked. Messages that come
+back meanwhile count as later messages. Crash before the commit: files that no slice names, which
+vacuum removes. Crash after it: as after a load.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from queue_core.blocking.admission import Admission
 from queue_core.blocking.bounded_load import commit_load, load_bounded
 from queue_core.capacity.bounds import CapacityExceeded, OnFull
-from queue_core.catalog import dedup, named_locks, queues, segments, turns
+from queue_core.catalog import named_locks, queues, segments, turns
 from queue_core.catalog.changes import Changes
 from queue_core.catalog.database import Catalog
 from queue_core.catalog.publications import claim, is_new_load
@@ -138,7 +138,7 @@ class SmartLoad:
         """Validate the decision and carry it out; raises `StaleSnapshot` before any change."""
         queue, prepared = self._queue, self.prepared
         plan, queued, rewritten = prepared.plan, prepared.queued, prepared.rewritten
-        locked = validate(connection, queue, self._shards, prepared.read_set)
+        locked = validate(connection, queue, self._shards, prepared.read_set, prepared.known)
         claim(connection, self._storage, [one.staged for one in rewritten])
         changes = Changes([queue])
         if queued is not None:
@@ -147,7 +147,6 @@ class SmartLoad:
             changes.count_at((queue.id, int(Magazine.MAIN), shard), ignored=count)
         changes.apply(connection)
         ids = load_bounded(connection, self._storage, queue, prepared.staged, waiter, overflow)
-        dedup.add(connection, queue.id, plan.keys, self._policy.window)
         segments.discard_unpublished(connection, self._incoming.unused(prepared.staged))
         return ids
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from queue_core.catalog import dedup
 from queue_core.model import QueueInfo, Staged
+from queue_core.segments.key_bytes import key_bytes
 from queue_core.segments.stager import remove_staged
 from queue_core.segments.storage import Storage
 from queue_core.smart.decide import LoadPlan, LoadPolicy, columns_read, decide
@@ -25,6 +26,8 @@ class PreparedLoad:
     plan: LoadPlan
     #: The queued messages that the policy saw; None without a policy.
     queued: QueuedMessages | None
+    #: What was known of the messages; None without de-duplication.
+    known: dedup.Known | None
     read_set: ReadSet
     #: The segments of the new messages.
     staged: tuple[Staged, ...]
@@ -46,7 +49,8 @@ def prepare(
         snapshot = take_snapshot(connection, storage.uri, queue, shards, load_policy.policy)
         queued = read_queued(snapshot, queue, columns_read(queue, load_policy.policy))
     if len(load_policy.dedup):
-        known = dedup.known(connection, queue.id, load_policy.dedup, load_policy.window)
+        columns = incoming.columns(load_policy.dedup.names).cast(load_policy.dedup)
+        known = dedup.known(connection, queue.id, key_bytes(columns), load_policy.window)
     plan = decide(queue, load_policy, incoming, queued, known)
     rewritten: list[Rewritten] = []
     if queued is not None and len(plan.result.overwritten):
@@ -60,7 +64,8 @@ def prepare(
     return PreparedLoad(
         plan=plan,
         queued=queued,
-        read_set=ReadSet.of(queued, plan.result, known),
+        known=known,
+        read_set=ReadSet.of(queued, plan.result),
         staged=tuple(staged),
         rewritten=tuple(rewritten),
     )

@@ -1,7 +1,7 @@
 """Validate a decision: its read set must be unchanged when it is carried out.
 
-Changes: nothing. Guard: until the transaction ends, it locks the turns of the shards, the slices of
-the read messages, the queue, and the load pointers, in this order.
+Changes: the keys of the load become known. Guard: until the transaction ends, it locks the turns of
+the shards, the slices of the read messages, the queue, and the load pointers, in this order.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ class ReadSet:
     messages: Mapping[State, Mapping[int, Rows]]
     #: The load pointers of the shards: they move with each load. None: no policy.
     pointers: Mapping[ShardKey, int] | None
-    #: The newest row of de-duplication keys; None: no de-duplication.
-    newest_keys: int | None
 
     @staticmethod
-    def of(queued: QueuedMessages | None, result: PolicyResult, known: Known | None) -> ReadSet:
-        """Return the facts on which a policy's result and a de-duplication depend."""
+    def of(queued: QueuedMessages | None, result: PolicyResult) -> ReadSet:
+        """Return the facts on which a policy's result depends."""
         messages: dict[State, Mapping[int, Rows]] = {}
         if queued is not None and len(depends_on := result.depends_on):
             retrieved = queued.retrieved[depends_on]
@@ -49,15 +47,18 @@ class ReadSet:
         return ReadSet(
             messages=messages,
             pointers=None if queued is None else queued.pointers,
-            newest_keys=None if known is None else known.last,
         )
 
 
 def validate(
-    connection: Connection, queue: QueueInfo, shards: Collection[int], read_set: ReadSet
+    connection: Connection,
+    queue: QueueInfo,
+    shards: Collection[int],
+    read_set: ReadSet,
+    known: Known | None,
 ) -> list[Slice]:
     """
-    Lock a read set; return the slices with its messages.
+    Lock a read set, and add the new keys; return the slices with its messages.
 
     Raises `StaleSnapshot` if anything has changed, and `QueueDeactivated`.
     """
@@ -66,13 +67,12 @@ def validate(
         # Firings would skip locked slices, so they must not fire from these shards.
         turns.lock(connection, [queue.id], shard_numbers=shards)
         locked = _lock_messages(connection, queue, shards, read_set.messages)
-    queues.hold(connection, queue, alone=read_set.newest_keys is not None)
+    queues.hold(connection, queue, alone=known is not None)
     if read_set.pointers is not None:
         pointers = turns.lock_load_pointers(connection, [queue.id], shard_numbers=shards)
         if pointers != read_set.pointers:
             raise StaleSnapshot
-    newest_keys = read_set.newest_keys
-    if newest_keys is not None and dedup.last_row(connection, queue.id) != newest_keys:
+    if known is not None and not dedup.add(connection, queue.id, known):
         raise StaleSnapshot
     return locked
 

@@ -26,13 +26,18 @@ def purge(catalog: Catalog, older_than: float = KEPT_SECONDS) -> None:
         # Outside of the writing transaction, because it looks at all slices of a queue.
         before = dialect.read_clock(connection) - int(older_than * 1e6)
         until = failures.forgettable(connection, before)
+        keys = dedup.forgettable(connection)
+
+    for queue_id, loaded_until in keys.items():
+        # There may be millions.
+        while catalog.write(lambda c: dedup.forget(c, queue_id, loaded_until)):  # noqa: B023
+            catalog.give_way()
 
     def work(connection: Connection) -> None:
         now = dialect.read_clock(connection)
         before = now - int(older_than * 1e6)
         # First, in the order of locks: a firing locks its consumer before all else.
         idle_consumers.forget(connection, before)
-        dedup.forget(connection)
         failures.forget(connection, until)
         task_log.forget(connection, before)
         jobs.forget(connection, before)

@@ -1,9 +1,10 @@
 """Drop: remove a deactivated queue and free its name.
 
-Changes: all rows of the queue are deleted and its files become garbage, in one transaction. A
-breaker with its name closes, and open jobs that move messages into it fail. A report of the store
-counts the messages. Guard: the queue is deactivated, which cannot be undone. Of two that drop it at
-once, the second finds it gone. Crash before the commit: nothing was removed.
+Changes: all rows of the queue are deleted and its files become garbage, in one transaction. The
+vacuum removes the keys of its de-duplication. A breaker with its name closes, and open jobs that
+move messages into it fail. A report of the store counts the messages. Guard: the queue is
+deactivated, which cannot be undone. Of two that drop it at once, the second finds it gone. Crash
+before the commit: nothing was removed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from queue_core.catalog.segments import release
 from queue_core.catalog.tables import (
     allotments,
     counters,
-    dedup,
     failures,
     id_map,
     interests,
@@ -52,7 +52,6 @@ _THEN: tuple[Table, ...] = (
     lanes,
     counters,
     id_map,
-    dedup,
     failures,
     waiters,
     publications,

@@ -68,6 +68,7 @@ def books_of(store):
 def test_a_store_moves_to_a_new_place_on_either_database(
     request, store, queue, folder, tmp_path, target
 ):
+    make_queue(store, "unique", dedup=["number"]).load(orders(3))
     saved = store.backup(folder)
     new = {"catalog": f"sqlite:///{tmp_path}/new/catalog.db", "storage": str(tmp_path / "new")}
     if target == "postgres":
@@ -80,7 +81,7 @@ def test_a_store_moves_to_a_new_place_on_either_database(
 def check_moved(store, folder, new, saved):
     restored = Store.restore(folder, **new)
 
-    assert (restored.messages, restored.found, restored.damaged) == (15, (), 0)
+    assert (restored.messages, restored.found, restored.damaged) == (18, (), 0)
     assert restored.copied == saved.copied == saved.segments > 0
     with Store.open(**new, create=False) as other:
         assert books_of(other) == books_of(store)
@@ -92,6 +93,8 @@ def check_moved(store, folder, new, saved):
             each.queue("orders").load(orders(5, 100))
             assert each.vacuum(grace=0) == []
             assert everything(each) == [*range(15), *range(100, 105)]
+            ids = each.queue("unique").load(orders(4))
+            assert [id is None for id in ids.to_pylist()] == [True, True, True, False]
         audit(other)
 
 

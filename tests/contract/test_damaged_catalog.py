@@ -409,7 +409,6 @@ def everything(store):
         (tables.id_map.c.arrow, b"\xff", lambda queue: queue.delete([1 << 20])),
         (tables.failures.c.arrow, b"\xff", lambda queue: queue.failures()),
         (tables.task_log.c.arrow, b"\xff", lambda queue: queue.store.view("reports")),
-        (tables.dedup.c.arrow, b"\xff", lambda queue: queue.load(orders(1))),
         (
             tables.publications.c.content,
             "{",

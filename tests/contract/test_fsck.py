@@ -208,9 +208,7 @@ DAMAGES = {
     ),
     "consumers": BREAKERS["I24"],
     "counters": write(update(counters).values(deleted=7)),
-    "dedup": write(
-        insert(dedup).values(queue_id=99, loaded_at=1, known_until=1, count=1, arrow=b"")
-    ),
+    "dedup": write(insert(dedup).values(queue_id=1, key=b"", loaded_at=2**52)),
     "failures": write(insert(failures).values(queue_id=99, failed_at=1, arrow=b"")),
     "files": BREAKERS["I13"],
     "id_map": BREAKERS["I12"],

@@ -18,6 +18,7 @@ from queue_core.tasks import compaction
 from queue_core.tasks import expire as expire_task
 from queue_core.tasks.purge import purge
 from tests.contract.small_parts import small_parts
+from tests.factories import make_queue, orders
 
 #: Instructions of SQLite per count; it calls back that often.
 EACH = 50
@@ -99,6 +100,20 @@ def test_one_statement_reads_the_failures_of_all_queues(large):
     assert counts["statements"] <= 3
     assert sorted(found["reason"].to_pylist(), key=int) == [str(n) for n in range(20)]
     assert found["queue"].to_pylist() == sorted(large.queues())
+
+
+def test_a_load_looks_only_at_the_known_keys_that_are_its_own(small, large):
+    queues = [make_queue(store, dedup=["number"]) for store in (small, large)]
+
+    def load_again(queue: Queue) -> None:
+        for size in (1, 1, 1, 50):
+            queue.load(orders(size, 1_000_000))
+
+    for queue, known in zip(queues, (1_000, 100_000), strict=True):
+        queue.load(orders(known))
+        queue.load(orders(1, 1_000_000))
+    few, many = (steps(queue.store, lambda q=queue: load_again(q)) for queue in queues)
+    assert many < MORE * few
 
 
 def fail_long_ago(queue: Queue, count: int) -> None:

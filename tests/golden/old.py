@@ -84,6 +84,8 @@ def _turn_back(connection: sa.Connection) -> None:
     connection.exec_driver_sql("DROP TABLE samples")
     connection.exec_driver_sql("DROP TABLE allotments")
     connection.exec_driver_sql("DROP TABLE lanes")
+    connection.exec_driver_sql("DROP TABLE dedup")
+    _keys_of_loads().create(connection)
     dialect.of(connection).rename_column(connection, "waiters", "verb", "side")
     dialect.of(connection).rename_column(connection, "task_log", "done_at", "at")
     for new, old in (("waiters", "lines"), ("task_log", "reports"), ("id_map", "compactions")):
@@ -110,6 +112,23 @@ def _turn_back(connection: sa.Connection) -> None:
     ):
         connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.exec_driver_sql("UPDATE facts SET value = '1' WHERE name = 'format'")
+
+
+def _keys_of_loads() -> sa.Table:
+    """One row per load, with an Arrow table of its keys."""
+    number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+    return sa.Table(
+        "dedup",
+        sa.MetaData(),
+        sa.Column("id", number, primary_key=True, autoincrement=True),
+        sa.Column("queue_id", sa.BigInteger, nullable=False),
+        sa.Column("loaded_at", sa.BigInteger, nullable=False),
+        sa.Column("known_until", sa.BigInteger, nullable=False),
+        sa.Column("count", sa.BigInteger, nullable=False),
+        sa.Column("arrow", sa.LargeBinary, nullable=False),
+        sa.Index("dedup_of_queue", "queue_id", "loaded_at"),
+        sqlite_autoincrement=True,
+    )
 
 
 def _copy_rows(file: Path, url: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError
@@ -18,6 +19,7 @@ from queue_core.catalog.format import FORMAT
 from queue_core.catalog.tables import metadata, task_log
 from queue_core.catalog.tables import waiters as waiters_table
 from queue_core.errors import DamagedCatalog, FormatTooNew
+from queue_core.segments.ipc import pack
 from tests.books import audit
 from tests.children import Child
 from tests.factories import make_queue, orders
@@ -188,6 +190,37 @@ def test_an_older_process_that_is_still_open_ends_its_transaction_and_gets_error
     with Store(old, create=False) as store, store.catalog.read() as connection:
         joined = select(waiters_table.c.joined_at).where(waiters_table.c.joined_at == 7)
         assert connection.scalars(joined).all() == [7]
+
+
+def test_keys_are_known_as_before(old):
+    """A row for each load; two of them have a key in common, and one is of other columns."""
+    engine = create_engine(old.catalog, poolclass=NullPool)
+    with engine.begin() as connection:
+        query = text("SELECT id, settings FROM queues WHERE name = 'orders'")
+        queue, stored = connection.execute(query).one()
+        stored = json.dumps(json.loads(stored) | {"dedup": ["number"], "dedup_window": 1e6})
+        change = text("UPDATE queues SET settings = :settings WHERE name = 'orders'")
+        connection.execute(change, {"settings": stored})
+        now = int(time.time() * 1e6)
+        times = pa.field("_loaded_at", pa.int64(), nullable=False)
+        for column, values, ages in (
+            (pa.field("number", pa.int64()), [901, 902, 903], [5, 2 * 10**6, 5]),
+            (pa.field("number", pa.int64()), [902, 903], [5, 2 * 10**6]),
+            (pa.field("customer", pa.string()), ["901"], [5]),
+        ):
+            at = [now - age * 10**6 for age in ages]
+            keys = pa.table([values, at], schema=pa.schema([column, times]))
+            add = text(
+                "INSERT INTO dedup (queue_id, loaded_at, known_until, count, arrow) "
+                "VALUES (:queue, :at, :at, 1, :arrow)"
+            )
+            row = {"queue": queue, "at": now, "arrow": pack(keys, "zstd")}
+            connection.execute(add, row)
+
+    with Store(old) as store:
+        assert store.queue("orders").load(orders(5, 900)).is_valid().to_pylist() == [
+            *(True, False, False, False, True)
+        ]
 
 
 def test_an_old_catalog_that_lacks_a_table_stays_as_it_is(old):

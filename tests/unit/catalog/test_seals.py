@@ -36,7 +36,7 @@ def test_what_users_see_is_sealed():
     }
 
     assert left_out == {
-        *(f"{name}.id" for name in ("consumers", "dedup", "failures", "queues", "segments")),
+        *(f"{name}.id" for name in ("consumers", "failures", "queues", "segments")),
         *("jobs.state", "jobs.moved", "jobs.runner"),
         *("jobs.heartbeat_at", "jobs.ended_at", "jobs.error"),
         *("slices.id", "task_log.id", "publications.published_at"),
