@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from queue_core.catalog.callers import callers, check_no_wait
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.column_roles import expiring, holding, stamped
 from queue_core.durations import Duration, check_seconds, check_timeout, in_seconds
-from queue_core.errors import BadOption, BadOutcome, SchemaMismatch, StorageUnavailable
+from queue_core.errors import BadOption, BadOutcome, Invalid, SchemaMismatch, StorageUnavailable
 from queue_core.failure_kinds import REJECTED
 from queue_core.firing import Firing, Messages, holder_of, ids_of, of_plan
 from queue_core.ids import IdSet, ids_from
@@ -157,6 +157,12 @@ class Queue:
     def __repr__(self) -> str:
         name = self.name + SIDELINE_SUFFIX if self.is_sideline else self.name
         return f"<Queue {name!r}, {self.info.shards} shards, of {self._store!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise Invalid(
+            f"queue {self.name!r} can be neither pickled nor copied: give the other process the "
+            "address of its store and its name, and open it there with Store.open and Store.queue"
+        )
 
     @property
     def store(self) -> Store:

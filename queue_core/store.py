@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 from sqlalchemy import Connection
@@ -21,7 +21,7 @@ from queue_core.catalog.breaker_switch import BreakerSwitch
 from queue_core.catalog.consumers import DEAD_AFTER_SECONDS
 from queue_core.catalog.database import Catalog
 from queue_core.durations import Duration, check_seconds, check_timeout
-from queue_core.errors import BadOption
+from queue_core.errors import BadOption, Invalid
 from queue_core.inspection import views
 from queue_core.integrity import clock
 from queue_core.integrity.identity import Identity
@@ -646,6 +646,12 @@ class Store(AbstractContextManager["Store"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise Invalid(
+            "a store can be neither pickled nor copied: give the other process its address, and "
+            "open it there with Store.open"
+        )
 
     def __repr__(self) -> str:
         return f"<Store {self.storage.name} with {self.catalog!r}>"

@@ -41,10 +41,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 
+from queue_core.databases import sqlite_driver
 from queue_core.databases.error_codes import ErrorCodes
 from queue_core.databases.interface import Dialect, OneOf, QueueIds, detached, now
 from queue_core.databases.lent import LentConnection
-from queue_core.databases.sqlite_driver import Driver
 from queue_core.errors import BadOption, CatalogUnavailable, Conflict
 
 _PREFIX = "sqlite:///"
@@ -157,15 +157,17 @@ class Sqlite(Dialect):
             connect_args={
                 "timeout": self.busy_seconds,
                 "check_same_thread": False,
-                "factory": Driver,
+                "factory": sqlite_driver.Driver,
             },
         )
+        sqlite_driver.close_before_forks(engine)
 
         # A connection never makes the file: that of a store that was removed would be empty.
         file = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
 
         @event.listens_for(engine, "do_connect")
         def find(_: Any, __: Any, arguments: list[str], options: dict[str, Any]) -> None:
+            sqlite_driver.check_own(path)
             # Older versions of SQLAlchemy give the same list to each connection.
             arguments[0] = file
             options["uri"] = True

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from queue_core import ConsumerPool
 from queue_core.catalog import consumers
-from queue_core.errors import BadName, ConsumerFenced
+from queue_core.errors import BadName, ConsumerFenced, Invalid
 from queue_core.outcomes import Settlement
 from queue_core.presence import own_consumer
 from queue_core.tasks.purge import purge
@@ -183,12 +183,19 @@ def test_a_fork_while_a_connection_is_in_use_disturbs_nobody(store):
     queue = make_queue(store)
     queue.load(orders(6))
 
+    def fired():
+        try:
+            return len(queue.fire(2))
+        except Invalid:
+            return 0
+
     with store.catalog.read() as connection:
-        child = in_a_fork(lambda: len(queue.fire(2)))
+        child = in_a_fork(fired)
         assert connection.exec_driver_sql("SELECT count(*) FROM queues").scalar() == 1
 
-    assert child == 2
-    assert numbers_of(queue.fire("all").messages) == [2, 3, 4, 5]
+    # SQLite cannot share a file that was in use; `test_forks.py` has the error.
+    assert child == (2 if store.catalog.file is None else 0)
+    assert numbers_of(queue.fire("all").messages) == list(range(child, 6))
 
 
 # Consumers that are forgotten.
