@@ -197,6 +197,9 @@ class Dialect(ABC):
     def abort(self, driver: Any, engine: Engine) -> None:
         """End the transaction of a driver's connection that another thread of *engine* uses."""
 
+    def let_abort(self, engine: Engine, is_aborted: Callable[[], bool]) -> None:  # noqa: B027
+        """Prepare an engine for `abort`: *is_aborted* says it of the transaction of a thread."""
+
     @abstractmethod
     def shown(self, driver: Any) -> str:
         """Return the address of a driver's connection, without secrets."""

@@ -6,9 +6,8 @@ import json
 import os
 import random
 import sqlite3
-import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,10 +52,8 @@ _PAUSE_SECONDS = (0.001, 0.005)
 #: Seconds between two readings of the number of the last commit. A reading is far cheaper than a
 #: transaction, and the pause too short to be noticed.
 GLANCE_SECONDS = 0.02
-#: Seconds between two interrupts of a statement in a transaction that is to end, and how often its
-#: rollback is tried, which such an interrupt can hit as well.
-_INTERRUPT_SECONDS = 0.02
-_ROLLBACKS = 10
+#: Steps of a statement after which it asks whether to go on: some 10 milliseconds.
+_STEPS = 1_000_000
 
 _CREATE_NOTIFIED = """
     CREATE TABLE IF NOT EXISTS notified (queue_id INTEGER PRIMARY KEY, number INTEGER NOT NULL)
@@ -378,30 +375,20 @@ class Sqlite(Dialect):
         """
         Roll back, and refuse later changes, each of which would be a transaction of its own.
 
-        Only its thread may close it. Each call of SQLite waits for the statement in progress.
+        Its thread may be in a statement, which ends when it asks (`let_abort`), and closes it.
         """
-        if sqlite3.threadsafety < 3:
-            # Two threads may not use it at once.
-            driver.interrupt()
-            return
-        ended = threading.Event()
-
-        def interrupt() -> None:
-            # Not at once: while rows are half read, an interrupt stays, also for the rollback.
-            while not ended.wait(_INTERRUPT_SECONDS):
-                with suppress(sqlite3.Error):
-                    driver.interrupt()
-
-        interrupting = threading.Thread(target=interrupt, daemon=True)
-        interrupting.start()
-        for _ in range(_ROLLBACKS):
+        # Unless SQLite was built for it, two threads may not use a connection at once.
+        if sqlite3.threadsafety == 3:
             with suppress(sqlite3.Error):
                 driver.execute("PRAGMA query_only = ON")
                 driver.rollback()
-                break
-            time.sleep(_INTERRUPT_SECONDS)
-        ended.set()
-        interrupting.join()
+
+    def let_abort(self, engine: Engine, is_aborted: Callable[[], bool]) -> None:
+        """Have long statements ask. An interrupt would last as long as rows are half read."""
+
+        @event.listens_for(engine, "connect")
+        def watch(driver: Any, _: Any) -> None:
+            driver.set_progress_handler(is_aborted, _STEPS)
 
     def shown(self, driver: Any) -> str:
         """Return the path of the database's file."""

@@ -57,7 +57,7 @@ _ENDS = re.compile(
     r"(?:commit|end|abort|prepare\s+transaction|rollback(?!\s+(?:(?:work|transaction)\s+)?to\b))\b",
     re.IGNORECASE | re.DOTALL,
 )
-#: Whether this thread is in a handler, and the last error of a statement in its transaction.
+#: The call of this thread, whether it is in the handler, and the last error of its statements.
 _here = threading.local()
 
 
@@ -82,6 +82,7 @@ class Transactions:
             event.listen(self._engine, name, _refuse_to_end)
         event.listen(self._engine, "before_cursor_execute", _check_statement)
         event.listen(self._engine, "handle_error", _remember)
+        self._dialect.let_abort(self._engine, lambda: _here.call.aborted)
         # On SQLite, others would poll for the one transaction that writes.
         self._free = threading.BoundedSemaphore(AT_ONCE if self._dialect.writes_in_parallel else 1)
         #: The calls in progress, by thread.
@@ -124,7 +125,7 @@ class Transactions:
         """Call the handler; again while other transactions are in the way or the database is."""
         # Once: a late call keeps its messages, and another thread goes on with the next ones.
         ids = batch.ids_of(arguments)
-        call = self._open[threading.current_thread()] = _Call()
+        _here.call = call = self._open[threading.current_thread()] = _Call()
         tries = 0
         try:
             while True:
@@ -199,7 +200,7 @@ class Transactions:
                     # Nobody else uses the connection from now on.
                     with call.lock:
                         call.driver = None
-                    if call.ended or not self._rolled_back(driver):
+                    if not self._rolled_back(driver) or call.ended:
                         # Another thread has ended its transaction, or it is lost.
                         with suppress(SQLAlchemyError):
                             connection.invalidate()
