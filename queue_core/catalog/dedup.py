@@ -37,8 +37,8 @@ from queue_core.errors import NoSuchQueue
 from queue_core.rows import Numbers
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
-#: Keys of one statement: databases limit the size of its parameters.
-AT_ONCE = 1 << 18
+#: Keys of one statement. PostgreSQL would compile larger ones first, and parameters are limited.
+AT_ONCE = 1 << 13
 #: A place is one number: that of the first byte of a key among those of all, and the key's size.
 _SIZES = 256
 #: Keys that one transaction removes: writers wait for it.
