@@ -743,15 +743,17 @@ class ConsumerPool(AbstractContextManager["ConsumerPool"]):
         """Time out late calls, reload messages while suspended, and notice a second pool."""
         pause = min(self._timeout / 4, 1.0)
         while not ended.wait(pause):
+            self._started.time_out_after(self._timeout)
             presence = self._presence
             try:
                 if presence is not None:
                     presence.check()
                 self._follow_settings()
-                if not self._is_interested() or self._paused_queues:
+                # The transaction of a handler may have the database; only this thread can end it.
+                is_free = self._transactions is None or not self._transactions.are_open
+                if is_free and (not self._is_interested() or self._paused_queues):
                     self._give_back()
             except Unavailable:
                 continue
             except IgnisError as error:
                 self._fail(error)
-            self._started.time_out_after(self._timeout)

@@ -117,6 +117,11 @@ class Transactions:
         # The late call may never return.
         self._free.release()
 
+    @property
+    def are_open(self) -> bool:
+        """Whether a call has a transaction, or waits for one."""
+        return bool(self._open)
+
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
@@ -192,9 +197,9 @@ class Transactions:
             with self._connected() as connection:
                 driver = connection.connection.driver_connection
                 try:
-                    call.give(driver)
                     with batch.waiting():
                         self._dialect.begin(connection, write=True)
+                    call.give(driver)
                     yield connection
                 finally:
                     # Nobody else uses the connection from now on.

@@ -231,6 +231,9 @@ class Worker:
         context = self._context
         runner = context.sideline_runner if source.is_sideline else context.runner
         self.batch = Batch(taken, source, runner, context.transactions)
+        if self.ending.is_set():
+            # The firing took longer than the pool; nobody would end a late call.
+            self.batch.calls.cancel()
         self._finish()
 
     def _finish(self) -> None:

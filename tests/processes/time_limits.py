@@ -271,7 +271,7 @@ class Sales:
         self._caller = caller_of(store)
         self._queue = make_queue(store, shards=2, retry=Retry(attempts=1))
         self._loaded = 0
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter({"locks left": 0})
         random.seed(seed)
 
     def run(self, timeouts: int, stops: int) -> tuple[dict[str, Any], list[str]]:
@@ -279,8 +279,9 @@ class Sales:
         try:
             while self._counts["calls timed out"] < timeouts:
                 self._load()
-                with self._pool(self._sell, LIMIT) as pool:
-                    pool.drain(2)
+                pool = self._pool(self._sell, LIMIT).start()
+                pool.drain(4)
+                pool.stop(timeout=1)
                 self._note(pool)
             for _ in range(stops):
                 self._load()
@@ -296,7 +297,8 @@ class Sales:
                 until(lambda: last.drain(1), "messages that nobody handles")
         except Hung as hung:
             return dict(self._counts), [f"hung: {hung}"]
-        return dict(self._counts), self._verdict()
+        wrong = self._verdict()
+        return dict(self._counts), wrong
 
     def _load(self) -> None:
         self._queue.load(orders(40, self._loaded))

@@ -1,0 +1,41 @@
+"""Handlers that are late at random moments: `python -m tests.processes.time_limits`, in short."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+CATALOGS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+
+def ran(*asked):
+    """Run a campaign in a process of its own, which may crash; return its figures."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.processes.time_limits", *map(str, asked)],
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
+    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+def test_late_handlers_harm_no_load(catalog):
+    figures = ran("loads", "--minutes", 0.1, "--catalog", catalog)
+    assert figures["calls timed out"] > 0
+    assert (figures["foreign errors"], figures["hangs"], figures["threads left"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("catalog", CATALOGS)
+@pytest.mark.parametrize(
+    ("timeouts", "stops"), [(10, 3), pytest.param(500, 50, marks=pytest.mark.slow)]
+)
+def test_late_transactions_crash_nothing_and_leave_no_lock(catalog, timeouts, stops):
+    how = ("--timeouts", timeouts, "--stops", stops, "--catalog", catalog)
+    figures = ran("transactions", *how)
+    assert figures["calls timed out"] >= timeouts
+    assert (figures["stops"], figures["locks left"]) == (stops, 0)
