@@ -234,6 +234,7 @@ class Worker:
         if self.ending.is_set():
             # The firing took longer than the pool; nobody would end a late call.
             self.batch.calls.cancel()
+            source.give_back()
         self._finish()
 
     def _finish(self) -> None:

@@ -1,8 +1,10 @@
 """Pools whose firings are too large for one batch: every message is handled."""
 
+import threading
+
 import pytest
 
-from queue_core import ConsumerPool, ConsumerTarget
+from queue_core import ConsumerPool, ConsumerTarget, Queue
 from queue_core.pool import held_batch
 from tests.contract.pools import PATIENCE, Recorder, eventually
 from tests.factories import make_queue, orders
@@ -15,7 +17,7 @@ def queues(store, monkeypatch):
     """Two queues of several loads each, of which no two fit into one batch."""
 
     def apart(messages):
-        return [batch for batch in messages.to_batches() if batch.num_rows]
+        return [batch for batch in messages.to_batches(max_chunksize=EACH) if batch.num_rows]
 
     monkeypatch.setattr(held_batch, "combined", apart)
     made = [make_queue(store, name, shards=1) for name in ("orders", "refunds")]
@@ -50,6 +52,26 @@ def test_a_pool_that_stops_gives_back_what_it_has_not_handled(store, queues):
         pool.stop()
     waiting = store.view("queues", "orders").column("waiting").to_pylist()
     assert waiting == [LOADS * EACH - len(recorder.messages)]
+
+
+def test_what_is_fired_while_a_pool_stops_is_given_back_and_not_handled(store, queues, monkeypatch):
+    recorder, come, go_on = Recorder(), threading.Event(), threading.Event()
+    real = Queue.fire
+
+    def fire(*arguments, **options):
+        come.set()
+        assert go_on.wait(PATIENCE)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(Queue, "fire", fire)
+    pool = ConsumerPool(store, "orders", recorder, concurrency=1, batch=100).start()
+    assert come.wait(PATIENCE)
+    (worker,) = [each for each in threading.enumerate() if each.name == "worker 1"]
+    pool.stop(timeout=0.1)
+    go_on.set()
+    worker.join(PATIENCE)
+    assert recorder.messages == []
+    assert store.view("queues", "orders")["waiting"].to_pylist() == [LOADS * EACH]
 
 
 def test_browsers_show_every_message_once(store, queues):

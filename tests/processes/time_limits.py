@@ -355,7 +355,8 @@ class Sales:
             wrong.append(f"{self._counts['locks left']} locks left")
         sold = self._caller.sold()
         if sold != list(range(self._loaded)):
-            wrong.append(f"{len(sold)} rows of {len(set(sold))} messages, {self._loaded} loaded")
+            left = self._store.view("queues").select(["waiting", "in_flight"]).to_pylist()
+            wrong.append(f"{len(sold)} rows of {self._loaded} messages, which are {left}")
         self._counts["rows"] = len(sold)
         try:
             audit(self._store)
