@@ -81,6 +81,8 @@ class Worker:
         self._context = context
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        #: Held while the batch goes from one thread to another.
+        self._taking_over = threading.RLock()
         #: The calls that the thread makes.
         self._calls = Interruptible()
         #: The call that was in progress at the last check, and when a check first saw it.
@@ -123,7 +125,8 @@ class Worker:
 
     def join(self, seconds: float) -> bool:
         """Wait until the worker has ended; False when that takes longer than *seconds*."""
-        thread = self._thread
+        with self._taking_over:
+            thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
         thread.join(max(seconds, 0.0))
@@ -132,13 +135,14 @@ class Worker:
 
     def cancel(self) -> bool:
         """Cancel the current batch, and let `settle` reload the rest of it; False without one."""
-        batch = self.batch
-        if batch is None or not batch.calls.cancel():
-            return False
-        self._abort(self._thread)
-        self._thread = None
-        self._outcomes.add(batch)
-        return True
+        with self._taking_over:
+            batch = self.batch
+            if batch is None or not batch.calls.cancel():
+                return False
+            self._abort(self._thread)
+            self._thread = None
+            self._outcomes.add(batch)
+            return True
 
     def settle(self) -> None:
         """Settle the outcomes of a batch that was cancelled."""
@@ -151,19 +155,21 @@ class Worker:
         if batch is None or seen != self._seen or batch.waits:
             self._seen, self._since = seen, time.monotonic()
         elif time.monotonic() - self._since > seconds:
-            late, reason = self._thread, f"not done after {seconds:g} s"
-            if batch.calls.time_out(seen[1], reason):
-                _log.warning(
-                    "%s of %s: a call of the handler took longer than %g s; another thread goes on",
-                    self.name,
-                    self._context.name,
-                    seconds,
-                )
+            reason = f"not done after {seconds:g} s"
+            with self._taking_over:
+                if not batch.calls.time_out(seen[1], reason):
+                    return
                 # The late thread has consumed the wake-up of its consumers.
                 self._wake.set()
-                self._abort(late)
+                self._abort(self._thread)
                 self._calls.interrupt(TimedOut(reason))
                 self._start_thread()
+            _log.warning(
+                "%s of %s: a call of the handler took longer than %g s; another thread goes on",
+                self.name,
+                self._context.name,
+                seconds,
+            )
 
     def _abort(self, late: threading.Thread | None) -> None:
         """End the transaction of a late call: its locks would keep others waiting."""
@@ -171,11 +177,12 @@ class Worker:
             self._context.transactions.abort(late)
 
     def _start_thread(self) -> None:
-        self._calls = Interruptible()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._calls,), name=self.name, daemon=True
-        )
-        self._thread.start()
+        with self._taking_over:
+            self._calls = Interruptible()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._calls,), name=self.name, daemon=True
+            )
+            self._thread.start()
 
     def _run(self, calls: Interruptible) -> None:
         bind(calls)
@@ -240,8 +247,12 @@ class Worker:
     def _finish(self) -> None:
         if self.batch is not None:
             self.batch.handle()
-            self._outcomes.add(self.batch)
-            self.batch = None
+            with self._taking_over:
+                if self._thread is not threading.current_thread():
+                    # The pool has stopped, and settles it.
+                    raise Superseded
+                self._outcomes.add(self.batch)
+                self.batch = None
             refused = self._context.runner.refusal
             # During a slow call, outcomes of large messages would take the room of other workers.
             is_large = self._outcomes.bytes > self._context.held.few
