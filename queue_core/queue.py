@@ -96,10 +96,9 @@ from queue_core.verbs.sweep import count as count_stuck
 from queue_core.verbs.sweep import sweep
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from queue_core.by_hand.chosen import Chosen, Ids
     from queue_core.catalog.callers import CallersConnection
+    from queue_core.objects.fields import DataclassObject
     from queue_core.policies.builtin import Policy
     from queue_core.policies.checks import Check
     from queue_core.selection.selection import AnySelector
@@ -181,7 +180,7 @@ class Queue:
 
     def load(
         self,
-        rows: Loadable | Buffer | Iterable[object] | DataclassInstance,
+        rows: Loadable | Buffer | Iterable[object] | DataclassObject,
         timeout: Duration | None = None,
         *,
         policy: Policy | Check | str | None = None,

@@ -9,12 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, Protocol, get_type_hints
 
 import pyarrow as pa
 
 from queue_core.objects.codecs import Codec, Misfit
 from queue_core.objects.hints import codec_of
+
+
+class DataclassObject(Protocol):
+    """An object of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
