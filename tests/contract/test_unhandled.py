@@ -48,7 +48,7 @@ def test_what_a_pool_has_fired_ahead_comes_back_as_it_was(store):
     source = AcquiringSource(
         queue,
         till,
-        ["_message_id", "number"],
+        lambda names: ["_message_id", "number"],
         magazine="main",
         selector=None,
         order_by=None,
