@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from sqlalchemy import Connection
 from queue_core.breakers.gate import Gate
 from queue_core.catalog import consumers, interests
 from queue_core.coalescing import Coalescer
-from queue_core.errors import Unavailable
+from queue_core.errors import ConsumerFenced, Unavailable
 from queue_core.ids import IdSet
 from queue_core.model import Consumer, Magazine, Ticket, magazine_of
 from queue_core.outcomes import DELETE, Settlement
@@ -345,12 +346,14 @@ class BrowsingSource:
         catalog, uri = self._queue.store.catalog, self._queue.store.storage.uri
         # By its windows, since another queue's thread may have closed the ticket meanwhile.
         messages = read_table(browse(catalog, uri, [self._queue.info], self._magazine, window))
-        # The last ticket is kept, because it holds the browser's positions.
-        catalog.write(
-            lambda connection: consumers.close_tickets(
-                connection, self._consumer, ticket.number - 1
+        # The last ticket is kept, because it holds the browser's positions. If another process has
+        # taken the name over, it goes on behind this ticket, so these messages are shown here.
+        with suppress(ConsumerFenced):
+            catalog.write(
+                lambda connection: consumers.close_tickets(
+                    connection, self._consumer, ticket.number - 1
+                )
             )
-        )
         return messages
 
 

@@ -238,8 +238,9 @@ class Worker:
         context = self._context
         runner = context.sideline_runner if source.is_sideline else context.runner
         self.batch = Batch(taken, source, runner, context.transactions)
-        if self.ending.is_set():
-            # The firing took longer than the pool; nobody would end a late call.
+        if self.ending.is_set() and context.acquires:
+            # The firing took longer than the pool; nobody would end a late call. A browser would
+            # not see these messages again.
             self.batch.calls.cancel()
             source.give_back()
         self._finish()
