@@ -187,8 +187,8 @@ MUTANTS = (
     _of(
         "a plan does not mark its tickets",
         "queue_core/verbs/read_tickets",
-        "tickets.after, tickets.upto)\n        if again:",
-        "tickets.upto, tickets.upto)\n        if again:",
+        "mark_planned(connection, tickets)",
+        "mark_planned(connection, TicketRange(tickets.consumer, tickets.upto, tickets.upto))",
         "recover",
     ),
     _of(
