@@ -129,7 +129,7 @@ class Catalog:
             for attempt in itertools.count(1 - late_ones):
                 committing = False
                 begins_late = attempt < 1
-                transaction = self._transaction(True, begins_late, seconds)
+                transaction = self._transaction(write=True, late=begins_late, seconds=seconds)
                 try:
                     with transaction as connection:
                         result = work(connection)
@@ -223,7 +223,7 @@ class Catalog:
 
     @contextmanager
     def _transaction(
-        self, write: bool, late: bool = False, seconds: float | None = None
+        self, *, write: bool, late: bool = False, seconds: float | None = None
     ) -> Iterator[Connection]:
         self.check_open()
         if self.is_replaced() and threading.get_ident() not in self._preparers:

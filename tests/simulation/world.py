@@ -286,17 +286,17 @@ def _replacements(world: World) -> list[tuple[Any, str, Any]]:
     monotonic, sleep = time.monotonic, time.sleep
 
     @contextmanager
-    def in_transaction(self: Catalog, *, write: bool, late: bool = False) -> Iterator[Any]:
+    def in_transaction(self: Catalog, *, write: bool, **how: Any) -> Iterator[Any]:
         world.seam("begin")
         client = current()
         if client is None:
-            with transaction(self, write=write, late=late) as connection:
+            with transaction(self, write=write, **how) as connection:
                 yield connection
             return
         client.transactions += 1
         happened = True
         try:
-            with transaction(self, write=write, late=late) as connection:
+            with transaction(self, write=write, **how) as connection:
                 yield connection
                 if write and world.chance(world.odds.busy):
                     raise _refusal(sqlite3.SQLITE_BUSY)
