@@ -131,10 +131,12 @@ def _given(
     """Yield the number of a key; the places of it and of those behind it; and the parameters."""
     for start in range(0, len(keys), AT_ONCE):
         some = keys[start : start + AT_ONCE]
-        sizes = pc.binary_length(some).to_numpy()
-        places = (np.cumsum(sizes) - sizes + 1) * _SIZES + sizes
+        _, offsets, data = some.buffers()
+        ends = np.frombuffer(offsets, np.int64)[some.offset : some.offset + len(some) + 1]
+        places = (ends[:-1] - ends[0] + 1) * _SIZES + np.diff(ends)
         listed = dialect.of(connection).listed(places.tolist())
-        yield start, places, {"keys": b"".join(some.to_pylist()), "places": listed}
+        joined = data[ends[0] : ends[-1]].to_pybytes()
+        yield start, places, {"keys": joined, "places": listed}
 
 
 # Built once: to build a statement takes longer than SQLite needs to run it.
