@@ -2,7 +2,8 @@
 
 A firing of many messages costs about as much as one of few. So with quick handlers, one firing
 serves several batches. If the fired messages are used up within `LINGER_SECONDS`, the next firing
-takes twice as many. With slow handlers, no message is fired before a worker asks for it.
+takes twice as many. With slow handlers, no message is fired before a worker asks for it. A firing
+that finds nothing says nothing of the handlers.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Prefetch:
         self._max_factor = max_factor
         self._factor = 1
         self._fired_at = 0.0
+        #: Whether messages were fired since an amount was last returned.
+        self._found = False
         #: The thread that was served last, and the number of times in a row.
         self._last_thread = self._in_a_row = 0
         self._lock = threading.Lock()
@@ -49,13 +52,15 @@ class Prefetch:
         took = time.monotonic() - self._fired_at
         if took > LINGER_SECONDS:
             self._factor = max(self._factor // 2, 1)
-        else:
+        elif self._found:
             self._factor = min(self._factor * 2, self._max_factor)
+        self._found = False
         return requested * self._factor
 
     def put(self, *messages: HeldBatch) -> None:
-        """Keep messages that were fired beyond the requested ones."""
+        """Note that messages were fired, and keep those beyond the requested ones."""
         self._fired_at = time.monotonic()
+        self._found = True
         with self._lock:
             self._waiting.extend(messages)
 

@@ -207,7 +207,8 @@ class AcquiringSource:
         # A limit counts messages when they are fired, so their calls should follow at once.
         ahead = most if self._queue.limits else self._prefetch.amount(most)
         parts, left = self._fire_now(ahead, limits, selector, room)
-        self._prefetch.put(*left)
+        if any(part is not None for part in parts):
+            self._prefetch.put(*left)
         return parts
 
     def _fire_now(

@@ -285,6 +285,8 @@ def test_stores_of_one_process_stay_apart(catalog_url, tmp_path, request):
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(load, range(4)))
         eventually(lambda: all(len(each) >= 60 for each in handled))
+        for pool in pools:
+            assert pool.drain(PATIENCE)
         for store in stores:
             assert (
                 sum(row["waiting"] + row["in_flight"] for row in store.view("queues").to_pylist())

@@ -36,6 +36,18 @@ def test_more_is_fired_while_it_is_used_up_within_the_linger(monkeypatch):
     assert amounts == [200, 400, 800, 800, 800, 400, 200, 100, 100]
 
 
+def test_firings_that_find_nothing_are_no_sign_of_quick_handlers(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(prefetch.time, "monotonic", lambda: now[0])
+    prefetched = Prefetch()
+    assert [prefetched.amount(1) for _ in range(3)] == [1, 1, 1]
+    prefetched.put()
+
+    assert [prefetched.amount(1) for _ in range(3)] == [2, 2, 2]
+    now[0] += LINGER_SECONDS * 2
+    assert prefetched.amount(1) == 1
+
+
 def test_what_was_fired_ahead_is_handed_out_in_order_and_the_rest_given_back():
     prefetched = Prefetch()
     assert prefetched.next(2) is None
